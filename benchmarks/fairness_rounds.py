@@ -50,18 +50,18 @@ def main() -> None:
     for leaves in sizes:
         for depth, limits in ((1, ""), (4, ""), (8, ""), (4, "maxima"), (4, "policies")):
             begins, costs, _ = measured(leaves, depth, limits, Policy().demand_tolerance_permille)
-            _, strict, told = measured(leaves, depth, limits, 0)
+            _, strict, published = measured(leaves, depth, limits, 0)
             opening = " ".join([f"{each * 1e3:>7.1f} ms" for each in begins])
             shown = " | ".join(f"{median(each) * 1e3:>7.1f} ms {max(each) * 1e3:>7.1f} ms" for each in (costs, strict))
-            print(f"{leaves:>7} {depth:>5} {limits:>9} | {opening} | {shown} | {told}", flush=True)
+            print(f"{leaves:>7} {depth:>5} {limits:>9} | {opening} | {shown} | {published}", flush=True)
 
 
 def measured(leaves: int, depth: int, limits: str, tolerance_permille: int) -> tuple[list[float], list[float], int]:
-    """CPU seconds of the first two rounds and of those that follow; levels told in one of these."""
+    """CPU seconds of the first two rounds and of those that follow; levels published in one of these."""
     draw = Random(1)
     tree = queues(leaves, depth, draw, limits)
     paths = [path for path, queue in walk(tree) if not queue.children]
-    log, live, costs, told = _Log(), {}, [], []
+    log, live, costs, published = _Log(), {}, [], []
     policy = Policy(preset="hdrf", keyframe_rounds=10**9, demand_tolerance_permille=tolerance_permille)
     log.put(ConfigChanged(policy, tree))
     log.put(NodeRegistered("n", "e", dict.fromkeys(KINDS, CAPACITY)))
@@ -76,9 +76,9 @@ def measured(leaves: int, depth: int, limits: str, tolerance_permille: int) -> t
             began = time.process_time()
             before, live[path] = live[path], log.job(path, leaves, draw)
             log.put(JobEnded([JobEnd(before, "cancelled")]))
-            told.append(log.round())
+            published.append(log.round())
             costs.append(time.process_time() - began)
-    return costs[:2], costs[2:], sorted(told[1:])[ROUNDS // 2]
+    return costs[:2], costs[2:], sorted(published[1:])[ROUNDS // 2]
 
 
 def queues(leaves: int, depth: int, draw: Random, limits: str) -> Queue:
@@ -130,7 +130,7 @@ class _Log:
         return spec.job
 
     def round(self) -> int:
-        """One round. Returns how many levels were told."""
+        """One round. Returns how many levels were published."""
         self._round += 1
         opened = self.put(RoundOpened(1, ""))
         (shares,) = core.decide(self.state, OpenRound(opened))

@@ -113,11 +113,11 @@ class Results:
 def _sources() -> str:
     """Names the cores that decide."""
     root = Path(__file__).parents[1]
-    told = hashlib.sha256()
+    digest = hashlib.sha256()
     for folder in ("schemas", "largesse", "services"):
         for path in sorted((root / folder).rglob("*.py")):
-            told.update(path.read_bytes())
-    return told.hexdigest()[:12]
+            digest.update(path.read_bytes())
+    return digest.hexdigest()[:12]
 
 
 # ---------------------------------------------------------------- tables
@@ -172,8 +172,8 @@ def medians(results: Results, runs: list[Run]) -> list[str]:
     lines = ["| workload | cluster | preset | draws | mean | p95 | worst | makespan | Jain |", "|---" * 9 + "|"]
     for (workload, cluster, preset, knobs), found in groups.items():
         mid = {key: median([each[key] for each in found]) for key in ("mean", "p95", "worst", "makespan", "jain")}
-        told = f"{mid['mean']:.2f} | {mid['p95']:.2f} | {mid['worst']:.2f} | {mid['makespan']:.3f} | {mid['jain']:.2f}"
-        lines.append(f"| {workload} | {cluster} | `{preset}` {knobs} | {len(found)} | {told} |")
+        shown = f"{mid['mean']:.2f} | {mid['p95']:.2f} | {mid['worst']:.2f} | {mid['makespan']:.3f} | {mid['jain']:.2f}"
+        lines.append(f"| {workload} | {cluster} | `{preset}` {knobs} | {len(found)} | {shown} |")
     return lines
 
 

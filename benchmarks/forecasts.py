@@ -40,7 +40,7 @@ def alibaba(count: int) -> Jobs:
     return [read_workload_line(line) for line in islice(alibaba_dag.convert(path), count)]
 
 
-def untold(jobs: Jobs) -> Jobs:
+def without_estimates(jobs: Jobs) -> Jobs:
     """The same jobs without any word of how long their tasks take."""
     return [
         (at_ms, replace(spec, stages=[replace(stage, estimate_ms=0) for stage in spec.stages])) for at_ms, spec in jobs
@@ -84,11 +84,11 @@ def main() -> None:
     print("| workload | run times | forecaster | " + " | ".join(heads) + " | forecasts |")
     print("| --- | --- | --- |" + " ---: |" * (len(scores.HORIZONS_S) + 1))
     for title, jobs, nodes in workloads:
-        for told, those in (("told", jobs), ("not told", untold(jobs))):
+        for run_times, those in (("told", jobs), ("not told", without_estimates(jobs))):
             at = time.process_time()
             for name, by_horizon, samples in errors(those, nodes, 20, 128):
                 row = " | ".join(f"{error / 10_000:.2f} %" for error in by_horizon)
-                print(f"| {title} | {told} | {name} | {row} | {samples} |", flush=True)
+                print(f"| {title} | {run_times} | {name} | {row} | {samples} |", flush=True)
             print(f"{time.process_time() - at:.1f} CPU s", file=sys.stderr)
 
 

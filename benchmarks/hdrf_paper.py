@@ -293,8 +293,8 @@ def show_figure_11() -> None:
     for scheduler, paper in FIGURE_11.items():
         outcomes[scheduler] = found = figure_11(lines, scheduler)
         medians = throughput(found, lines, contended(found, lines))
-        told = "  ".join(f"{leaf[3:]} {n} ({p})" for leaf, n, p in zip(LEAVES, medians, paper, strict=True))
-        print(f"  {scheduler:18} {told}")
+        shown = "  ".join(f"{leaf[3:]} {n} ({p})" for leaf, n, p in zip(LEAVES, medians, paper, strict=True))
+        print(f"  {scheduler:18} {shown}")
     print("figure 11(b): response times under H-DRF are better by, %")
     for scheduler, paper in (
         ("naive-hdrf", (413, 3, -99, -22, 77, -72)),
@@ -303,8 +303,8 @@ def show_figure_11() -> None:
         gains = [
             _gain(outcomes["hdrf"], outcomes[scheduler], [x["job"] for x in lines if x["queue"] == q]) for q in LEAVES
         ]
-        told = "  ".join(f"{leaf[3:]} {n:.0f} ({p})" for leaf, n, p in zip(LEAVES, gains, paper, strict=True))
-        print(f"  {scheduler:18} {told}")
+        shown = "  ".join(f"{leaf[3:]} {n:.0f} ({p})" for leaf, n, p in zip(LEAVES, gains, paper, strict=True))
+        print(f"  {scheduler:18} {shown}")
 
 
 def _gain(ours: Outcome, other: Outcome, jobs: list[str]) -> float:
@@ -358,8 +358,8 @@ def show_figure_12() -> None:
 def _bins(found: list[float | None], paper: tuple[int, ...]) -> str:
     names = [f"{low}-{high}" if high < 10**6 else f"over {low - 1}" for low, high in BINS]
     return "  ".join(
-        f"{name}: {'-' if gain is None else f'{gain:.0f}'} ({told})"
-        for name, gain, told in zip(names, found, paper, strict=False)
+        f"{name}: {'-' if gain is None else f'{gain:.0f}'} ({theirs})"
+        for name, gain, theirs in zip(names, found, paper, strict=False)
     )
 
 

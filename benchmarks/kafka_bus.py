@@ -169,12 +169,12 @@ class Bench:
             took[1].append(time.perf_counter() - begun)
         await consumer.stop()
         await reader.close()
-        told = []
+        columns = []
         for name, each in zip(("port", "bare"), took, strict=True):
             cuts = statistics.quantiles([1_000 * seconds for seconds in each], n=100)
-            told.append(f"{name} p50 {cuts[49]:5.2f} ms p99 {cuts[98]:6.2f} ms")
+            columns.append(f"{name} p50 {cuts[49]:5.2f} ms p99 {cuts[98]:6.2f} ms")
         ratio = statistics.median(bare / port for port, bare in zip(*took, strict=True))
-        print(f"{'one hop':32s} {'  '.join(told)}  ratio {ratio:5.2f}")
+        print(f"{'one hop':32s} {'  '.join(columns)}  ratio {ratio:5.2f}")
 
 
 def value_of(number: int) -> bytes:
@@ -186,11 +186,11 @@ def main() -> None:
     """Needs LARGESSE_TEST_KAFKA."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="fewer records")
-    told, _ = parser.parse_known_args()
+    given, _ = parser.parse_known_args()
     address = os.environ.get("LARGESSE_TEST_KAFKA")
     if not address:
         sys.exit("LARGESSE_TEST_KAFKA names no broker")
-    sizes = Sizes(100, 5_000, 20_000, 100) if told.quick else Sizes()
+    sizes = Sizes(100, 5_000, 20_000, 100) if given.quick else Sizes()
 
     async def measure() -> None:
         await Bench(address, sizes).run()

@@ -186,24 +186,24 @@ def run(asked: argparse.Namespace) -> list[Json]:
 
 def summed(rows: list[Json]) -> Json:
     """Of each family and of all: the planners' sums as ratios of the optimum's bound, and how much is proven."""
-    told: Json = {}
+    sums: Json = {}
     for family in (*FAMILIES, "all"):
         mine = [row for row in rows if family in ("all", row["family"])]
         if mine:
-            told[family] = _summed(mine)
-    return told
+            sums[family] = _summed(mine)
+    return sums
 
 
 def _summed(rows: list[Json]) -> Json:
     requests = sum(row["requests"] for row in rows)
-    told: Json = {"mixes": len(rows), "requests": requests}
+    sums: Json = {"mixes": len(rows), "requests": requests}
     for kind in ("accepted", "work"):
-        told[f"{kind} proven"] = sum(row[kind]["proven"] for row in rows)
-    told["optimum accepts"] = round(sum(row["accepted"]["bound"] for row in rows) / requests, 3)
+        sums[f"{kind} proven"] = sum(row[kind]["proven"] for row in rows)
+    sums["optimum accepts"] = round(sum(row["accepted"]["bound"] for row in rows) / requests, 3)
     for agent in AGENTS:
         mine = [row[agent] for row in rows]
         served = [each for each in mine if each["least"]["bound"] > 0]
-        told[agent] = {
+        sums[agent] = {
             "accepted": _ratio(mine, "accepted", rows),
             "work": _ratio(mine, "work", rows),
             "as many": sum(row[agent]["accepted"] == row["accepted"]["bound"] for row in rows),
@@ -212,7 +212,7 @@ def _summed(rows: list[Json]) -> Json:
             "ms_p50": round(median(each["ms_p50"] for each in mine), 2),
             "ms_max": round(max(each["ms_max"] for each in mine), 1),
         }
-    return told
+    return sums
 
 
 def _ratio(mine: list[Json], kind: str, rows: list[Json]) -> float:

@@ -100,8 +100,8 @@ def _machines(count: int, capacity: dict[str, str]) -> Cluster:
 
 # ---------------------------------------------------------------- wrong estimates
 def misled(jobs: Jobs, seed: int, permille: int | None) -> Jobs:
-    """The same jobs, told otherwise: everything by `permille` of the truth, or, without it, each stage's duration and
-    demand by an error of its own."""
+    """The same jobs with wrong estimates: everything `permille` of the truth, or, without it, each stage's duration and
+    demand off by an error of its own."""
     return [(submit_ms, _misled(spec, seed, permille)) for submit_ms, spec in jobs]
 
 
@@ -114,9 +114,9 @@ def _misled(spec: JobSpec, seed: int, permille: int | None) -> JobSpec:
             for what in ("duration", "demand")
         )
         truth: Vector = stage.true_demand or stage.demand
-        told = {kind: max(1, amount * asks // PERMILLE) for kind, amount in truth.items()}
+        estimated = {kind: max(1, amount * asks // PERMILLE) for kind, amount in truth.items()}
         estimate_ms = max(1, stage.estimate_ms * lasts // PERMILLE)
-        stages.append(replace(stage, demand=told, true_demand=truth, estimate_ms=estimate_ms))
+        stages.append(replace(stage, demand=estimated, true_demand=truth, estimate_ms=estimate_ms))
     return replace(spec, stages=stages)
 
 
@@ -153,10 +153,10 @@ def estimates(folder: Path, part: int) -> None:
     print(f"A-4 on its pool, every {part}. job: {len(jobs)} jobs\n")
     print("| errors | preset | gain over `drf` | of the true gain |\n| --- | --- | ---: | ---: |", flush=True)
     true_gains: dict[str, float] = {}
-    for name, told in cases.items():
-        base_ms = mean_ms(run(told, cluster, "drf"))
+    for name, those in cases.items():
+        base_ms = mean_ms(run(those, cluster, "drf"))
         for preset in MISLED_PRESETS:
-            gain = base_ms / mean_ms(run(told, cluster, preset)) - 1
+            gain = base_ms / mean_ms(run(those, cluster, preset)) - 1
             true_gain = true_gains.setdefault(preset, gain)
             print(f"| {name} | `{preset}` | {gain:+.1%} | {gain / true_gain:.0%} |", flush=True)
 

@@ -275,7 +275,7 @@ class Looker:
     begun: float = field(default_factory=time.monotonic)
 
     async def look(self, client: httpx.AsyncClient) -> dict[str, float]:
-        """One look. What is counted since the last one is told a second."""
+        """One look. Counters become rates: how much was added a second since the last look."""
         now = time.monotonic()
         figures: dict[str, float] = {"s": now - self.begun}
         if len(self.looks) % WALK_EVERY == 0:
@@ -337,7 +337,7 @@ BETTER_HIGHER = ("submitted/s", "tasks/s")
 HARMLESS = ("s", "unfinished", "refused/s", "rounds/s")
 
 
-def told(looks: list[dict[str, float]]) -> tuple[list[str], bool]:
+def judged(looks: list[dict[str, float]]) -> tuple[list[str], bool]:
     """The table of all series, and whether nothing got worse."""
     lines = [f"{'series':<28}{'first':>12}{'middle':>12}{'last':>12}{'2nd half':>12}  verdict"]
     good = True
@@ -398,7 +398,7 @@ async def run(asked: argparse.Namespace, folder: Path) -> bool:
             await asyncio.wait([loading])
     finally:
         await cell.end()
-    lines, good = told(looker.looks)
+    lines, good = judged(looker.looks)
     print(*lines, f"{load.submitted:,} jobs submitted, {load.refused:,} not taken", sep="\n", flush=True)
     return good
 

@@ -1,4 +1,4 @@
-"""What tests are told with: specs, inputs and facts by their names, with only what matters to a test.
+"""What tests are written with: specs, inputs and facts by their names, with only what matters to a test.
 
 Specs and inputs (`job`, `node`, `config`) go to a cell. Facts (`started("j1/map", at=0)`) are bodies as the log has
 them, for one core's story: a task is named `job/stage` with `first` and `count`. Amounts are in base units.
@@ -58,11 +58,11 @@ def stage(
 
     `more`: amounts by resource (0: none of it) and other fields of a stage. `demand` stands for all amounts.
     """
-    told = {key: more.pop(key) for key in sorted(STAGE_FIELDS & more.keys())}
+    given = {key: more.pop(key) for key in sorted(STAGE_FIELDS & more.keys())}
     amounts = {"cpu": 1_000} | more if demand is None else demand
-    told["demand"] = {resource: amount for resource, amount in sorted(amounts.items()) if amount}
+    given["demand"] = {resource: amount for resource, amount in sorted(amounts.items()) if amount}
     durations = {"estimate_ms": duration_ms, "durations_ms": [duration_ms]}
-    return Stage(name, tasks, **{"after": list(after), **durations, **told})
+    return Stage(name, tasks, **{"after": list(after), **durations, **given})
 
 
 def job(name: str, *stages: Stage, queue: str = "default", priority: int = 0) -> JobSpec:

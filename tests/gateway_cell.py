@@ -91,7 +91,7 @@ async def a_cell(
             await asyncio.gather(*tasks, *filter(None, [leading]))
 
 
-def told(story, **cell):
+def run_in_memory(story, **cell):
     """Runs a story and returns what it returns."""
 
     async def run():

@@ -176,7 +176,7 @@ async def gateway(*, address=HOST, hosts=None, limits=None, send_buffer=None):
         await asyncio.gather(*tasks)
 
 
-def told(story, **given):
+def run_over_http(story, **given):
     """Runs a story with a gateway and returns what it returns."""
 
     async def run():

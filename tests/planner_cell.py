@@ -35,15 +35,15 @@ class Cell:
 
     def settle(self, at):
         """Rounds until everything is answered."""
-        told = Plans(0)
+        collected = Plans(0)
         for _ in range(10_000):
             body = self.round(at)
-            told.answers += body.answers
-            told.profiles += body.profiles
-            told.gone += body.gone
-            told.proposals += body.proposals
+            collected.answers += body.answers
+            collected.profiles += body.profiles
+            collected.gone += body.gone
+            collected.proposals += body.proposals
             if not self.story.state.waiting:
-                return told
+                return collected
         raise AssertionError("the planner does not come to an end")
 
     @property

@@ -109,7 +109,7 @@ class Reorganiser:
     async def ask(self) -> None:
         """Asks once, and sends what is better. Raises OSError, BusError, ValueError, TimeoutError."""
         state = self._shell.state
-        self._tried, after = _standing(state), state.told_seq
+        self._tried, after = _standing(state), state.plan_seq
         limit_s = state.policy.reservation_solver_limit_ms / 1_000
         answer = await self._answer(question_of(state, self._shell.log.order.time), limit_s + GRACE_S)
         if "plans" not in answer:
@@ -176,7 +176,7 @@ async def _give(process: asyncio.subprocess.Process, question: Document) -> None
 
 def _standing(state: State) -> tuple[int, dict[str, int]]:
     """What the solver would start from, in short."""
-    return state.told_seq, dict(state.capacity)
+    return state.plan_seq, dict(state.capacity)
 
 
 def question_of(state: State, now_ms: int) -> Document:

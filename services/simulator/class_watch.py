@@ -65,7 +65,7 @@ class ClassWatch:
         self._compare(time)
         if estimator.samples and estimator.samples[-1].at_ms != self._sampled_ms:
             sample = estimator.samples[-1]
-            self._samples.append((sample, FORECASTERS.index(estimator.told_by)))
+            self._samples.append((sample, FORECASTERS.index(estimator.forecaster)))
             self._sampled_ms = sample.at_ms
 
     def _note_held(self, time: int) -> None:

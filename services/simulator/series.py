@@ -68,7 +68,7 @@ class SeriesInTime:
 
     def _known(self) -> tuple[int, int]:
         planner = self._cell.planner
-        return planner.told_seq, len(planner.series)
+        return planner.plan_seq, len(planner.series)
 
 
 def _fail(series: str, failed: str) -> None:

@@ -72,11 +72,11 @@ def tell(request, tmp_path_factory) -> Tell:
     """Runs a story against a fresh bus of each kind."""
     rig: Callable[[Path], AbstractAsyncContextManager[Rig]] = request.param
 
-    async def told(story: Story) -> None:
+    async def run(story: Story) -> None:
         async with asyncio.timeout(GUARD_SECONDS), rig(tmp_path_factory.mktemp("bus")) as open_rig:
             await story(open_rig)
 
-    return lambda story: asyncio.run(told(story))
+    return lambda story: asyncio.run(run(story))
 
 
 def out(topic: str, value: bytes | str, partition: int = 0, **rest) -> Outgoing:

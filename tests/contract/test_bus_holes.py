@@ -21,11 +21,11 @@ RIGS = [pytest.param(memory_rig, id="memory"), pytest.param(kafka_rig, id="kafka
 def tell(request, tmp_path):
     """Runs a story against a fresh bus of each kind."""
 
-    async def told(story) -> None:
+    async def run(story) -> None:
         async with asyncio.timeout(GUARD_SECONDS), request.param(tmp_path) as open_rig:
             await story(open_rig)
 
-    return lambda story: asyncio.run(told(story))
+    return lambda story: asyncio.run(run(story))
 
 
 def unskipped(topic, offset):

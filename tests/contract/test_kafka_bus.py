@@ -25,11 +25,11 @@ needs_kafka = pytest.mark.kafka
 def tell(story) -> None:
     """Runs a story, with a guard against one that hangs."""
 
-    async def told() -> None:
+    async def guarded() -> None:
         async with asyncio.timeout(GUARD_SECONDS):
             await story()
 
-    asyncio.run(told())
+    asyncio.run(guarded())
 
 
 @asynccontextmanager
@@ -212,11 +212,11 @@ def test_a_topic_that_goes_while_it_is_looked_at_is_none(address, monkeypatch):
         topic = await make_topic(address, new_name(), 1)
         async with TopicsAdmin(address) as admin:
             listed = [each for each in await admin._admin.describe_topics() if each["topic"] == topic]
-            told = [[*listed, {**listed[0], "topic": new_name()}], listed]
-            monkeypatch.setattr(admin._admin, "describe_topics", lambda: asyncio.sleep(0, told.pop(0)))
-            found = await admin.describe([told[0][1]["topic"], topic])
+            answers = [[*listed, {**listed[0], "topic": new_name()}], listed]
+            monkeypatch.setattr(admin._admin, "describe_topics", lambda: asyncio.sleep(0, answers.pop(0)))
+            found = await admin.describe([answers[0][1]["topic"], topic])
 
-        assert (list(found), told) == ([topic], [])
+        assert (list(found), answers) == ([topic], [])
 
     tell(story)
 

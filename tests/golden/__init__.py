@@ -18,7 +18,7 @@ from largesse.core import RULES
 from largesse.log.codec import decode
 from schemas.queues import Preset
 from services.replay.source import Source, steps_of, write_export
-from tests.simulation.told_story import told
+from tests.simulation.cell_story import record_story
 from tests.stepped_cell import Recording
 
 HERE = Path(__file__).parent
@@ -28,17 +28,17 @@ PRESETS: tuple[str, ...] = get_args(Preset)
 
 def recording(preset: str) -> Recording:
     """The story as these sources tell it."""
-    return asyncio.run(told(MemoryBus(), SHARDS, preset=preset))
+    return asyncio.run(record_story(MemoryBus(), SHARDS, preset=preset))
 
 
-def source_of(told_log: Recording) -> Source:
+def source_of(recorded: Recording) -> Source:
     """The recording as a log to replay."""
-    return Source("the story", lambda hear: steps_of(told_log.messages(), hear=hear), lambda: SHARDS)
+    return Source("the story", lambda hear: steps_of(recorded.messages(), hear=hear), lambda: SHARDS)
 
 
-def digest_of(told_log: Recording) -> str:
+def digest_of(recorded: Recording) -> str:
     """Names what was decided: the bodies of all decisions, in the order of their names."""
-    answers = sorted(told_log.first_answers().items(), key=lambda answer: (decode(answer[1]).seq, answer[0]))
+    answers = sorted(recorded.first_answers().items(), key=lambda answer: (decode(answer[1]).seq, answer[0]))
     whole = sha256()
     for _, content in answers:
         whole.update(orjson.dumps(decode(content).body) + b"\n")

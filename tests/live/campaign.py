@@ -37,7 +37,7 @@ REACH_AGAIN_S = 30
 AGAIN = (1_000, 2_000, 3_000)
 """Seeds in which what was missed is armed again: with the examples, and with guardians left alone."""
 KILLS = 6
-"""Of a seed, unless told otherwise; each third is at a random moment."""
+"""Of a seed, unless the command line says otherwise; each third is at a random moment."""
 JOBS = 14
 POWER_CUTS_MAX = 3
 """Of a seed: a task may be lost ten times in a row, no more, so power goes seldom enough."""
@@ -57,7 +57,7 @@ class Outcome:
     figures: Counter[str] = field(default_factory=Counter)
     seconds: float = 0
 
-    def told(self) -> str:
+    def summary(self) -> str:
         """All of it, in a few lines."""
         figures = ", ".join(f"{number} {name}" for name, number in sorted(self.figures.items()))
         deaths = (
@@ -186,7 +186,7 @@ def run_apart(seed: int, plan: list[str], jobs: int, reach_s: int) -> Outcome:
     """The same in a folder of its own, which stays where something is wrong; says how it ended."""
     folder = Path(tempfile.mkdtemp(prefix=f"largesse-campaign-{seed}-"))
     outcome = run_seed(seed, folder, plan, jobs=jobs, reach_s=reach_s)
-    print(outcome.told(), *([f"kept: {folder}"] if outcome.wrong else []), sep="\n  ", flush=True)
+    print(outcome.summary(), *([f"kept: {folder}"] if outcome.wrong else []), sep="\n  ", flush=True)
     if not outcome.wrong:
         shutil.rmtree(folder)
     return outcome

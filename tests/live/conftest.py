@@ -14,11 +14,11 @@ from tests.live.up_process import Up, up
 def tell(tmp_path: Path) -> Iterator[Callable[[Story], None]]:
     """Runs a story of a cell, without an agent, and ends the tasks that it left below `tmp_path`."""
 
-    async def told(story: Story) -> None:
+    async def run(story: Story) -> None:
         async with scripted_cell() as cell:
             await first_end(story(cell), cell.serving)
 
-    yield lambda story: asyncio.run(told(story))
+    yield lambda story: asyncio.run(run(story))
     end_tasks(tmp_path)
 
 

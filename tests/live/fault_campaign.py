@@ -241,7 +241,7 @@ def main() -> int:
     for seed in range(given.first, given.first + given.seeds):
         folder = Path(tempfile.mkdtemp(prefix=f"largesse-faults-{seed}-"))
         outcome = run_seed(seed, folder, lives=given.lives)
-        print(outcome.told(), *([f"kept: {folder}"] if outcome.wrong else []), sep="\n  ", flush=True)
+        print(outcome.summary(), *([f"kept: {folder}"] if outcome.wrong else []), sep="\n  ", flush=True)
         if outcome.wrong:
             failed.append(seed)
         else:

@@ -99,14 +99,14 @@ class FaultSeed(KillSeed):
         """Waits until the log believes the agent's node again, if it was lost or taken over behind the first `known`
         records: an agent registers anew when what it may not have any more has ended."""
 
-        def told() -> list[Any]:
+        def changes() -> list[Any]:
             bodies = [accepted.record.body for accepted in self.cell.records[known:]]
             return [body for body in bodies if isinstance(body, NodeLost | NodeRegistered) and body.node == agent.name]
 
         with suppress(TimeoutError):
-            await self.cell.until(told, NOTICED_S)
+            await self.cell.until(changes, NOTICED_S)
             # The last registration may be a rival's.
-            await self.cell.until(lambda: self._epoch_of(agent) == getattr(told()[-1], "epoch", ""), FAULT_SECONDS)
+            await self.cell.until(lambda: self._epoch_of(agent) == getattr(changes()[-1], "epoch", ""), FAULT_SECONDS)
 
     def _epoch_of(self, agent: Member) -> str | None:
         """Under which an agent says that it is registered."""

@@ -321,7 +321,7 @@ class Seed:
         return wrong
 
     def _judge_attempts(self) -> list[str]:
-        """Who was granted what, where and when, told once more from the bytes alone, and held against the proofs."""
+        """Who was granted what, where and when: worked out anew from the bytes alone, and compared with the proofs."""
         journal = journal_of(self.cell.url)
         story = checks.tell(journal)
         proofs, twice = read_proofs(self.proofs)

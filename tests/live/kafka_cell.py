@@ -229,17 +229,17 @@ class KafkaCell:
         """The last line of one of these kinds that a member has logged in its present life."""
         for line in reversed(self._log_of(member).splitlines()):
             with suppress(ValueError):
-                told = json.loads(line)
-                if isinstance(told, dict) and told.get("event") in events:
-                    return told
+                logged = json.loads(line)
+                if isinstance(logged, dict) and logged.get("event") in events:
+                    return logged
         return None
 
     def leader(self) -> Member | None:
         """The admission that says that it leads."""
         for member in self.members.values():
             if member.service == "admission" and member.is_alive:
-                told = self.said(member, "leading", "standing_by")
-                if told is not None and told["event"] == "leading":
+                logged = self.said(member, "leading", "standing_by")
+                if logged is not None and logged["event"] == "leading":
                     return member
         return None
 
@@ -247,8 +247,8 @@ class KafkaCell:
         """The instance that shard 0 of a service was dealt to last, as far as the living say; another than `but`."""
         for member in self.members.values():
             if member.service == service and member.is_alive and member is not but:
-                told = self.said(member, "shards_dealt")
-                if told is not None and 0 in told["first"]:
+                logged = self.said(member, "shards_dealt")
+                if logged is not None and 0 in logged["first"]:
                     return member
         return None
 

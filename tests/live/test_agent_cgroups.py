@@ -147,12 +147,12 @@ def groups(tmp_path):
 
 def sleeper(groups: Groups, key: str) -> "subprocess.Popen[bytes]":
     """A process in the groups of an attempt with this key."""
-    told = groups.make(key, LIMITS)
-    assert told is not None
+    made = groups.make(key, LIMITS)
+    assert made is not None
     script = (
         "import sys, time\nfor group in sys.argv[1:]: open(group, 'w').write('0')\nprint(flush=True); time.sleep(600)"
     )
-    process = subprocess.Popen([sys.executable, "-S", "-c", script, *told["join"]], stdout=subprocess.PIPE)
+    process = subprocess.Popen([sys.executable, "-S", "-c", script, *made["join"]], stdout=subprocess.PIPE)
     assert process.stdout is not None
     process.stdout.readline()  # It is in.
     return process

@@ -49,7 +49,7 @@ def test_a_run_stays_where_it_is_while_its_job_lives(tell, tmp_path):
             )
             await cell.submit("short", {"command": ["true"]})
             await eventually(lambda: kept(tmp_path) == ["short"])
-            # The first stage may be over before the agent has told of its start: then only its end is told.
+            # The first stage may be over before the agent has reported its start: then only its end is reported.
             await cell.until(lambda: any(item.stage == "t" for item in cell.items(TaskStarted, "long")))
             assert [run.partition("/")[0] for run in runs_of_jobs(tmp_path)] == ["long"]
 
@@ -97,8 +97,8 @@ def test_a_node_that_clears_away_more_slowly_than_jobs_end_takes_no_new_tasks_un
             async with agent_on(cell, settings(tmp_path, kept=Kept(runs=0, behind_max=3), clear_ms=20)):
                 for number in range(4):
                     await cell.submit(f"j{number}", {"command": ["true"]})
-                told = await cell.until(lambda: [body.unschedulable for body in cell.bodies(NodeReported)])
-                assert told == [reason]
+                reasons = await cell.until(lambda: [body.unschedulable for body in cell.bodies(NodeReported)])
+                assert reasons == [reason]
 
                 await cell.submit("late", {"command": ["true"]})
                 fcntl.flock(lock, fcntl.LOCK_UN)

@@ -35,12 +35,12 @@ Story = Callable[[ScriptedCell, Path], Awaitable[None]]
 def tell(tmp_path):
     """Runs a story of a cell, and an agent on it for node n. `changes`: to the node's settings."""
 
-    async def told(story: Story, changes: dict[str, Any]) -> None:
+    async def run(story: Story, changes: dict[str, Any]) -> None:
         data = tmp_path / "data"
         async with scripted_cell() as cell, agent_on(cell, settings(data, **changes)) as agent:
             await first_end(story(cell, data), agent, cell.serving)
 
-    yield lambda story, **changes: asyncio.run(told(story, changes))
+    yield lambda story, **changes: asyncio.run(run(story, changes))
     end_tasks(tmp_path)
 
 

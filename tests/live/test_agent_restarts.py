@@ -97,8 +97,8 @@ def test_tasks_outlive_a_killed_agent_and_are_reported_once(tell, tmp_path):
 
             assert await outcome_of(cell) == "succeeded"
             again = cell.bodies(NodeRegistered)[1]
-            told = [(k.stage, k.first + task, k.state) for k in again.attempts for task in range(k.count)]
-            assert [known for known in told if known[0] == "s"] == [
+            reported = [(k.stage, k.first + task, k.state) for k in again.attempts for task in range(k.count)]
+            assert [known for known in reported if known[0] == "s"] == [
                 ("s", 1, "running"),
                 ("s", 2, "running"),
                 ("s", 0, "succeeded"),
@@ -108,7 +108,7 @@ def test_tasks_outlive_a_killed_agent_and_are_reported_once(tell, tmp_path):
             assert cell.items(TaskFailed) == []
             assert len(cell.items(TaskStarted)) == 4
             ends = [(item.stage, item.first) for item in cell.items(TaskFinished)]
-            assert sorted([*ends, *(known[:2] for known in told if known[2] == "succeeded")]) == [
+            assert sorted([*ends, *(known[:2] for known in reported if known[2] == "succeeded")]) == [
                 ("s", 0),
                 ("s", 1),
                 ("s", 2),

@@ -35,8 +35,8 @@ def outcomes(cell):
 
 def reasons(cell, node="n"):
     """What the log has of whether the node takes tasks, in order."""
-    told = [body.unschedulable for body in cell.bodies(NodeReported) if body.node == node]
-    return [body.unschedulable for body in cell.bodies(NodeRegistered) if body.node == node] + told
+    reported = [body.unschedulable for body in cell.bodies(NodeReported) if body.node == node]
+    return [body.unschedulable for body in cell.bodies(NodeRegistered) if body.node == node] + reported
 
 
 def granted_to(cell, node):

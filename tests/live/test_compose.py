@@ -70,8 +70,8 @@ class Cell:
 
     def containers(self) -> dict[str, dict[str, Any]]:
         """Name -> what the engine says of it: State, Health, ExitCode."""
-        told = self.run("docker compose ps --all --format json")
-        return {each["Name"].removeprefix(f"{self.project}-"): each for each in map(json.loads, told.splitlines())}
+        listed = self.run("docker compose ps --all --format json")
+        return {each["Name"].removeprefix(f"{self.project}-"): each for each in map(json.loads, listed.splitlines())}
 
     def nodes(self) -> dict[str, str]:
         """Name -> state."""

@@ -29,8 +29,8 @@ def test_a_cell_on_kafka_under_faults_of_all_kinds_runs_nothing_twice_and_loses_
     assert outcome.wrong == []
 
 
-def lines(tmp_path, *told):
-    (tmp_path / "j~w~0").write_text("".join(f"{attempt} {at} 77\n" for attempt, at in told))
+def lines(tmp_path, *writes):
+    (tmp_path / "j~w~0").write_text("".join(f"{attempt} {at} 77\n" for attempt, at in writes))
     return tmp_path
 
 
@@ -41,14 +41,14 @@ def test_an_attempt_that_writes_beside_a_later_one_is_found(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("told", "allowed"),
+    ("writes", "allowed"),
     [
         pytest.param([(1, 10.0), (1, 11.0), (2, 11.0), (2, 12.0)], [], id="one after the other"),
         pytest.param([(1, 10.0), (2, 10.5), (1, 11.0)], [(9.0, 11.5)], id="in a span in which it is allowed"),
     ],
 )
-def test_attempts_that_do_not_meet_are_none(tmp_path, told, allowed):
-    assert overlaps(lines(tmp_path, *told), allowed) == []
+def test_attempts_that_do_not_meet_are_none(tmp_path, writes, allowed):
+    assert overlaps(lines(tmp_path, *writes), allowed) == []
 
 
 @pytest.mark.parametrize(("back_s", "wrong"), [(11.0, 0), (10.9, 1)])

@@ -94,18 +94,18 @@ def test_a_power_cut_takes_only_what_was_not_on_disk(tmp_path, gently):
 
 
 @pytest.mark.parametrize(
-    ("second", "code", "told"),
+    ("second", "code", "printed"),
     [
         pytest.param({"hit": ["agent:before_publish"]}, 0, "2 of 64 failpoints hit", id="hit in a later seed"),
         pytest.param({"missed": ["agent:before_publish"]}, 1, "NEVER HIT: agent:before_publish", id="missed again"),
         pytest.param({"hit": ["agent:before_publish"], "wrong": ["lost"]}, 1, "failed: [2]", id="a wrong end"),
     ],
 )
-def test_a_failpoint_that_was_armed_and_never_hit_fails_a_campaign(second, code, told, capsys):
+def test_a_failpoint_that_was_armed_and_never_hit_fails_a_campaign(second, code, printed, capsys):
     first = Outcome(1, "", hit=["agent:after_consume"], missed=["agent:before_publish"])
 
     assert verdict([first, Outcome(2, "", **second)], 1) == code
-    assert told in capsys.readouterr().out
+    assert printed in capsys.readouterr().out
 
 
 LEASE_MS = 5_000
@@ -211,13 +211,13 @@ def test_a_service_that_fails_ends_the_cell_by_name_and_the_next_start_goes_on(c
 
 
 @pytest.mark.parametrize(
-    ("name", "value", "told"),
+    ("name", "value", "problem"),
     [
         pytest.param("LARGESSE_SNAPSHOT_ROUNDS", "often", "has to be a whole number", id="a setting"),
         pytest.param(VARIABLE, "fairness:nowhere:1", "no point 'nowhere'", id="a failpoint"),
     ],
 )
-def test_a_variable_that_is_wrong_is_named(tmp_path, name, value, told):
+def test_a_variable_that_is_wrong_is_named(tmp_path, name, value, problem):
     words = [*COMMAND, "up", "--data", str(tmp_path), "--http", "0"]
     done = subprocess.run(
         words, capture_output=True, text=True, cwd=ROOT, env={**os.environ, name: value}, timeout=GUARD_S, check=False
@@ -225,4 +225,4 @@ def test_a_variable_that_is_wrong_is_named(tmp_path, name, value, told):
 
     assert done.returncode != 0
     assert f"{name}={value}: " in done.stderr
-    assert told in done.stderr
+    assert problem in done.stderr

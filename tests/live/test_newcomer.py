@@ -81,7 +81,7 @@ class Newcomer:
             target = self.checkout / name
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(ROOT / name, target)
-        # How this machine's pip reaches packages is no part of what a newcomer is told.
+        # Where this machine's pip finds packages is nothing that the documentation tells a newcomer.
         pip = {name: value for name, value in os.environ.items() if name.startswith("PIP_")}
         self.environment = {"HOME": str(self.home), "PATH": "/usr/local/bin:/usr/bin:/bin"}
         self.installing = self.environment | pip

@@ -41,12 +41,12 @@ def test_what_ends_the_cell_at_an_input_is_passed_by_the_command_that_it_names(t
     data = tmp_path / "data"
     written(data, "bad", "good")
     for _ in range(2):
-        told = ended(data, action)
+        output = ended(data, action)
     topic, offset = "jobs", "0"
     if action == "raise":  # A kill leaves no words.
-        _, _, _, topic, offset, *rest = shlex.split(told.split("`")[1])
+        _, _, _, topic, offset, *rest = shlex.split(output.split("`")[1])
         # An agent may have been quicker with its registration.
-        assert f"admission: InputStopped: stopped judging the input in {topic}, partition 0, offset {offset}" in told
+        assert f"admission: InputStopped: stopped judging the input in {topic}, partition 0, offset {offset}" in output
         assert rest == ["--data", str(data)]
 
     assert largesse("admin", "skip-input", topic, offset, "--data", data).out == f"{topic} {offset} is skipped\n"

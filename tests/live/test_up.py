@@ -98,7 +98,7 @@ def test_a_drained_node_gets_nothing_and_a_resumed_one_does(cell):
 
 
 @pytest.mark.parametrize(
-    ("words", "code", "told"),
+    ("words", "code", "problem"),
     [
         pytest.param(["get", "job", "none"], 1, 'job "none" is unknown', id="an unknown job"),
         pytest.param(["watch", "none"], 1, 'job "none" is unknown', id="watching one"),
@@ -114,16 +114,16 @@ def test_a_drained_node_gets_nothing_and_a_resumed_one_does(cell):
         pytest.param(["config", "apply", "-"], 2, "standard input: ", id="no config"),
     ],
 )
-def test_what_goes_wrong_has_a_code_and_a_name(cell, words, code, told):
+def test_what_goes_wrong_has_a_code_and_a_name(cell, words, code, problem):
     said = cell.ask(*words)
 
     assert (said.code, said.out) == (code, "")
-    assert told in said.err
+    assert problem in said.err
     assert "Traceback" not in said.err
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "problem"),
     [
         pytest.param("stages: [{stage: s, demand: {cpu: 1}, tasks: 1, comand: [a]}]", "stages[0].comand", id="a slip"),
         pytest.param("stages: [{stage: s, demand: {memory: 512}, tasks: 1}]", '"512Mi"', id="a few bytes"),
@@ -132,11 +132,11 @@ def test_what_goes_wrong_has_a_code_and_a_name(cell, words, code, told):
         pytest.param('{"cancel": "x"}', "largesse cancel", id="another message"),
     ],
 )
-def test_a_malformed_job_is_refused_before_it_is_sent(text, told):
+def test_a_malformed_job_is_refused_before_it_is_sent(text, problem):
     said = cli_here.largesse("submit", "-", "--url", "http://127.0.0.1:9", stdin=text)
 
     assert said.code == 2
-    assert told in said.err
+    assert problem in said.err
 
 
 def test_what_the_cell_cannot_run_is_refused_with_its_field(cell):
@@ -152,10 +152,10 @@ def test_queues_come_and_go_by_config(cell, tmp_path):
         "queues: {name: root, children: [{name: ads, weight: 2.5}]}\nset: {theta_permille: 90}\n"
     )
 
-    foretold = cell.ask("config", "apply", tmp_path / "q.yaml", "--dry-run")
-    assert (foretold.code, foretold.err) == (0, "")
-    assert "+ ads" in foretold.out
-    assert foretold.out.endswith("dry run: nothing has been changed\n")
+    preview = cell.ask("config", "apply", tmp_path / "q.yaml", "--dry-run")
+    assert (preview.code, preview.err) == (0, "")
+    assert "+ ads" in preview.out
+    assert preview.out.endswith("dry run: nothing has been changed\n")
     assert cell.ask("config", "apply", tmp_path / "q.yaml", "--dry-run", "--json").json["changed"] is True
     assert cell.ask("config", "apply", tmp_path / "q.yaml").out == "in force\n"
     assert cell.ask("config", "apply", tmp_path / "q.yaml").out == "in force already: nothing changed\n"
@@ -275,12 +275,12 @@ def test_who_watches_does_not_keep_the_cell_from_ending_and_goes_on_with_the_nex
         assert (code, err) == (0, "")
         with up(tmp_path / "data", *address):
             go_on.touch()
-            told = [each.communicate(timeout=GUARD_S) for each in following]
+            outputs = [each.communicate(timeout=GUARD_S) for each in following]
 
     assert [each.returncode for each in following] == [0, 0]
-    assert all(b"(still trying, for 60 s)\nthe gateway answers again\n" in err for _, err in told)
-    assert first[1] + told[1][0] == b"begun\ndone\n"
-    assert told[0][0].splitlines()[-1].partition(b" after ")[0].endswith(b"long: succeeded")
+    assert all(b"(still trying, for 60 s)\nthe gateway answers again\n" in err for _, err in outputs)
+    assert first[1] + outputs[1][0] == b"begun\ndone\n"
+    assert outputs[0][0].splitlines()[-1].partition(b" after ")[0].endswith(b"long: succeeded")
 
 
 @pytest.mark.parametrize("name", ["cluster.json", "cluster.yaml"])
@@ -347,12 +347,12 @@ def test_nodes_of_an_earlier_start_that_are_not_started_are_named(tmp_path):
         first.end()
 
     with up(tmp_path / "data", "--nodes", 1) as second:
-        told = "; what still runs there is ended, and tried again"
-        assert "not started: node-1, of an earlier start" + told in second.greets()
+        consequence = "; what still runs there is ended, and tried again"
+        assert "not started: node-1, of an earlier start" + consequence in second.greets()
 
 
 @pytest.mark.parametrize(
-    ("document", "told"),
+    ("document", "problem"),
     [
         pytest.param({"nodes": CLUSTER["nodes"]}, "without queues and policy", id="nodes only"),
         pytest.param({**CLUSTER, "policy": {"presett": "drf"}}, "policy.presett: unknown knob", id="a slip"),
@@ -360,18 +360,18 @@ def test_nodes_of_an_earlier_start_that_are_not_started_are_named(tmp_path):
         pytest.param({"queues": CLUSTER["queues"], "policy": {}}, "policy: ", id="neither this nor that"),
     ],
 )
-def test_a_cluster_file_that_cannot_be_applied_is_refused_before_it_is_sent(tmp_path, document, told):
+def test_a_cluster_file_that_cannot_be_applied_is_refused_before_it_is_sent(tmp_path, document, problem):
     (tmp_path / "c.json").write_text(json.dumps(document))
     said = cli_here.largesse("config", "apply", tmp_path / "c.json", "--url", "http://127.0.0.1:9")
 
     assert (said.code, said.out) == (2, "")
     assert f"{tmp_path}/c.json: " in said.err
-    assert told in said.err
+    assert problem in said.err
 
 
 @pytest.mark.rotating(3)
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "problem"),
     [
         pytest.param(["--nodes", "0"], "--nodes", id="no nodes"),
         pytest.param(["--nodes", "65"], "--nodes", id="too many nodes"),
@@ -382,11 +382,11 @@ def test_a_cluster_file_that_cannot_be_applied_is_refused_before_it_is_sent(tmp_
         pytest.param(["--http", "70000"], "--http", id="no port"),
     ],
 )
-def test_up_names_the_option_that_is_wrong_and_leaves_no_folder_behind(tmp_path, words, told):
+def test_up_names_the_option_that_is_wrong_and_leaves_no_folder_behind(tmp_path, words, problem):
     said = largesse("up", "--data", tmp_path / "new" / "data", *words)
 
     assert (said.code, said.out) == (2, "")
-    assert told in said.err
+    assert problem in said.err
     assert list(tmp_path.iterdir()) == []
 
 

@@ -13,7 +13,7 @@ SLOW = "window(+0m, +12h, atom(b='100m cpu', g=1, h=1, l=5m, w=30m))"
 
 
 def job(name, tasks, command):
-    """A job under the reservation of its name, of whose tasks is told that they take an hour."""
+    """A job under the reservation of its name, whose tasks are estimated at an hour each."""
     stage = {"stage": "s", "tasks": tasks, "demand": {"cpu": "100m"}, "estimate_ms": HOUR_MS}
     stage["command"] = list(shell(command))
     return json.dumps({"job": name, "user": "ann", "reservation": name, "stages": [stage]})

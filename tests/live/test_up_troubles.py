@@ -44,8 +44,8 @@ def filled(data: Path) -> list[str]:
 
     journal = data / "bus" / "journal-000000000001.jsonl"
     assert cell.process.returncode == 3, out + err
-    (told,) = [line for line in err.splitlines() if line.startswith("largesse: ")]
-    assert told == (
+    (problem,) = [line for line in err.splitlines() if line.startswith("largesse: ")]
+    assert problem == (
         f"largesse: {journal}: File too large: nothing more is written, and nothing that was acknowledged is lost. "
         "Make room on this file system (or raise the limit, or replace the disk) and start again."
     )
@@ -160,14 +160,14 @@ def test_a_round_that_breaks_a_service_at_every_start_is_given_up_in_the_folder(
 
 def test_a_round_cannot_be_given_up_where_there_is_no_journal_or_for_two_cells_at_once(tmp_path):
     (tmp_path / "bus").mkdir()
-    for words, told in [
+    for words, problem in [
         (["--data", tmp_path / "none"], f"--data: {tmp_path}/none: there is no journal in this folder"),
         (["--data", tmp_path], f"--data: {tmp_path}: there is no journal in this folder"),
         (["--data", tmp_path, "--url", "http://127.0.0.1:9"], "use only one of them"),
     ]:
         said = largesse("admin", "abandon-round", 1, *words)
         assert (said.code, said.out) == (2, "")
-        assert told in said.err
+        assert problem in said.err
     assert [path.name for path in tmp_path.rglob("*")] == ["bus"]
 
 

@@ -198,7 +198,7 @@ def check_levels(cell, before):
     levels |= {level.queue: level.target for level in said.levels}
     state = cell.admission
     if is_limited(state.queues):
-        return  # What limits and policies make of levels is told elsewhere.
+        return  # Other tests check what limits and policies make of levels.
     dues = {queue: due for queue, due in cell.fairness.dues.items() if queue not in said.gone}
     dues = {queue: due for queue, due in dues.items() if all(level.queue != queue for level in said.levels)}
     dues |= {level.queue: level.due for level in said.levels if level.due is not None}

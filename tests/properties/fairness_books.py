@@ -1,4 +1,4 @@
-"""A fairness core and, beside it, plain books of what it was told: from them everything is worked out anew, in
+"""A fairness core and, beside it, plain books of what it was given: from them everything is worked out anew, in
 fractions.
 """
 
@@ -61,7 +61,7 @@ class Books:
         self.state, self.seq, self.round, self.time = fairness.start(), 0, 0, 0
         self.preset, self.forgetful = preset, forgetful
         knobs.setdefault("demand_tolerance_permille", 0)  # What is said is compared with what there is.
-        self.capacity, self.jobs, self.told, self.below = {}, [], [], {}
+        self.capacity, self.jobs, self.published, self.below = {}, [], [], {}
         self.known = {}
         self.broken, self.knobs = {}, {}
         self.set_tree(tree, **knobs)
@@ -159,7 +159,7 @@ class Books:
         before = dump(self.state)
         (body,) = fairness.decide(self.state, OpenRound(opening))
         assert dump(self.state) == before
-        self.told.append(body)
+        self.published.append(body)
         return body
 
     def check(self, body):

@@ -272,8 +272,8 @@ class Play:
         if devices:
             capacity["gpu"] = sum(device.milli for device in devices)
         labels = plain.labels if how % 3 else {}
-        told = report(plain.node, epoch=epoch, labels=labels, devices=devices, **capacity)
-        self.call("take", told)
+        changed = report(plain.node, epoch=epoch, labels=labels, devices=devices, **capacity)
+        self.call("take", changed)
 
     def _register(self, which, how):
         """A restarted agent: it knows some of what its node holds, running or ended, and may say a thing twice."""

@@ -50,7 +50,7 @@ def works(draw):
 
 
 def held_at(work, starts, at_ms):
-    """What tasks hold at a moment that start as told, and those that run."""
+    """What is held at a moment by tasks that start as planned, and by those that run."""
     held = [0] * len(work.demand[0])
     for at, start_ms, count in starts:
         if start_ms <= at_ms < start_ms + work.lasts_ms[at]:

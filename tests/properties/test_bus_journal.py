@@ -172,7 +172,7 @@ steps = st.one_of(
 
 @for_all(st.lists(steps, max_size=25), st.sampled_from([1, 500, 1 << 20]), st.sampled_from([0, 1_500, 1 << 20]))
 def test_the_file_bus_answers_as_the_memory_bus_does_however_often_it_is_opened(story, segment_bytes, cache_bytes):
-    async def told(made):
+    async def compare(made):
         options = {"segment_bytes": segment_bytes, "cache_bytes": cache_bytes}
         plain, bus = MemoryBus(), FileBus(made, **options)
         for step in story:
@@ -193,7 +193,7 @@ def test_the_file_bus_answers_as_the_memory_bus_does_however_often_it_is_opened(
         await bus.close()
 
     with folder() as made:
-        asyncio.run(told(made))
+        asyncio.run(compare(made))
 
 
 class Synced(Disk):
@@ -216,7 +216,7 @@ class Synced(Disk):
 def test_a_power_cut_loses_nothing_that_was_acknowledged_as_durable(sends, segment_bytes, data):
     """Of what was written and never synced, any beginning may be left."""
 
-    async def told(made, copy):
+    async def write(made, copy):
         disk = Synced()
         bus = FileBus(made, disk=disk, segment_bytes=segment_bytes)
         durable_until = 0
@@ -233,7 +233,7 @@ def test_a_power_cut_loses_nothing_that_was_acknowledged_as_durable(sends, segme
 
     with folder() as made:
         copy = made / "copy"
-        written, durable_until, synced = asyncio.run(told(made / "journal", copy))
+        written, durable_until, synced = asyncio.run(write(made / "journal", copy))
         for path in segments(copy)[-1:]:
             least, size = synced.get(path.name, 0), path.stat().st_size
             with path.open("rb+") as file:

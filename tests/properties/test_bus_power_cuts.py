@@ -55,7 +55,7 @@ def unsynced_lost(path: Path, synced: int, data) -> None:
     path.write_bytes(left)
 
 
-def told(messages_found):
+def contents_of(messages_found):
     return [(message.topic, message.partition, message.value) for message in messages_found]
 
 
@@ -70,7 +70,7 @@ def test_whatever_a_power_cut_makes_of_unsynced_pages_nothing_acknowledged_is_lo
         # The mark itself is written and not synced: any of them may be the one on disk.
         (copy / "synced.json").write_bytes(data.draw(st.sampled_from(marks), label="mark"))
 
-        found = told(read_journal(copy))
+        found = contents_of(read_journal(copy))
         assert found == [(each.topic, each.partition, each.value) for each in sent][: len(found)]
         assert len(found) >= acknowledged
 
@@ -82,7 +82,7 @@ def test_whatever_a_power_cut_makes_of_unsynced_pages_nothing_acknowledged_is_lo
         # What was cut off is kept, or was no more than the torn beginning of one line.
         assert cut == kept or (b"\n" not in cut and not kept)
         with_bus(copy, lambda bus: bus.writer().send([out("new")]), segment_bytes=ROOMY)
-        assert told(read_journal(copy))[:-1] == found
+        assert contents_of(read_journal(copy))[:-1] == found
         with_bus(copy, everything)
 
 

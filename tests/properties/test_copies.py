@@ -93,12 +93,12 @@ class Watched(SlowCell):
         here = sorted((hold.node, key, hold.attempt) for key, hold in attempts_of(self.admission))
         assert here == expected
         assert sorted((n, key) for n, held in self.leftover.held.items() for key in held) == [e[:2] for e in expected]
-        told = [
+        by_agents = [
             (name, key.rpartition("/")[0], each.attempt)
             for name, s in self.agents.items()
             for key, each in s.held.items()
         ]
-        assert sorted(told) == expected
+        assert sorted(by_agents) == expected
         seen = [(hold.node, key, hold.attempt) for key, hold in self.view.holds.items()]
         seen += [(hold.node, key, hold.attempt) for key, holds in self.view.copies.items() for hold in holds]
         assert sorted(seen) == expected

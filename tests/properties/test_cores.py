@@ -113,12 +113,12 @@ class Watched(SlowCell):
         return record
 
     def _answer(self):
-        told = dict(self.fairness.levels)
+        levels = dict(self.fairness.levels)
         super()._answer()
         self.opened_at = len(self.records)
         check_grants_fit(self)
         check_rules(self)
-        check_levels(self, told)
+        check_levels(self, levels)
         check_could_start(self)
 
     def close(self):

@@ -139,7 +139,7 @@ def test_a_maximum_that_nobody_reaches_changes_nothing(shape, preset, moves):
         return replace(each, children=[wide(child) for child in each.children], max={"cpu": 10**9, "memory": 10**9})
 
     plain, limited = (played_in(each, preset, moves) for each in (shape, wide(shape)))
-    assert plain.told == limited.told
+    assert plain.published == limited.published
 
 
 def played_in(shape, preset, moves):
@@ -312,4 +312,4 @@ def test_in_a_full_cell_levels_are_those_of_a_filling_from_nothing_after_every_c
             each.decide()
 
     assert books[0].state.levels == books[1].state.levels
-    assert books[0].told == books[1].told
+    assert books[0].published == books[1].published

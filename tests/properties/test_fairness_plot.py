@@ -53,7 +53,7 @@ def test_in_a_full_cell_it_says_the_same_after_every_change(shape, preset, given
             getattr(each, what)(*values)
             each.decide()
 
-    assert books[0].told == books[1].told
+    assert books[0].published == books[1].published
     assert books[0].state.levels == books[1].state.levels
 
 
@@ -70,7 +70,7 @@ def test_a_kept_tree_hears_of_what_moved_while_everybody_got_all():
             getattr(each, what)(*values)
             each.look()
 
-    assert books[0].told == books[1].told
+    assert books[0].published == books[1].published
     assert books[0].state.levels == {"a": 975_000_000, "b": 25_000_000}
 
 
@@ -88,7 +88,7 @@ def test_a_kept_tree_knows_what_a_unit_asked_for_before_everybody_got_all():
             getattr(each, what)(*values)
             each.look()
 
-    assert books[0].told == books[1].told
+    assert books[0].published == books[1].published
     assert books[0].state.levels == {"a": 500_000_000, "b": 500_000_000}
 
 
@@ -101,12 +101,12 @@ def test_it_says_the_same_whatever_happens(shape, preset, changes):
             getattr(each, what)(*values)
             each.look()
 
-    assert books[0].told == books[1].told
+    assert books[0].published == books[1].published
 
 
 @for_all(with_maxima, asks, steps)
 def test_under_maxima_it_comes_to_what_is_filled_by_events(shape, given, changes):
-    told = []
+    levels = []
     for least in (1, 10**9):
         arrays.LEAVES_MIN = least
         books = Books(shape, "hdrf")
@@ -118,15 +118,15 @@ def test_under_maxima_it_comes_to_what_is_filled_by_events(shape, given, changes
         for what, *values in changes:
             getattr(books, what)(*values)
             books.decide()
-        told.append(books.state.levels)
+        levels.append(books.state.levels)
 
-    assert told[0].keys() == told[1].keys()
-    assert all(abs(level - told[1][unit]) <= NEARLY for unit, level in told[0].items())
+    assert levels[0].keys() == levels[1].keys()
+    assert all(abs(level - levels[1][unit]) <= NEARLY for unit, level in levels[0].items())
 
 
 def test_a_list_of_which_one_leaf_asks_for_what_there_is_not_keeps_its_level_when_another_asks_no_more():
     shape = tree(queue("a", 1), replace(queue("b", 1, queue("b0"), queue("b1")), policy="fifo"))
-    told = []
+    levels = []
     for each in both(shape, "hdrf"):
         each.set_capacity({"cpu": 100_000, "gpu": 0})
         each.job(1, {"gpu": 1_000}, 1)
@@ -134,9 +134,9 @@ def test_a_list_of_which_one_leaf_asks_for_what_there_is_not_keeps_its_level_whe
         each.look()
         each.cancel(1)
         each.look()
-        told.append(each.state.levels)
+        levels.append(each.state.levels)
 
-    assert told == [{"b": 0}, {"b": 0}]
+    assert levels == [{"b": 0}, {"b": 0}]
 
 
 @pytest.fixture

@@ -77,7 +77,7 @@ def test_what_is_said_of_queues_is_what_follows_from_the_facts(shape, preset, mo
         each.set_capacity(CAPACITIES[0])
         played(each, moves)
 
-    assert books[0].told == books[1].told
+    assert books[0].published == books[1].published
     assert books[0].state.shares == books[1].state.shares
 
 
@@ -92,7 +92,7 @@ def test_a_restart_changes_nothing_that_is_said(shape, moves, cut):
             getattr(each, what)(*given)
         each.look()
 
-    assert books[0].told == books[1].told
+    assert books[0].published == books[1].published
 
 
 @for_all(shapes(), moves, st.integers(1, 4))
@@ -101,7 +101,9 @@ def test_every_so_often_everything_is_said(shape, moves, rounds):
     books.set_capacity(CAPACITIES[0])
     played(books, moves)
 
-    assert [body.full for body in books.told] == [number % rounds == 0 for number in range(1, len(books.told) + 1)]
+    assert [body.full for body in books.published] == [
+        number % rounds == 0 for number in range(1, len(books.published) + 1)
+    ]
 
 
 @for_all(shapes(), shapes(), moves, moves)
@@ -142,7 +144,7 @@ def test_among_many_queues_those_that_move_by_a_permille_are_found(seed):
             for each in books:
                 getattr(each, what)(*given)
 
-    assert books[0].told == books[1].told
+    assert books[0].published == books[1].published
     assert books[0].state.below == books[1].state.below
 
 
@@ -175,7 +177,7 @@ def test_many_small_moves_that_make_a_permille_together_are_told(seed, shape):
         steps.append(("look", *[(chance.randrange(99), chance.choice([1, 3])) for _ in range(chance.randrange(3))]))
         play(books, steps)
 
-    assert books[0].told == books[1].told
+    assert books[0].published == books[1].published
     assert books[0].state.below == books[1].state.below
 
 
@@ -188,7 +190,7 @@ def play(books, steps):
             getattr(each, what)(*given)
 
 
-def grown(asked, told, fair):
+def grown(asked, published, fair):
     """Books of a queue x, a queue y over two and some of little weight, with all that is known put in at once."""
     root, y = QueueAccount("", 1), QueueAccount("y", 240)
     those = [QueueAccount("x", 300), y, QueueAccount("w", 440), *[QueueAccount(f"z{i}", 4 * (i + 1)) for i in range(3)]]
@@ -199,7 +201,7 @@ def grown(asked, told, fair):
     for leaf, given in asked.items():
         accounts.put(accounts.queues[leaf], *given)
     accounts.share_out(fair)
-    for name, values in told.items():
+    for name, values in published.items():
         accounts.publish(name, values)
     accounts.settle()
     return accounts
@@ -207,16 +209,16 @@ def grown(asked, told, fair):
 
 @for_all(st.integers(0, 2**32), st.sampled_from([1, 3, 9]))
 def test_whatever_moves_a_little_and_in_whatever_order_nothing_to_tell_is_missed(seed, every):
-    """Sums and guarantees move by parts of a permille, and news is told only now and then."""
+    """Sums and guarantees move by parts of a permille, and news is published only now and then."""
     chance = Random(seed)
     asked = {leaf: ([0, 0], [0, 0], [0, 0], 0) for leaf in ("x", "y/0", "y/1", "w", "z0", "z1", "z2")}
-    told, fair = {}, None
+    published, fair = {}, None
     for leaf in asked:
         level = chance.choice([100, 20_000, 29_000, 29_100, 29_200, 60_000])
         held = chance.choice([0, 100, 20_000, 29_700, 29_800, 29_900])
         waits = chance.choice([0, 1])
         asked[leaf] = ([level, level // chance.choice([2, 4])], [held, held // 4], [60 * waits, 0], waits)
-    accounts = grown(asked, told, fair)
+    accounts = grown(asked, published, fair)
     for step in range(120):
         leaf = chance.choice(["x", "x", "x", "y/0", "w"])
         demand, used, waiting, tasks = asked[leaf]
@@ -239,7 +241,7 @@ def test_whatever_moves_a_little_and_in_whatever_order_nothing_to_tell_is_missed
         accounts.put(accounts.queues[leaf], *asked[leaf])
         accounts.settle()
 
-        anew = grown(asked, told, fair)
+        anew = grown(asked, published, fair)
         assert set(accounts.changed) == set(anew.changed)
         assert [accounts.to_publish(accounts.queues[name]) for name in accounts.changed] == [
             anew.to_publish(anew.queues[name]) for name in accounts.changed
@@ -249,8 +251,8 @@ def test_whatever_moves_a_little_and_in_whatever_order_nothing_to_tell_is_missed
         }
         if step % every == 0:
             for name in sorted(accounts.changed):
-                told[name] = accounts.to_publish(accounts.queues[name])
-                accounts.publish(name, told[name])
+                published[name] = accounts.to_publish(accounts.queues[name])
+                accounts.publish(name, published[name])
             accounts.settle()
 
 
@@ -359,8 +361,8 @@ def test_when_everything_is_said_guarantees_are_those_of_now(forgetful):
     books.look()
     books.look()
 
-    assert books.told[2].full
-    assert {one.queue: one.guaranteed for one in books.told[2].queues}["a"] == 500_000_000
+    assert books.published[2].full
+    assert {one.queue: one.guaranteed for one in books.published[2].queues}["a"] == 500_000_000
 
 
 def test_what_is_promised_below_a_queue_is_no_promise_of_its_own():

@@ -73,7 +73,7 @@ def test_a_restart_at_any_point_or_before_every_round_changes_no_answer(shape, p
     resumed.restore()
     play(resumed, moves[cut:])
 
-    assert whole.told == forgetful.told == resumed.told
+    assert whole.published == forgetful.published == resumed.published
 
 
 @for_all(small_moves)

@@ -31,7 +31,7 @@ def jobs(draw):
 
 
 class Alone:
-    """One job in a share that never changes: what is required is granted at once, and tasks last as long as told."""
+    """One job in a share that never changes: what is required is granted at once, and estimates are exact."""
 
     def __init__(self, spec, share, order):
         knobs = configured(preset="carbyne", job_order=order)
@@ -41,7 +41,7 @@ class Alone:
         self.left, self.ledger = sum(each.tasks for each in spec.stages), []
         self.running = []  # (end, stage, first, count, attempt)
         self.deadline_ms = self.ended_ms = None
-        self.most, self.told, self.starts = {}, {}, []
+        self.most, self.announced, self.starts = {}, {}, []
 
     def play(self):
         """From the admission to the last task's end."""
@@ -101,9 +101,9 @@ class Alone:
         if left is None:
             return []
         kinds = sorted(direction_of(work_of(left.graph, left.progress, left.seen), CAPACITY))
-        if not kinds or self.told.get(tuple(kinds)):
+        if not kinds or self.announced.get(tuple(kinds)):
             return []
-        self.told[tuple(kinds)] = True
+        self.announced[tuple(kinds)] = True
         return [Entitlement("default", kinds, self.share)]
 
 

@@ -123,12 +123,12 @@ def test_kept_paths_of_a_large_tree_are_those_of_a_new_one_to_the_last_bit(seed,
 
 
 def test_it_comes_to_the_same_on_every_machine():
-    told = []
+    shares = []
     for depth, limited in ((1, True), (3, True), (8, False)):
         found = ArrayTree(tree(2_000, depth, limited, Random(depth)), CAPACITY).fill()
-        told += [*found.shares(), *found.inner_shares()]
+        shares += [*found.shares(), *found.inner_shares()]
 
-    assert hashlib.sha256(str(told).encode()).hexdigest() == DIGEST
+    assert hashlib.sha256(str(shares).encode()).hexdigest() == DIGEST
 
 
 DIGEST = "0c1b7fd8073db609c87024c8f7c7e0a6e8dbf7e4ca26034617905c4284312570"

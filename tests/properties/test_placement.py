@@ -31,7 +31,7 @@ from tests.strategies import for_all
 
 
 class Both:
-    """A board and the plain rules, told the same."""
+    """A board and the plain rules, given the same."""
 
     def __init__(self, discipline, orders, maxima, plain=Plain, pools_ppm=None):
         room = Room([capacity for capacity, _, _ in NODES])
@@ -118,7 +118,7 @@ class Both:
         self.plain.targets[leaf] = target
 
     def serve(self, which):
-        """A leaf is told to have been served, some of them in the same round."""
+        """A leaf has been served, some of them in the same round."""
         leaf, seq = ("a", "b", "c")[which % 3], which % 4
         self.board.serve(leaf, seq)
         self.plain.served[leaf] = seq

@@ -117,8 +117,8 @@ def test_a_profile_is_what_adding_up_step_by_step_gives_and_empty_once_all_is_su
 
     assert [profile.at(step) for step in range(60)] == plain
     edges, amounts = profile.span(3, 50)
-    told = [amounts[:, i].tolist() for i in range(len(edges) - 1) for _ in range(edges[i + 1] - edges[i])]
-    assert told == plain[3:50]
+    by_step = [amounts[:, i].tolist() for i in range(len(edges) - 1) for _ in range(edges[i + 1] - edges[i])]
+    assert by_step == plain[3:50]
     assert profile.most(3, 50) == [max(row[i] for row in plain[3:50]) for i in (0, 1)]
 
     for begin, length, x, y in added:

@@ -83,7 +83,7 @@ class Working(History):
         raise AssertionError("the planner does not come to an end")
 
     def judge(self, body, before):
-        """Where all that is told follows jobs, the promises of others are as they were."""
+        """Where every answer is a plan that follows its job, the promises of others are as they were."""
         reasons = {answer.reservation: answer.reason for answer in body.answers}
         followed = [name for name, reason in reasons.items() if reason in ("ahead", "behind")]
         self.followed += followed
@@ -132,7 +132,7 @@ def test_with_exact_estimates_and_tasks_that_run_as_planned_nothing_moves(width,
     begin, end, gangs = leases[0]
     if len(leases) > 1 or (end - begin) % lasts:
         return
-    told = story.plans[:]
+    before = story.plans[:]
     story.then(under(tasks=gangs * (end - begin) // lasts, lasts=lasts * MINUTE))
     first = 0
     for step in range(begin, end):
@@ -142,24 +142,24 @@ def test_with_exact_estimates_and_tasks_that_run_as_planned_nothing_moves(width,
             story.then(started("j/s", first, gangs, at=step * MINUTE))
             first += gangs
         story.round(at=step * MINUTE)
-    assert [each for each in story.plans[len(told) :] if each.answers or each.profiles] == []
+    assert [each for each in story.plans[len(before) :] if each.answers or each.profiles] == []
 
 
 @settings(max_examples=60, deadline=None)
 @for_all(st.integers(1, 4), st.integers(1, 3), st.integers(1, 6), st.integers(0, 2), st.integers(0, 1))
-def test_while_tasks_run_late_the_plan_has_their_units_in_the_next_step(tasks, lease, told, begun, early):
+def test_while_tasks_run_late_the_plan_has_their_units_in_the_next_step(tasks, lease, estimate, begun, early):
     """Up to twice the work, where there is room."""
-    work = tasks * told
-    story = cell(flat(h=tasks, work=work, lease=min(lease, told), window=300))
+    work = tasks * estimate
+    story = cell(flat(h=tasks, work=work, lease=min(lease, estimate), window=300))
     start = begun + 1 - early
-    story.then(under(tasks=tasks, lasts=told * MINUTE), started("j/s", 0, tasks, at=start * MINUTE))
+    story.then(under(tasks=tasks, lasts=estimate * MINUTE), started("j/s", 0, tasks, at=start * MINUTE))
     for minute in range(start, 40):
         held_before = at_step(story, minute)
         story.round(at=minute * MINUTE)
         if "r" not in story.promised:
             return
         planned = sum((end - begin) * gangs for begin, end, gangs in story.promised["r"])
-        if minute - start >= told and held_before and planned + tasks <= GROWTH_MAX * work:
+        if minute - start >= estimate and held_before and planned + tasks <= GROWTH_MAX * work:
             assert at_step(story, minute + 1) >= min(tasks, held_before), minute
 
 

@@ -22,7 +22,7 @@ SHARED = Path(os.environ.get("LARGESSE_SHARED", ROOT.parent / "shared"))
 
 
 class Trace(NamedTuple):
-    """`take`: what `largesse import` is told; a path is within the folder of traces. `nodes`: of the cluster file."""
+    """`take`: what `largesse import` is given; a path is within the folder of traces. `nodes`: of the cluster file."""
 
     take: str
     nodes: dict[str, Any]

@@ -19,7 +19,7 @@ from services.replay.source import Source, open_source, steps_of, write_export
 from services.replay.verify import verify
 from tests.bus_cell import BusCell
 from tests.contract.kafka_rig import kafka_address, make_topic, new_name
-from tests.simulation.told_story import JOBS, SHARDS_HOSTED, told
+from tests.simulation.cell_story import JOBS, SHARDS_HOSTED, record_story
 from tests.stepped_cell import Recording, Stage, recorded
 
 
@@ -99,7 +99,7 @@ def shards(request):
 @pytest.fixture(scope="module")
 def recording(shards):
     async def tell():
-        return await told(MemoryBus(), shards)
+        return await record_story(MemoryBus(), shards)
 
     return asyncio.run(tell())
 
@@ -136,7 +136,7 @@ def test_the_story_has_everything_in_it(recording, shards):
 def test_the_same_story_is_the_same_log_on_another_bus(recording, shards, tmp_path):
     async def tell():
         async with file(tmp_path) as bus:
-            return await told(bus, shards)
+            return await record_story(bus, shards)
 
     again = asyncio.run(tell())
     assert [message.value for message in again.log] == [message.value for message in recording.log]
@@ -145,7 +145,7 @@ def test_the_same_story_is_the_same_log_on_another_bus(recording, shards, tmp_pa
 
 def test_grants_do_not_depend_on_the_number_of_shards(recording):
     async def tell():
-        return await told(MemoryBus(), 1)
+        return await record_story(MemoryBus(), 1)
 
     one = asyncio.run(tell())
     assert [body.grants for body in recording.bodies(RoundClosed)] == [body.grants for body in one.bodies(RoundClosed)]
@@ -173,7 +173,7 @@ def test_a_restart_from_every_snapshot_changes_no_byte(recording, shards, openin
 def test_what_a_file_holds_is_answered_alike_in_memory(shards, tmp_path):
     async def tell():
         async with file(tmp_path) as bus:
-            return await told(bus, shards)
+            return await record_story(bus, shards)
 
     recording = asyncio.run(tell())
     stage = heard(recording, memory, tmp_path, shards, forgetful=True, restarting=True)
@@ -184,7 +184,7 @@ def test_another_number_of_shards_on_the_way_changes_no_byte(tmp_path):
     changes = ((1_500, 4), (2_800, 1), (4_200, 3))
 
     async def tell():
-        return await told(MemoryBus(), 2, hosted=4, later=changes)
+        return await record_story(MemoryBus(), 2, hosted=4, later=changes)
 
     recording = asyncio.run(tell())
     assert {opening.shards for opening in recording.bodies(RoundOpened)} == {1, 2, 3, 4}
@@ -230,7 +230,7 @@ def test_replay_decides_the_same(recording, shards):
 def test_replay_decides_the_same_from_a_folder_and_from_an_export(shards, tmp_path):
     async def tell():
         async with file(tmp_path) as bus:
-            await told(bus, shards)
+            await record_story(bus, shards)
             return bus.directory
 
     source = open_source(asyncio.run(tell()))

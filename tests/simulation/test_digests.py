@@ -35,10 +35,10 @@ OTHERS = ("python3.11", "python3.12", "python3.13")
 @pytest.fixture
 def outcome(computed):
     """What one drawn history comes to under every preset in a process of this Python with hash seed 1."""
-    return lambda seed: computed(f"digests-{seed}", lambda: told_by(sys.executable, seed, "1"))
+    return lambda seed: computed(f"digests-{seed}", lambda: outcome_by(sys.executable, seed, "1"))
 
 
-def told_by(python, seed, hash_seed, **more):
+def outcome_by(python, seed, hash_seed, **more):
     command = [python, "-m", "services.simulator", "--once", "--seed", str(seed)]
     env = {**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONDONTWRITEBYTECODE": "1", **more}
     done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, check=False)
@@ -61,7 +61,7 @@ def point_of(stderr):
 
 @pytest.mark.parametrize("seed", [pytest.param(SEEDS[0], marks=pytest.mark.whole), *SEEDS[1:]])
 def test_the_hash_seed_reaches_no_decision(seed, outcome):
-    assert told_by(sys.executable, seed, "2") == outcome(seed)
+    assert outcome_by(sys.executable, seed, "2") == outcome(seed)
     assert all(each["jobs"] and each["rounds"] for each in outcome(seed).values())
     assert len({each["digest"] for each in outcome(seed).values()}) > 1
 
@@ -77,7 +77,8 @@ def test_every_python_decides_alike(python, outcome):
     )
     if asked.returncode != 0:
         refuse(f"{python}: {point_of(asked.stderr)}; one that imports them can be named in LARGESSE_PYTHONS")
-    assert told_by(path, SEEDS[0], "3") == outcome(SEEDS[0])  # Under every preset; more seeds show no more of Python.
+    # Under every preset; more seeds show no more of Python.
+    assert outcome_by(path, SEEDS[0], "3") == outcome(SEEDS[0])
 
 
 def test_a_simulation_imports_only_what_the_other_pythons_are_given():
@@ -113,7 +114,7 @@ def compiled():
 
 def test_compiled_cores_decide_alike(compiled, outcome):
     for seed in SEEDS:
-        assert told_by(sys.executable, seed, "4", **compiled) == outcome(seed)
+        assert outcome_by(sys.executable, seed, "4", **compiled) == outcome(seed)
 
 
 COPIES = """

@@ -23,9 +23,9 @@ def test_sjf_serves_the_shortest_critical_path_first_whatever_the_width(tmp_path
     wide = job("wide", stage(tasks=20, duration_ms=1_000))
     long = job("long", stage("x", 1, 2_000), stage("y", 1, 2_000, after=["x"]))
     middle = job("middle", stage(tasks=4, duration_ms=3_000))
-    told = jobs(long, middle, wide, queue=queue)
+    workload = jobs(long, middle, wide, queue=queue)
 
-    assert ends(simulated(tmp_path, told, cluster(1, **queues), preset="sjf")) == ["wide", "middle", "long"]
+    assert ends(simulated(tmp_path, workload, cluster(1, **queues), preset="sjf")) == ["wide", "middle", "long"]
 
 
 @pytest.mark.parametrize(("queues", "queue"), PLACES)
@@ -33,9 +33,9 @@ def test_srtf_serves_the_least_work_that_is_left_first(tmp_path, queues, queue):
     long = job("long", stage(tasks=1, duration_ms=9_000))
     wide = job("wide", stage(tasks=20, duration_ms=1_000))
     middle = job("middle", stage(tasks=5, duration_ms=2_000))
-    told = jobs(wide, middle, long, queue=queue)
+    workload = jobs(wide, middle, long, queue=queue)
 
-    assert ends(simulated(tmp_path, told, cluster(1, **queues), preset="srtf")) == ["long", "middle", "wide"]
+    assert ends(simulated(tmp_path, workload, cluster(1, **queues), preset="srtf")) == ["long", "middle", "wide"]
 
 
 def test_srtf_lets_a_job_that_has_less_left_go_on_before_one_that_comes_with_less_than_it_had(tmp_path):
@@ -54,11 +54,11 @@ def test_sjf_keeps_the_critical_path_that_a_job_came_with(tmp_path):
 
 
 def test_no_queue_has_a_level_where_the_whole_cell_is_one_list(tmp_path):
-    told = jobs(*[job(f"j{number}", stage(tasks=3, duration_ms=1_000 + number)) for number in range(6)], queue=None)
-    plain = simulated(tmp_path, told, cluster(2, queues=TREE), preset="srtf")
+    workload = jobs(*[job(f"j{number}", stage(tasks=3, duration_ms=1_000 + number)) for number in range(6)], queue=None)
+    plain = simulated(tmp_path, workload, cluster(2, queues=TREE), preset="srtf")
     other = TREE | {"children": [{"name": "a", "weight": 50}, {"name": "b"}]}
 
-    assert ends(simulated(tmp_path, told, cluster(2, queues=other), preset="srtf")) == ends(plain)
+    assert ends(simulated(tmp_path, workload, cluster(2, queues=other), preset="srtf")) == ends(plain)
 
 
 def starts(run):
@@ -74,8 +74,8 @@ WIDE = {"cpu": "3"}
 def test_tetris_starts_first_what_fits_best_into_what_is_free(tmp_path, queues, queue):
     first = job("first", stage(tasks=2, duration_ms=1_000, demand=NARROW))
     second = job("second", stage(tasks=2, duration_ms=1_000, demand=WIDE))
-    told = jobs(first, second, queue=queue)
-    run = simulated(tmp_path, told, cluster(4, **queues), preset="tetris")
+    workload = jobs(first, second, queue=queue)
+    run = simulated(tmp_path, workload, cluster(4, **queues), preset="tetris")
 
     assert starts(run)[0] == ("second", "s")
 

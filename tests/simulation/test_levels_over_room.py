@@ -57,9 +57,9 @@ def test_levels_say_what_can_be_placed_and_beside_it_what_is_due():
     assert levels_of(cell)[1] == {}
     cell.run_until(AFTER_MS + 2 * LONGEST_MS)
 
-    told, dues = levels_of(cell)
+    levels, dues = levels_of(cell)
     assert dues == {"g1/a": 250_000_000}
-    assert told == {"g1/a": 100_000_000, "g1/b": 400_000_000, "g2/c": 500_000_000}
+    assert levels == {"g1/a": 100_000_000, "g1/b": 400_000_000, "g2/c": 500_000_000}
 
 
 def test_a_claim_is_back_the_moment_there_is_room():

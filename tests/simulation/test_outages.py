@@ -25,7 +25,7 @@ def run(folder, *lines, count=2, cores=1, outages=(), **knobs):
     return simulated(folder, lines, cluster(cores, count), outages=outages, **knobs)
 
 
-def told(run, name="j"):
+def attempts_of(run, name="j"):
     attempts = sorted(run.of(name), key=lambda line: (line["index"], line["attempt"]))
     return [(line["node"], line["start_ms"], line["end_ms"], line["outcome"]) for line in attempts]
 
@@ -34,20 +34,20 @@ def told(run, name="j"):
 def test_what_a_failed_node_held_is_lost_when_its_lease_runs_out_and_runs_again_elsewhere(tmp_path):
     found = run(tmp_path, job("j", stage(duration_ms=30_000)), outages=[Outage("n-0", 5_000)], preset="fifo")
 
-    assert told(found) == [("n-0", 0, 15_000, "lost"), ("n-1", 15_000, 45_000, "succeeded")]
+    assert attempts_of(found) == [("n-0", 0, 15_000, "lost"), ("n-1", 15_000, 45_000, "succeeded")]
     assert found.result["outages"] == {"node_failures": 1, "attempts_lost": 1, "unfinished": []}
 
 
 def test_a_node_that_is_back_before_its_lease_runs_out_says_what_it_has_lost(tmp_path):
     outage = Outage("n", 5_000, 8_000)
     found = run(tmp_path, job("j", stage(duration_ms=20_000)), count=None, outages=[outage], preset="fifo")
-    assert told(found) == [("n", 0, 8_000, "lost"), ("n", 8_000, 28_000, "succeeded")]
+    assert attempts_of(found) == [("n", 0, 8_000, "lost"), ("n", 8_000, 28_000, "succeeded")]
 
 
 def test_what_is_started_on_a_silent_node_does_not_run_there(tmp_path):
     late = job("j", stage(duration_ms=1_000), submit_ms=6_000)
     found = run(tmp_path, late, count=None, outages=[Outage("n", 5_000, 60_000)], preset="fifo")
-    assert told(found) == [("n", 6_000, 15_000, "lost"), ("n", 60_000, 61_000, "succeeded")]
+    assert attempts_of(found) == [("n", 6_000, 15_000, "lost"), ("n", 60_000, 61_000, "succeeded")]
 
 
 def test_a_task_that_ends_at_the_moment_of_the_failure_has_succeeded(tmp_path):
@@ -59,7 +59,7 @@ def test_a_task_that_ends_at_the_moment_of_the_failure_has_succeeded(tmp_path):
 def test_a_lease_that_began_with_an_earlier_failure_does_not_count(tmp_path):
     outages = [Outage("n", 1_000, 2_000), Outage("n", 9_000, 30_000)]
     found = run(tmp_path, job("j", stage(duration_ms=10_000)), count=None, outages=outages, preset="fifo")
-    assert told(found) == [
+    assert attempts_of(found) == [
         ("n", 0, 2_000, "lost"),
         ("n", 2_000, 19_000, "lost"),
         ("n", 30_000, 40_000, "succeeded"),
@@ -70,7 +70,7 @@ def test_a_gang_loses_all_its_attempts_with_one_of_its_nodes(tmp_path):
     gang = job("j", stage(tasks=2, duration_ms=30_000, gang=True))
     found = run(tmp_path, gang, count=3, outages=[Outage("n-0", 5_000)], preset="fifo")
 
-    assert sorted(told(found)) == sorted(
+    assert sorted(attempts_of(found)) == sorted(
         [("n-0", 0, 15_000, "lost"), ("n-1", 0, 15_000, "killed")]
         + [(node, 15_000, 45_000, "succeeded") for node in ("n-1", "n-2")]
     )

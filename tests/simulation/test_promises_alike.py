@@ -34,7 +34,7 @@ def lines():
     return found
 
 
-def told_by(folder, preset, hash_seed):
+def run_apart(folder, preset, hash_seed):
     """The result of `largesse simulate` in a process of its own."""
     files = folder / "workload.jsonl", folder / "cluster.json", folder / f"schedule-{hash_seed}.jsonl"
     files[0].write_text("".join(json.dumps(line) + "\n" for line in lines()))
@@ -52,8 +52,8 @@ def told_by(folder, preset, hash_seed):
 
 @pytest.mark.parametrize("preset", ["hdrf", "largesse"])
 def test_a_run_with_reservations_is_the_same_under_any_hash_seed(tmp_path, preset):
-    one, _ = told_by(tmp_path, preset, "1")
-    other, _ = told_by(tmp_path, preset, "2")
+    one, _ = run_apart(tmp_path, preset, "1")
+    other, _ = run_apart(tmp_path, preset, "2")
 
     assert one["digest"] == other["digest"]
     assert all(each["accepted"] and each["met"] for each in one["reservations"])
@@ -64,7 +64,7 @@ def test_the_judge_of_schedules_finds_no_fault(tmp_path, shared):
     if folder not in sys.path:
         sys.path.append(folder)
     judge = pytest.importorskip("schedule_check", reason=f"no schedule_check.py in {folder}")
-    result, files = told_by(tmp_path, "hdrf", "1")
+    result, files = run_apart(tmp_path, "hdrf", "1")
     schedule = [json.loads(line) for line in files[2].read_text().splitlines()]
 
     assert [line for line in schedule if line.get("why") == "reserved"]

@@ -30,14 +30,14 @@ GARBAGE = [
 @pytest.fixture(scope="module")
 def messages(tmp_path_factory):
     """A recorded log with answers, and garbage before each of its messages for a while, then now and then."""
-    told = []
+    mixed = []
     for at, message in enumerate(parts_of(tmp_path_factory.mktemp("log") / "log")):
         if at < 200 or at % 50 == 0:
-            told += [Message(topic, 0, 0, GARBAGE[at % len(GARBAGE)]) for topic in (LOG, "shares", message.topic)]
-        told.append(message)
+            mixed += [Message(topic, 0, 0, GARBAGE[at % len(GARBAGE)]) for topic in (LOG, "shares", message.topic)]
+        mixed.append(message)
     ends: dict[str, int] = {}
     numbered = []
-    for message in told:
+    for message in mixed:
         numbered.append(replace(message, offset=ends.setdefault(message.topic, 0)))
         ends[message.topic] += 1
     return numbered

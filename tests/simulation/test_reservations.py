@@ -43,13 +43,13 @@ def cell(**knobs):
     )
 
 
-def told(result):
+def by_name(result):
     return {each["reservation"]: each for each in result["reservations"]}
 
 
 @pytest.mark.parametrize("preset", ["rayon", "fifo", "capacity"])
 def test_every_accepted_deadline_is_met_beside_small_jobs(preset):
-    found = told(simulate(mixed(1), cell(preset=preset), Options({})))
+    found = by_name(simulate(mixed(1), cell(preset=preset), Options({})))
     assert len(found) == 6
     assert [each["reservation"] for each in found.values() if each["accepted"]]
     assert [name for name, each in found.items() if each["accepted"] and not each["met"]] == []
@@ -58,7 +58,7 @@ def test_every_accepted_deadline_is_met_beside_small_jobs(preset):
 @pytest.mark.parametrize("seed", [1, 2])
 def test_deadlines_are_met_or_broken_promises_are_named_when_a_tenth_of_the_nodes_goes_midway(seed):
     arrivals = [*mixed(seed, production=10, small=100, load=0.8), (SPAN_S * 500, NodeDrained("n-3", True))]
-    found = told(simulate(arrivals, cell(preset="rayon"), Options({})))
+    found = by_name(simulate(arrivals, cell(preset="rayon"), Options({})))
     kept = [each for each in found.values() if each["accepted"] and not each["broken"]]
     assert len(kept) >= 9
     assert [each["reservation"] for each in kept if not each["met"]] == []
@@ -92,7 +92,7 @@ def test_jobs_of_an_order_run_one_after_the_other():
 
 
 class Starts:
-    """When attempts of jobs start and how they end: what a schedule file is told."""
+    """When attempts of jobs start and how they end: what a schedule file holds."""
 
     def __init__(self):
         self.starts, self.outcomes = {}, []
@@ -124,7 +124,7 @@ def test_reserved_gangs_start_whole_where_other_work_has_to_make_room():
     cluster = read_cluster({"nodes": nodes, "queues": QUEUES, "policy": {"preset": "rayon"}})
     schedule = Starts()
 
-    found = told(simulate(arrivals, cluster, Options({}, schedule=schedule)))
+    found = by_name(simulate(arrivals, cluster, Options({}, schedule=schedule)))
 
     assert {(each["accepted"], each["met"]) for each in found.values()} == {(True, True)}
     assert "revoked" in schedule.outcomes

@@ -1,4 +1,4 @@
-"""Whole simulated runs: judged by a program that shares no code with them, held to a reference, told task by task."""
+"""Whole simulated runs: judged by a program that shares no code with them, compared with a reference and by task."""
 
 import json
 from itertools import pairwise
@@ -172,7 +172,7 @@ def test_fifo_completes_jobs_when_three_other_engines_do(shared, tmp_path, slots
     assert run.result["jct_ms"]["mean"] == pytest.approx(1_000 * mean_s, rel=1e-3)
 
 
-# ---------------------------------------------------------------- told task by task
+# ---------------------------------------------------------------- task by task
 def test_a_job_is_told_from_submission_to_end(tmp_path):
     run = simulated(
         tmp_path,
@@ -213,14 +213,14 @@ def test_the_scheduler_is_told_the_estimate_and_the_task_lasts_its_own_time(tmp_
 
 
 def test_a_task_told_too_small_holds_what_was_told_and_runs_longer(tmp_path):
-    told = stage(tasks=2, demand={"cpu": "3", "memory": "2Gi"}, estimate_demand={"cpu": "2", "memory": "2Gi"})
-    run = simulated(tmp_path, [job("j", told)], cluster(4))
+    underestimated = stage(tasks=2, demand={"cpu": "3", "memory": "2Gi"}, estimate_demand={"cpu": "2", "memory": "2Gi"})
+    run = simulated(tmp_path, [job("j", underestimated)], cluster(4))
     assert [(line["start_ms"], line["end_ms"]) for line in run.lines] == [(0, 1_500), (0, 1_500)]
 
 
 def test_a_task_told_too_large_wastes_what_was_told(tmp_path):
-    told = stage(tasks=2, demand={"cpu": "1"}, estimate_demand={"cpu": "3"})
-    run = simulated(tmp_path, [job("j", told)], cluster(4))
+    overestimated = stage(tasks=2, demand={"cpu": "1"}, estimate_demand={"cpu": "3"})
+    run = simulated(tmp_path, [job("j", overestimated)], cluster(4))
     assert [(line["start_ms"], line["end_ms"]) for line in run.lines] == [(0, 1_000), (1_000, 2_000)]
 
 

@@ -48,8 +48,8 @@ def test_a_time_limit_counts_the_time_that_passes(tmp_path):
 
 
 def test_what_a_task_truly_uses_slows_its_node_and_not_itself_beyond_that(tmp_path):
-    told = stage(tasks=4, demand={"cpu": "2"}, estimate_demand={"cpu": "1"})
-    assert ends(run(tmp_path, job("j", told)), "j") == [2_000] * 4
+    underestimated = stage(tasks=4, demand={"cpu": "2"}, estimate_demand={"cpu": "1"})
+    assert ends(run(tmp_path, job("j", underestimated)), "j") == [2_000] * 4
 
 
 def test_a_cell_that_goes_over_to_places_takes_running_tasks_with_it(tmp_path):

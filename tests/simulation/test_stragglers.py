@@ -21,7 +21,7 @@ def run(folder, *lines, count=3, cores=2, outages=SLOW, **knobs):
     return simulated(folder, lines, cluster(cores, count), outages=outages, **knobs)
 
 
-def told(found, name="j"):
+def attempts_of(found, name="j"):
     attempts = sorted(found.of(name), key=lambda line: (line["index"], line["attempt"]))
     return [(line["index"], line["attempt"], line["end_ms"], line["outcome"], line["why"]) for line in attempts]
 
@@ -60,7 +60,7 @@ def test_a_straggler_is_copied_once_it_has_run_for_twice_the_median_and_the_firs
     slow = {line["index"] for line in found.of("j") if line["node"] == "n-0"}
     assert len(slow) == 2
     for index in slow:
-        attempts = [row for row in told(found) if row[0] == index]
+        attempts = [row for row in attempts_of(found) if row[0] == index]
         assert attempts == [(index, 1, 3_001, "superseded", "required"), (index, 2, 3_001, "succeeded", "speculative")]
     assert found.row("j")["end_ms"] == 3_001
     assert found.result["copies"] == {"started": 2, "won": 2, "in_vain": {"cpu": 6_002}}
@@ -115,7 +115,7 @@ def test_a_node_that_fails_with_one_of_two_attempts_takes_nothing_from_the_other
 
     slow = {line["index"] for line in found.of("j") if line["node"] == "n-0"}
     for index in slow:
-        assert [(row[1], row[3]) for row in told(found) if row[0] == index] == [(1, "lost"), (2, "succeeded")]
+        assert [(row[1], row[3]) for row in attempts_of(found) if row[0] == index] == [(1, "lost"), (2, "succeeded")]
     assert found.row("j")["end_ms"] == 9_001
 
 

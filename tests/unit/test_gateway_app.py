@@ -12,7 +12,7 @@ from largesse.task_output import Piece
 from schemas import RoundAbandoned
 from services.gateway.front_page import LINKS
 from services.leftover import core as leftover
-from tests.gateway_cell import GUARD_S, JOB, STAGE, YAML, told, until_ready
+from tests.gateway_cell import GUARD_S, JOB, STAGE, YAML, run_in_memory, until_ready
 
 
 def test_a_job_is_admitted_and_found():
@@ -20,7 +20,7 @@ def test_a_job_is_admitted_and_found():
         answer = await cell.post(JOB)
         return answer, (await cell.get("/v1/jobs/j")).json(), (await cell.get("/v1/jobs", state="waiting")).json()
 
-    answer, job, listed = told(story)
+    answer, job, listed = run_in_memory(story)
     assert (answer.status_code, answer.headers["location"]) == (201, "/v1/jobs/j")
     assert answer.json() == {"job": "j", "state": "waiting", "warnings": []}
     assert (job["state"], job["author"], job["stages"][0]["tasks"]["total"]) == ("waiting", "tester", 2)
@@ -32,7 +32,7 @@ def test_a_repeat_changes_nothing_and_another_job_of_the_name_is_a_conflict():
         await cell.post(JOB)
         return await cell.post(JOB), await cell.post(JOB | {"priority": 7})
 
-    again, other = told(story)
+    again, other = run_in_memory(story)
     assert (again.status_code, again.json()["state"], again.json()["job_state"]) == (200, "repeated", "waiting")
     assert "ended" not in other.json()["detail"]
     assert (other.status_code, other.json()["type"]) == (409, "urn:largesse:refused:name_taken")
@@ -47,7 +47,7 @@ def test_a_repeat_of_a_job_that_has_ended_says_how_and_so_does_its_name_when_it_
         cell.follower.state.ended.clear()
         return *known, await cell.post(JOB), await cell.post(JOB | {"priority": 7})
 
-    again, other, forgotten, unknown = told(story)
+    again, other, forgotten, unknown = run_in_memory(story)
     assert (again.status_code, again.json()["state"], again.json()["job_state"]) == (200, "repeated", "cancelled")
     assert (other.status_code, other.json()["job_state"]) == (409, "cancelled")
     assert other.json()["detail"].endswith("; that job has ended: it was cancelled")
@@ -60,7 +60,7 @@ def test_a_job_without_a_name_gets_one():
         name = (await cell.post({"stages": [STAGE]})).json()["job"]
         return name, await cell.get(f"/v1/jobs/{name}")
 
-    name, found = told(story)
+    name, found = run_in_memory(story)
     assert (name, found.status_code) == ("jobs-0-0", 200)
 
 
@@ -69,7 +69,7 @@ def test_what_the_cell_cannot_run_is_refused_with_the_field():
         huge = STAGE | {"demand": {"cpu": "64"}}
         return await cell.post(JOB | {"stages": [huge]}), await cell.get("/v1/jobs/j")
 
-    answer, job = told(story)
+    answer, job = run_in_memory(story)
     assert (answer.status_code, answer.json()["type"]) == (422, "urn:largesse:refused:exceeds_capacity")
     assert answer.json()["field"] == "stages[0].demand"
     assert answer.headers["content-type"] == "application/problem+json"
@@ -99,7 +99,7 @@ def test_what_is_malformed_is_refused_with_the_field(body, headers, status, fiel
     async def story(cell):
         return await cell.http.post("/v1/jobs", content=body, headers=headers)
 
-    answer = told(story)
+    answer = run_in_memory(story)
     problem = answer.json()
     assert (answer.status_code, problem["status"], problem["field"]) == (status, status, field)
     assert detail in problem["detail"]
@@ -112,7 +112,7 @@ def test_a_job_spec_in_yaml_is_the_same_as_in_json():
         first = await cell.http.post("/v1/jobs", content=text.replace("[true]", '["true"]'), headers=YAML)
         return first, await cell.post(JOB)
 
-    first, second = told(story)
+    first, second = run_in_memory(story)
     assert (first.status_code, second.json()["state"]) == (201, "repeated")
 
 
@@ -121,7 +121,7 @@ def test_very_many_bare_cores_are_warned_of():
         bare = STAGE | {"demand": {"cpu": 500}}
         return (await cell.post(JOB | {"stages": [bare]})).json()["warnings"]
 
-    assert told(story) == ['stages[0].demand.cpu: 500 is 500 cores; for 500 thousandths write "500m"']
+    assert run_in_memory(story) == ['stages[0].demand.cpu: 500 is 500 cores; for 500 thousandths write "500m"']
 
 
 def test_a_cancelled_job_has_ended_when_the_answer_comes():
@@ -130,7 +130,7 @@ def test_a_cancelled_job_has_ended_when_the_answer_comes():
         headers = {"Largesse-User": "ann"}
         return await cell.http.delete("/v1/jobs/j", headers=headers), await cell.http.delete("/v1/jobs/j")
 
-    first, second = told(story)
+    first, second = run_in_memory(story)
     assert (first.status_code, first.json()["state"], first.json()["detail"]) == (200, "cancelled", "by ann")
     assert (second.status_code, second.json()["type"]) == (409, "urn:largesse:refused:ended")
 
@@ -148,13 +148,13 @@ def test_a_cancelled_job_has_ended_when_the_answer_comes():
     ],
 )
 def test_what_is_not_there_is_a_problem_document(method, path, kind):
-    answer = told(lambda cell: cell.http.request(method, path))
+    answer = run_in_memory(lambda cell: cell.http.request(method, path))
 
     assert (answer.status_code, answer.json()["type"]) == (404, f"urn:largesse:{kind}")
 
 
 def test_parameters_are_named_too():
-    answer = told(lambda cell: cell.get("/v1/jobs", limit=0))
+    answer = run_in_memory(lambda cell: cell.get("/v1/jobs", limit=0))
 
     assert (answer.status_code, answer.json()["field"]) == (422, "limit")
 
@@ -188,7 +188,7 @@ def test_a_parameter_that_is_not_known_is_named_with_those_that_are(method, path
 
 
 def answer_to(method, path):
-    return told(lambda cell: cell.http.request(method, path))
+    return run_in_memory(lambda cell: cell.http.request(method, path))
 
 
 @pytest.mark.parametrize("path", ["/livez?x=1", "/metrics?x=1", "/v1/jobs", "/v1/jobs?state=running&limit=5"])
@@ -201,7 +201,7 @@ def test_a_drained_node_is_resumed():
         drained = await cell.http.post("/v1/nodes/n1/drain")
         return drained.json(), (await cell.http.post("/v1/nodes/n1/resume")).json()
 
-    drained, resumed = told(story)
+    drained, resumed = run_in_memory(story)
     assert (drained["state"], resumed["state"]) == ("draining", "ready")
 
 
@@ -214,7 +214,7 @@ def test_queues_and_knobs_are_changed_by_the_log():
         wrong = await cell.http.put("/v1/config", json={"set": {"theta": 200}})
         return changed.json(), again.json(), wrong, (await cell.get("/v1/queues")).json()
 
-    changed, again, wrong, queues = told(story)
+    changed, again, wrong, queues = run_in_memory(story)
     assert (changed["changed"], changed["set"]["theta_permille"]) == (True, 200)
     assert again["changed"] is False
     assert (wrong.status_code, wrong.json()["field"]) == (422, "set.theta")
@@ -231,7 +231,7 @@ def test_an_initial_config_is_taken_once():
         second = await cell.http.put("/v1/config", json={"set": {"theta_permille": 300}, "initial": True})
         return first.json(), second.json()
 
-    first, second = told(story, configured=False)
+    first, second = run_in_memory(story, configured=False)
     assert (first["changed"], second["changed"]) == (True, False)
     assert second["set"]["theta_permille"] == 200
 
@@ -242,7 +242,7 @@ def test_a_tree_that_strands_jobs_is_refused():
         await cell.post(JOB | {"queue": "ads"})
         return await cell.http.put("/v1/config", json={"queues": {"name": "root", "children": [{"name": "ml"}]}})
 
-    answer = told(story)
+    answer = run_in_memory(story)
     assert (answer.status_code, answer.json()["field"]) == (409, "queues")
 
 
@@ -253,7 +253,7 @@ def test_events_tell_a_job_to_its_end():
         await cell.http.delete("/v1/jobs/j")
         return (await following).text
 
-    events = [json.loads(line[6:]) for line in told(story).splitlines() if line.startswith("data: ")]
+    events = [json.loads(line[6:]) for line in run_in_memory(story).splitlines() if line.startswith("data: ")]
     assert events[-1]["state"] == "cancelled"
 
 
@@ -269,7 +269,7 @@ def test_output_is_served_from_any_byte_on():
         missing = [await cell.get(f"/v1/tasks/j/{task}/logs") for task in ("s/1", "s/2", "t/0")]
         return found, missing
 
-    found, missing = told(story, read_output=read)
+    found, missing = run_in_memory(story, read_output=read)
     assert [each.text for each in found] == ["j/s/0 stdout", "stderr"]
     assert [found[1].headers[f"largesse-{name}"] for name in ("task-state", "output-attempt", "output-end")] == [
         "live",
@@ -288,7 +288,7 @@ def test_without_an_answer_of_the_log_the_id_is_told():
         await until_ready(cell)
         return await cell.post(JOB), await cell.post({"stages": [STAGE]})
 
-    named, unnamed = told(story, answering=False, answer_wait_s=0.05)
+    named, unnamed = run_in_memory(story, answering=False, answer_wait_s=0.05)
     assert (named.status_code, named.json()["job"], named.json()["state"]) == (202, "j", "unanswered")
     assert unnamed.json()["job"] == "jobs-0-1"
 
@@ -297,7 +297,7 @@ def test_a_view_that_has_not_caught_up_answers_nothing_but_that_it_lives():
     async def story(cell):
         return [(await cell.get(path)).status_code for path in ("/livez", "/readyz", "/v1/jobs", "/v1/nodes")]
 
-    assert told(story, answering=False, following=False) == [200, 503, 503, 503]
+    assert run_in_memory(story, answering=False, following=False) == [200, 503, 503, 503]
 
 
 def test_the_front_page_names_the_cell_and_leads_only_to_what_is_there():
@@ -306,7 +306,7 @@ def test_the_front_page_names_the_cell_and_leads_only_to_what_is_there():
         page = await cell.get("/")
         return page, [(await cell.get(path)).status_code for path in re.findall('href="([^"]+)"', page.text)]
 
-    page, statuses = told(story)
+    page, statuses = run_in_memory(story)
     assert (page.status_code, page.headers["content-type"]) == (200, "text/html; charset=utf-8")
     assert "cell default" in page.text
     assert statuses == [200] * len(LINKS)
@@ -317,7 +317,7 @@ def test_health_metrics_and_the_description_of_the_api():
         await until_ready(cell)
         return [await cell.get(path) for path in ("/readyz", "/metrics", "/openapi.json")]
 
-    ready, metrics, openapi = told(story)
+    ready, metrics, openapi = run_in_memory(story)
     assert (ready.status_code, ready.json()["cell"]) == (200, "default")
     assert 'largesse_nodes{state="ready"} 1.0' in metrics.text
     paths = openapi.json()["paths"]
@@ -336,7 +336,7 @@ def test_health_metrics_and_the_description_of_the_api():
     ],
 )
 def test_a_page_in_a_browser_cannot_submit_for_its_reader(headers, listed, status):
-    answer = told(lambda cell: cell.post(JOB, headers=headers), hosts=hosts_of("0.0.0.0", listed))
+    answer = run_in_memory(lambda cell: cell.post(JOB, headers=headers), hosts=hosts_of("0.0.0.0", listed))
 
     assert answer.status_code == status
 
@@ -352,7 +352,7 @@ def test_a_round_that_a_service_cannot_answer_is_given_up_and_the_next_takes_wha
         ended = [body for each in messages if type(body := decode(unwrap(each.value)[1]).body) is RoundAbandoned]
         return number, answers, ended
 
-    number, (early, given_up, late, odd), ended = told(story, without=leftover)
+    number, (early, given_up, late, odd), ended = run_in_memory(story, without=leftover)
     assert (given_up.status_code, given_up.json()) == (200, {"round": number, "abandoned": True})
     assert ended == [RoundAbandoned("operator", "tester")]
     for answer, wanted, there in ((early, number + 1, number), (late, number, number + 1)):
@@ -367,7 +367,7 @@ def test_a_class_that_there_is_not_is_no_filter():
         await cell.post(JOB)
         return [await cell.get("/v1/jobs", **{"class": name}) for name in ("large", "small", "tiny")]
 
-    large, small, tiny = told(story)
+    large, small, tiny = run_in_memory(story)
     assert large.status_code == small.status_code == 200
     assert len(large.json()["jobs"] + small.json()["jobs"]) == 1
     assert (tiny.status_code, tiny.json()["field"]) == (422, "class")

@@ -11,7 +11,7 @@ from schemas.edge.strict_json import INPUT_BYTES_MAX
 from services.gateway import guard
 from services.gateway.connections import PIPELINED_BYTES_MAX, TURNED_AWAY_MAX
 from services.gateway.guard import Budget
-from tests.http_rig import GUARD_S, HOST, JOB, PATIENT, request, told, until
+from tests.http_rig import GUARD_S, HOST, JOB, PATIENT, request, run_over_http, until
 
 HOUR_S = 3_600
 """Longer than any limit."""
@@ -30,7 +30,7 @@ def test_more_idle_connections_than_there_may_be_keep_nobody_out():
         ended = sum([client.reader.at_eof() for client in idle])
         return answers, ended
 
-    answers, ended = told(story, limits=replace(PATIENT, connections=10))
+    answers, ended = run_over_http(story, limits=replace(PATIENT, connections=10))
     assert answers == [201] * 5
     assert ended >= 40
 
@@ -47,7 +47,7 @@ def test_the_connection_that_has_waited_longest_gives_way_and_none_that_is_at_wo
         assert (await third.ask("GET", "/livez")).status == 200
         return first.reader.at_eof()
 
-    assert told(story, limits=replace(PATIENT, connections=2)) is False
+    assert run_over_http(story, limits=replace(PATIENT, connections=2)) is False
 
 
 def test_where_all_connections_are_at_work_a_new_one_is_told_to_come_again():
@@ -63,7 +63,7 @@ def test_where_all_connections_are_at_work_a_new_one_is_told_to_come_again():
             pass
         return refused, answer
 
-    refused, answer = told(story, limits=replace(PATIENT, connections=3))
+    refused, answer = run_over_http(story, limits=replace(PATIENT, connections=3))
     assert (refused.status, refused.document["type"]) == (503, "urn:largesse:busy")
     assert refused.headers["retry-after"] == "1"
     assert answer.status == 200
@@ -81,7 +81,7 @@ def test_of_many_beyond_the_limit_those_that_came_last_are_heard():
         await first.is_closed()
         return refused
 
-    refused = told(story, limits=replace(PATIENT, connections=1))
+    refused = run_over_http(story, limits=replace(PATIENT, connections=1))
     assert (refused.status, refused.document["type"]) == (503, "urn:largesse:busy")
 
 
@@ -96,7 +96,7 @@ def test_bodies_that_do_not_end_make_room_once_they_had_their_time(grace_s, stat
         await until(lambda: len(served.door.bodies) == 3)
         return (await served.ask("GET", "/livez")).status
 
-    assert told(story, limits=replace(PATIENT, connections=3, body_grace_s=grace_s)) == status
+    assert run_over_http(story, limits=replace(PATIENT, connections=3, body_grace_s=grace_s)) == status
 
 
 @pytest.mark.parametrize(
@@ -122,7 +122,7 @@ def test_a_request_that_does_not_come_in_time_ends_its_connection(said, status):
         await client.is_closed()
         return answer
 
-    answer = told(story)
+    answer = run_over_http(story)
     assert (answer and answer.status) == status
     assert status != 408 or answer.document["type"] == "urn:largesse:too_slow"
 
@@ -138,7 +138,7 @@ def test_bytes_that_dribble_in_win_no_time():
             served.ahead_s += 10
         return True
 
-    assert told(story)
+    assert run_over_http(story)
 
 
 def test_a_connection_is_used_again():
@@ -146,7 +146,7 @@ def test_a_connection_is_used_again():
         client = await served.connect()
         return [(await client.ask("GET", "/livez")).status for _ in range(3)]
 
-    assert told(story) == [200] * 3
+    assert run_over_http(story) == [200] * 3
 
 
 def test_a_connection_ends_when_it_stays_idle():
@@ -155,7 +155,7 @@ def test_a_connection_ends_when_it_stays_idle():
         answer = await client.ask("GET", "/livez")
         return answer.status, await client.is_closed()
 
-    assert told(story, limits=replace(PATIENT, idle_s=0.1)) == (200, True)
+    assert run_over_http(story, limits=replace(PATIENT, idle_s=0.1)) == (200, True)
 
 
 def test_bodies_that_do_not_end_hold_a_limited_number_of_bytes_together(monkeypatch):
@@ -182,7 +182,7 @@ def test_bodies_that_do_not_end_hold_a_limited_number_of_bytes_together(monkeypa
         await until(lambda: budgets[0].held == 0)
         return refused, held, small, (await served.submit("after")).status
 
-    refused, held, small, after = told(story)
+    refused, held, small, after = run_over_http(story)
     assert refused == [503] * 5
     assert held <= 1_000_000
     assert (small, after) == (201, 201)
@@ -221,7 +221,7 @@ def test_a_client_that_does_not_take_its_answer_is_cut_off():
         await until(is_cut_off_later)
         return (await served.ask("GET", "/livez")).status
 
-    assert told(story, send_buffer=4_096) == 200
+    assert run_over_http(story, send_buffer=4_096) == 200
 
 
 def test_what_all_clients_together_leave_untaken_has_a_limit():
@@ -241,7 +241,7 @@ def test_what_all_clients_together_leave_untaken_has_a_limit():
     def unsent(served):
         return [each.transport.get_write_buffer_size() for each in served.door.open]
 
-    size, left = told(story, limits=limits, send_buffer=4_096)
+    size, left = run_over_http(story, limits=limits, send_buffer=4_096)
     assert 10 * size > 200_000
     assert left
     assert sum(left) <= 100_000
@@ -264,7 +264,7 @@ def test_requests_sent_before_the_last_is_answered_are_taken_in_order_and_not_wi
         await client.is_closed()
         return answers
 
-    assert told(story) == [200] * 20
+    assert run_over_http(story) == [200] * 20
 
 
 @pytest.mark.parametrize(
@@ -282,5 +282,5 @@ def test_what_is_no_request_ends_its_connection_and_no_other(said, capfd):
         await client.is_closed()
         return (await served.ask("GET", "/livez")).status
 
-    assert told(story) == 200
+    assert run_over_http(story) == 200
     assert "Invalid HTTP" not in capfd.readouterr().err

@@ -23,7 +23,7 @@ from services.gateway.dry_run import Config, dry_run, tasks_of
 from services.gateway.problems import Problem
 from services.gateway.promises import left_nothing
 from tests.builders import queue, tree
-from tests.gateway_cell import told
+from tests.gateway_cell import run_in_memory
 from tests.gateway_watch import Watched, stage
 from tests.properties.fairness_books import Books, walked
 from tests.properties.test_fairness_queues import shapes
@@ -349,7 +349,7 @@ def test_a_dry_run_changes_nothing(process):
         answer = await cell.http.put("/v1/config?dry_run=true", json={"queues": other, "set": {"seed": 7}})
         return answer, before, (await cell.get("/v1/config")).json()
 
-    answer, before, after = told(story)
+    answer, before, after = run_in_memory(story)
     document = answer.json()
     assert (answer.status_code, document["dry_run"], document["changed"]) == (200, True, True)
     assert before == after
@@ -369,7 +369,7 @@ def test_what_is_put_in_force_is_noted_as_it_was_foretold():
         first, again = [await cell.http.put("/v1/config", json={"queues": promises}) for _ in range(2)]
         return [answer.json()["notes"] for answer in (dry_answer, first, again)]
 
-    forecast, real, again = told(story)
+    forecast, real, again = run_in_memory(story)
     assert forecast == real
     assert [note.partition(":")[0] for note in real] == ["cpu", "queue ml", "queue default"]
     assert again == []
@@ -402,7 +402,7 @@ def test_what_would_be_refused_is_refused_in_the_same_words(document, status):
         dry_answer = await cell.http.put("/v1/config?dry_run=true", json=document)
         return dry_answer, await cell.http.put("/v1/config", json=document)
 
-    dry_run, real = told(story)
+    dry_run, real = run_in_memory(story)
     assert dry_run.status_code == status
     assert dry_run.json() == real.json()
 

@@ -6,7 +6,7 @@ import pytest
 
 from largesse.hosts import hosts_of
 from largesse.settings import Settings, SettingWrong, read_settings, served_hosts
-from tests.http_rig import JOB, told
+from tests.http_rig import JOB, run_over_http
 
 EVERYWHERE = {"address": "0.0.0.0", "hosts": hosts_of("0.0.0.0", "cell.example")}
 BODY = json.dumps(JOB).encode()
@@ -22,7 +22,7 @@ def test_a_name_that_was_pointed_at_this_machine_gets_nothing_whatever_it_asks_f
         )
         return answer, await served.bus.bounds("jobs", 0)
 
-    answer, sent = told(story, **EVERYWHERE)
+    answer, sent = run_over_http(story, **EVERYWHERE)
     assert (answer.status, answer.document["type"]) == (403, "urn:largesse:origin")
     assert "LARGESSE_HTTP_HOSTS" in answer.document["detail"]
     assert sent == (0, 0)
@@ -40,7 +40,7 @@ def test_a_name_that_was_pointed_at_this_machine_gets_nothing_whatever_it_asks_f
     ],
 )
 def test_a_submission_is_taken_from_programs_and_own_pages(headers, status):
-    answer = told(lambda served: served.ask("POST", "/v1/jobs", body=BODY, **headers), **EVERYWHERE)
+    answer = run_over_http(lambda served: served.ask("POST", "/v1/jobs", body=BODY, **headers), **EVERYWHERE)
 
     assert answer.status == status
 
@@ -51,7 +51,7 @@ def test_a_gateway_on_loopback_answers_to_no_other_address_either():
             (await served.ask("GET", "/livez", host=host)).status for host in ("localhost", "10.0.0.7", "a.example")
         ]
 
-    assert told(story) == [200, 403, 403]
+    assert run_over_http(story) == [200, 403, 403]
 
 
 def test_the_setting_lists_names_and_one_that_is_none_is_refused_with_the_variable():

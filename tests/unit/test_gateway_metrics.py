@@ -19,7 +19,7 @@ from services.gateway.node_documents import node_documents
 from services.gateway.tally import OfClass, Tally
 from tests.builders import job, stage
 from tests.cells import SlowCell
-from tests.gateway_cell import JOB, told
+from tests.gateway_cell import JOB, run_in_memory
 from tests.properties.histories import Play, seeded_histories
 from tests.strategies import for_all
 
@@ -376,7 +376,7 @@ def test_the_gateway_serves_them_beside_those_of_its_process():
         await cell.post(JOB)
         return await cell.get("/metrics")
 
-    answer = told(story)
+    answer = run_in_memory(story)
     families = {family.name for family in text_string_to_metric_families(answer.text)}
     assert {"largesse_jobs", "largesse_capacity", "largesse_round_seconds", "largesse_build_info"} - families == set()
     assert len(families) == sum(line.startswith("# TYPE") for line in answer.text.splitlines())

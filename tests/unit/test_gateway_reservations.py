@@ -5,7 +5,7 @@ import time
 import pytest
 
 from largesse.lifecycle import reservation_limits
-from tests.gateway_cell import told
+from tests.gateway_cell import run_in_memory
 
 HOUR_S = 3_600
 START_S = (int(time.time()) // 86_400 + 2) * 86_400
@@ -26,7 +26,7 @@ def test_a_request_is_answered_with_its_plan():
         asked = await cell.http.post("/v1/reservations", json=request())
         return asked, await cell.get("/v1/reservations/r"), await cell.get("/v1/reservations")
 
-    asked, one, every = told(story)
+    asked, one, every = run_in_memory(story)
     document = asked.json()
     assert asked.status_code == 201
     assert asked.headers["location"] == "/v1/reservations/r"
@@ -41,7 +41,7 @@ def test_a_no_says_why_and_what_would_be_accepted():
         await cell.http.post("/v1/reservations", json=request("a", cores=4, minutes=110))
         return await cell.http.post("/v1/reservations", json=request("b", cores=4, minutes=30))
 
-    problem = told(story).json()
+    problem = run_in_memory(story).json()
     assert (problem["status"], problem["type"], problem["reason"]) == (409, "urn:largesse:refused:no_room", "no_room")
     assert problem["answer"]["offer_to_ms"] > problem["answer"]["offer_from_ms"]
     assert "it would be accepted from" in problem["detail"]
@@ -53,7 +53,7 @@ def test_the_same_request_once_more_changes_nothing():
         first = await cell.http.post("/v1/reservations", json=asked)
         return first, await cell.http.post("/v1/reservations", json=asked)
 
-    first, again = told(story)
+    first, again = run_in_memory(story)
     assert again.status_code == 200
     assert again.json() == first.json()
 
@@ -69,7 +69,7 @@ def test_an_owner_changes_and_deletes_a_reservation_and_nobody_else():
             await cell.http.delete("/v1/reservations/r", params={"user": "ann"}),
         ]
 
-    foreign, changed, theirs, gone, again = told(story)
+    foreign, changed, theirs, gone, again = run_in_memory(story)
     assert foreign.status_code == 409
     assert "belongs to another user" in foreign.json()["detail"]
     assert changed.status_code == 200
@@ -85,7 +85,7 @@ def test_new_terms_that_find_no_room_leave_the_old_ones_in_force():
         refused = await cell.http.put("/v1/reservations/r", json={"user": "ann", "rdl": rdl(cores=5)})
         return before, refused, await cell.get("/v1/reservations/r")
 
-    before, refused, after = told(story)
+    before, refused, after = run_in_memory(story)
     assert refused.json()["reason"] == "invalid"
     assert refused.json()["detail"].endswith("; the terms accepted before stay in force")
     assert refused.json()["update_refused"]
@@ -101,7 +101,7 @@ def test_accepted_terms_are_those_that_were_requested_last():
         changed = await cell.http.put("/v1/reservations/r", json={"user": "ann", "rdl": rdl(cores=2)})
         return before.json(), changed.json()
 
-    before, changed = told(story)
+    before, changed = run_in_memory(story)
     assert (changed["state"], changed["update_refused"]) == ("accepted", False)
     assert before["requested_ms"] < changed["requested_ms"] <= changed["answered_ms"]
 
@@ -115,7 +115,7 @@ def test_under_slots_no_capacity_is_promised():
         dry = await cell.http.post("/v1/reservations", json=request("b"), params={"dry_run": True})
         return asked, changed, dry, await cell.http.delete("/v1/reservations/a", params={"user": "ann"})
 
-    asked, changed, dry, deleted = told(story)
+    asked, changed, dry, deleted = run_in_memory(story)
     for refused in (asked, changed, dry):
         assert refused.status_code == 409
         assert 'under the preset "slots" no capacity can be promised' in refused.json()["detail"]
@@ -137,7 +137,7 @@ def test_a_dry_run_knows_how_many_reservations_a_cell_may_hold(monkeypatch):
         dry.append(await cell.http.post("/v1/reservations", json=request("b"), params={"dry_run": True}))
         return dry, sent
 
-    dry, sent = told(story)
+    dry, sent = run_in_memory(story)
     assert [each.status_code for each in dry] == [200, 409, 200, 200]
     assert [each.status_code for each in sent] == [201, 409]
     assert dry[1].json() == sent[1].json()
@@ -155,7 +155,7 @@ def test_a_dry_run_says_what_the_answer_would_be_and_changes_nothing():
         )
         return yes.json(), no.json(), other.json(), (await cell.get("/v1/reservations")).json()["reservations"]
 
-    yes, no, other, after = told(story)
+    yes, no, other, after = run_in_memory(story)
     assert yes["answer"]["accepted"]
     assert yes["steps"][0]["units"] == 1
     assert (no["answer"]["accepted"], no["answer"]["reason"]) == (False, "no_room")
@@ -183,7 +183,7 @@ def test_a_dry_run_refuses_a_queue_as_the_log_would():
         good = request("good") | {"queue": "ads/prod"}
         return pairs, await cell.http.post("/v1/reservations", json=good, params={"dry_run": True})
 
-    pairs, good = told(story)
+    pairs, good = run_in_memory(story)
     assert good.json()["answer"]["accepted"]
     for dry, sent in pairs:
         assert dry.status_code == 409
@@ -203,7 +203,7 @@ def test_what_is_malformed_is_refused_with_its_field(document, status, field):
     async def story(cell):
         return await cell.http.post("/v1/reservations", json=document)
 
-    problem = told(story)
+    problem = run_in_memory(story)
     assert problem.status_code == status
     assert problem.json()["field"].startswith(field)
 
@@ -216,7 +216,7 @@ def test_a_reservation_that_nobody_knows_is_not_found():
             await cell.http.delete("/v1/reservations/none", params={"user": "ann"}),
         ]
 
-    assert [answer.status_code for answer in told(story)] == [404, 404, 404]
+    assert [answer.status_code for answer in run_in_memory(story)] == [404, 404, 404]
 
 
 def test_a_job_runs_only_under_a_reservation_of_its_own_user():
@@ -229,7 +229,7 @@ def test_a_job_runs_only_under_a_reservation_of_its_own_user():
             for name, user, reservation in jobs
         ]
 
-    good, foreign, unknown = told(story)
+    good, foreign, unknown = run_in_memory(story)
     assert good.status_code == 201
     assert foreign.json()["reason"] == "not_allowed"
     assert foreign.json()["detail"] == (
@@ -250,7 +250,7 @@ def test_a_request_that_names_no_user_is_for_the_one_who_asks():
         stranger = await cell.http.put("/v1/reservations/r", json=terms, headers={"Largesse-User": "ben"})
         return nobody, first, changed, stranger
 
-    nobody, first, changed, stranger = told(story)
+    nobody, first, changed, stranger = run_in_memory(story)
     assert (nobody.status_code, nobody.json()["field"]) == (422, "user")
     assert (first.status_code, first.json()["user"]) == (201, "ann")
     assert changed.status_code == 200
@@ -280,7 +280,7 @@ def test_who_gives_back_is_named_by_the_query_or_else_by_the_header(kind, query,
         headers = {} if header is None else {"Largesse-User": header}
         return made, await cell.http.delete(f"/v1/{kind}/r", params=query, headers=headers)
 
-    made, answer = told(story)
+    made, answer = run_in_memory(story)
     assert made.status_code == 201
     assert answer.status_code == status
     if status == 422:
@@ -292,6 +292,6 @@ def test_other_terms_under_a_name_in_use_are_refused_with_a_word_on_relative_tim
         await cell.http.post("/v1/reservations", json=request())
         return await cell.http.post("/v1/reservations", json=request(minutes=5))
 
-    answer = told(story)
+    answer = run_in_memory(story)
     assert answer.status_code == 409
     assert "with other terms (times like +1h count from the moment of each request)" in answer.json()["detail"]

@@ -6,7 +6,7 @@ import pytest
 
 from largesse.lifecycle import reservation_limits
 from schemas.edge.reservations import occurrence_name
-from tests.gateway_cell import told
+from tests.gateway_cell import run_in_memory
 
 ATOM = {"op": "atom", "b": {"cpu": "1"}, "g": 1, "h": 1, "l": 600, "w": 600}
 DAY_S = 86_400
@@ -36,7 +36,7 @@ def test_a_series_is_kept_shown_and_repeated():
         other = await cell.http.post("/v1/series", json=asked | {"every": 2 * DAY_S})
         return first, again, other, await cell.get("/v1/series/s"), await cell.get("/v1/series")
 
-    first, again, other, one, every = told(story)
+    first, again, other, one, every = run_in_memory(story)
     assert (first.status_code, again.status_code, other.status_code) == (201, 200, 409)
     assert first.headers["location"] == "/v1/series/s"
     document = one.json()
@@ -52,7 +52,7 @@ def test_its_occurrences_are_reservations_that_name_it_and_it_tells_how_far_it_i
         answer = await cell.http.post("/v1/reservations", json=occurrence(asked, 0))
         return answer.json(), (await cell.get("/v1/series/s")).json()
 
-    reservation, one = told(story)
+    reservation, one = run_in_memory(story)
     assert (reservation["state"], reservation["series"]) == ("accepted", "s")
     assert (one["occurrences"], one["asked_s"]) == (1, asked["start_s"])
 
@@ -67,7 +67,7 @@ def test_its_owner_ends_it_and_nobody_else():
             await cell.get("/v1/series/s"),
         ]
 
-    foreign, gone, again, one = told(story)
+    foreign, gone, again, one = run_in_memory(story)
     assert (foreign.status_code, "another user" in foreign.json()["detail"]) == (409, True)
     assert (gone.status_code, again.status_code, one.status_code) == (200, 404, 404)
 
@@ -89,7 +89,7 @@ def test_a_dry_run_refuses_what_would_be_refused_and_keeps_nothing():
             pairs.append((dry, await cell.http.post("/v1/series", json=terms)))
         return new, none, pairs
 
-    new, none, pairs = told(story)
+    new, none, pairs = run_in_memory(story)
     assert (new.status_code, new.json()["series"], none.json()) == (200, "s", {"series": []})
     assert [dry.status_code for dry, _ in pairs] == [200, 409, 409, 409]
     for dry, sent in pairs:
@@ -106,7 +106,7 @@ def test_new_terms_for_a_series_are_refused_in_words_of_series():
         delete = await cell.http.delete("/v1/reservations/s", params={"user": "ann"})
         return update, name, delete, await cell.get("/v1/reservations/s"), await cell.get("/v1/series/s")
 
-    update, name, delete, found, series_found = told(story)
+    update, name, delete, found, series_found = run_in_memory(story)
     assert (update.status_code, delete.status_code, found.status_code) == (409, 409, 404)
     assert update.json()["detail"].startswith('"s" is a series, whose terms cannot be changed: delete it (largesse')
     assert delete.json()["detail"] == (
@@ -129,7 +129,7 @@ def test_a_dry_run_knows_how_many_series_a_user_and_a_cell_may_have(monkeypatch)
             pairs.append((dry, await cell.http.post("/v1/series", json=asked)))
         return pairs
 
-    pairs = told(story)
+    pairs = run_in_memory(story)
     assert [dry.status_code for dry, _ in pairs] == [200, 200, 409, 200, 409, 200]
     assert [sent.status_code for _, sent in pairs] == [201, 201, 409, 201, 409, 200]
     for dry, sent in pairs:
@@ -150,6 +150,6 @@ def test_a_dry_run_knows_how_many_series_a_user_and_a_cell_may_have(monkeypatch)
     ],
 )
 def test_a_series_that_could_never_be_requested_is_refused_and_names_the_field(terms, field, reason):
-    problem = told(lambda cell: cell.http.post("/v1/series", json=series(**terms))).json()
+    problem = run_in_memory(lambda cell: cell.http.post("/v1/series", json=series(**terms))).json()
     assert (problem["status"], problem["field"]) == (422, field)
     assert reason in problem["detail"]

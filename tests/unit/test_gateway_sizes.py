@@ -9,7 +9,7 @@ from largesse.bus.port import MESSAGE_BYTES_MAX, MessageTooLarge
 from schemas.edge.strict_json import INPUT_BYTES_MAX
 from services.cli.client import ending_of
 from services.cli.ending import Wrong
-from tests.gateway_cell import JOB, STAGE, YAML, told
+from tests.gateway_cell import JOB, STAGE, YAML, run_in_memory
 
 
 def yaml_of(stages):
@@ -25,7 +25,7 @@ def test_yaml_that_grows_beyond_the_limit_when_it_becomes_json_is_refused_with_i
         answer = await cell.http.post("/v1/jobs", content=yaml_of(400), headers=YAML)
         return answer, await cell.bus.bounds("jobs", 0)
 
-    answer, sent = told(story)
+    answer, sent = run_in_memory(story)
     problem = answer.json()
     assert (answer.status_code, problem["type"]) == (413, "urn:largesse:too_large")
     assert len(yaml_of(400)) < INPUT_BYTES_MAX < problem["size"]
@@ -53,7 +53,7 @@ def test_the_size_that_counts_is_that_of_the_json_to_the_byte():
             found.append((await cell.http.post("/v1/jobs", content=padded(size), headers=YAML)).status_code)
         return found, await cell.bus.bounds("jobs", 0)
 
-    assert told(story) == ([201, 413], (0, 1))
+    assert run_in_memory(story) == ([201, 413], (0, 1))
 
 
 def test_a_message_that_is_too_large_for_the_bus_fails_alone_and_leaves_the_writer_to_the_others():
@@ -67,7 +67,7 @@ def test_a_message_that_is_too_large_for_the_bus_fails_alone_and_leaves_the_writ
         writers.append(cell.follower._writer)
         return heard, writers
 
-    heard, writers = told(story)
+    heard, writers = run_in_memory(story)
     assert [type(each) for each in heard if isinstance(each, Exception)] == [MessageTooLarge]
     assert all(each.answered for each in heard if not isinstance(each, Exception))
     assert writers[0] is writers[1]
@@ -78,7 +78,7 @@ def test_the_command_line_says_size_and_limit_in_words():
     async def story(cell):
         return await cell.http.post("/v1/jobs", content=yaml_of(400), headers=YAML)
 
-    ending = ending_of(told(story))
+    ending = ending_of(run_in_memory(story))
     assert isinstance(ending, Wrong)
     assert f"at most {INPUT_BYTES_MAX} are accepted" in str(ending)
 
@@ -88,5 +88,5 @@ def test_a_body_above_the_limit_is_refused_with_the_limit(size):
     async def story(cell):
         return await cell.http.post("/v1/jobs", content=b" " * size, headers=YAML)
 
-    answer = told(story)
+    answer = run_in_memory(story)
     assert (answer.status_code, answer.json()["limit"]) == (413, INPUT_BYTES_MAX)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.gateway_cell import JOB, told
+from tests.gateway_cell import JOB, run_in_memory
 
 
 @pytest.mark.parametrize(
@@ -18,7 +18,7 @@ def test_too_many_tasks_are_refused_for_good_or_for_now(knob, status, field):
         assert (await cell.http.put("/v1/config", json={"set": {knob: 1}})).json()["changed"]
         return await cell.post(JOB)
 
-    answer = told(story)
+    answer = run_in_memory(story)
 
     assert answer.status_code == status
     assert answer.json()["type"] == "urn:largesse:refused:too_many_tasks"

@@ -9,8 +9,8 @@ import pytest
 from services.gateway import api
 from services.gateway.api import READ_AT_ONCE
 from services.gateway.view_state import ENDED_JOBS_MAX
-from tests.gateway_cell import told as run_in_memory
-from tests.http_rig import GUARD_S, JOB, request, told
+from tests.gateway_cell import run_in_memory
+from tests.http_rig import GUARD_S, JOB, request, run_over_http
 
 LARGE = json.dumps(JOB).encode() + b" " * READ_AT_ONCE
 
@@ -35,7 +35,7 @@ def test_while_a_large_document_is_read_others_are_served(monkeypatch):
         gate.set()
         return small, waits, (await large).status
 
-    assert told(story) == (201, True, 201)
+    assert run_over_http(story) == (201, True, 201)
 
 
 def test_a_fault_of_a_large_document_is_told_as_that_of_a_small_one_is():
@@ -117,7 +117,7 @@ def test_odd_questions_get_a_plain_answer(method, path):
         await client.say(request(method, path, client.host))
         return (await client.head())[0], (await served.ask("GET", "/readyz")).status
 
-    status, ready = told(story)
+    status, ready = run_over_http(story)
     assert (200 <= status < 500, ready) == (True, 200)
 
 

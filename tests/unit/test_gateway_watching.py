@@ -7,8 +7,8 @@ import pytest
 
 from services.gateway import api, app, watching
 from services.gateway.watching import WOKEN_AT_ONCE, Watching
-from tests.gateway_cell import told as run_in_memory
-from tests.http_rig import HOST, JOB, request, told, until
+from tests.gateway_cell import run_in_memory
+from tests.http_rig import HOST, JOB, request, run_over_http, until
 
 WATCHERS = 50
 
@@ -170,7 +170,7 @@ def test_watchers_that_leave_leave_nothing_behind():
         await until(lambda: watching_._telling is None)
         return served.places.taken
 
-    assert told(story) == 0
+    assert run_over_http(story) == 0
 
 
 def test_beyond_their_limit_watchers_are_told_to_come_again(monkeypatch):
@@ -190,7 +190,7 @@ def test_beyond_their_limit_watchers_are_told_to_come_again(monkeypatch):
         await again.say(request("GET", "/v1/jobs/j/events", HOST))
         return refused, (await again.head())[0]
 
-    refused, again = told(story)
+    refused, again = run_over_http(story)
     assert (refused.status, refused.document["type"]) == (503, "urn:largesse:busy")
     assert "2 watchers" in refused.document["detail"]
     assert refused.headers["retry-after"] == "1"
@@ -211,7 +211,7 @@ def test_a_watcher_that_never_reads_is_cut_off_and_the_others_hear_on(monkeypatc
         await until(lambda: served.places.taken == 0)
         return (await served.ask("DELETE", "/v1/jobs/j")).status
 
-    assert told(story, send_buffer=4_096) == 200
+    assert run_over_http(story, send_buffer=4_096) == 200
 
 
 def test_telling_many_leaves_turns_to_others():

@@ -12,7 +12,7 @@ import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.conftest import ROOT
-from tests.gateway_cell import JOB, told
+from tests.gateway_cell import JOB, run_in_memory
 
 FOLDER = ROOT / "infra/monitoring"
 DASHBOARD = json.loads((FOLDER / "grafana/dashboards/largesse.json").read_text())
@@ -52,7 +52,7 @@ def exported():
         return (await cell.get("/metrics")).text
 
     found = {}
-    for family in text_string_to_metric_families(told(story)):
+    for family in text_string_to_metric_families(run_in_memory(story)):
         suffixes = {"counter": ("_total",), "histogram": ("_bucket", "_sum", "_count"), "info": ("_info",)}
         for suffix in suffixes.get(family.type, ("",)):
             found.setdefault(family.name + suffix, None)

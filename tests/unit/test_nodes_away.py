@@ -12,7 +12,7 @@ from services.cli.operating import SPAN_MS_MAX, _span_ms
 from services.gateway.node_documents import node_document
 from tests.builders import job, node, stage
 from tests.cells import running_cell
-from tests.gateway_cell import told
+from tests.gateway_cell import run_in_memory
 from tests.gateway_watch import Watched
 from tests.unit.test_agent_core import closed, granted, registered, running
 
@@ -186,7 +186,7 @@ def test_over_http_a_node_is_drained_with_a_deadline_and_removed_once_it_has_lef
         removed = await http_cell.http.delete("/v1/nodes/n1")
         return drained, alive, removed, await http_cell.http.delete("/v1/nodes/n1")
 
-    drained, alive, removed, again = told(story)
+    drained, alive, removed, again = run_in_memory(story)
     assert drained.json()["drain"]["reason"] == "disks"
     assert (alive.status_code, alive.json()["type"]) == (409, "urn:largesse:refused:input")
     assert (removed.status_code, removed.json()["state"]) == (200, "removed")

@@ -12,7 +12,7 @@ from openapi_spec_validator import OpenAPIV31SpecValidator
 from largesse.task_output import Piece
 from schemas.edge.strict_json import INPUT_BYTES_MAX
 from services.leftover import core as leftover
-from tests.gateway_cell import JOB, STAGE, YAML, told
+from tests.gateway_cell import JOB, STAGE, YAML, run_in_memory
 
 pytestmark = pytest.mark.slow
 
@@ -174,9 +174,9 @@ async def stood_still(cell):
 @pytest.fixture(scope="module")
 def recorded():
     """(What was asked and answered, the document)."""
-    exchanges, document = told(asked, read_output=output)
-    exchanges += told(stood_still, without=leftover)
-    exchanges += told(silent, answer_wait_s=0.01)
+    exchanges, document = run_in_memory(asked, read_output=output)
+    exchanges += run_in_memory(stood_still, without=leftover)
+    exchanges += run_in_memory(silent, answer_wait_s=0.01)
     return exchanges, document
 
 
@@ -244,7 +244,7 @@ def test_every_route_is_in_it_under_a_name_of_its_own(recorded):
     paths = recorded[1]["paths"]
     operations = {(path, method): said for path, each in paths.items() for method, said in each.items()}
 
-    assert sorted(operations) == sorted(told(routes))
+    assert sorted(operations) == sorted(run_in_memory(routes))
     assert len({said["operationId"] for said in operations.values()}) == len(operations)
 
 
@@ -323,6 +323,6 @@ def test_a_method_that_a_path_does_not_take_is_answered_with_all_that_it_takes(p
     async def story(cell):
         return await cell.http.request("PATCH", path)
 
-    refused = told(story)
+    refused = run_in_memory(story)
     assert (refused.status_code, refused.headers["allow"]) == (405, methods)
     assert refused.headers["content-type"] == "application/problem+json"

@@ -7,8 +7,8 @@ import pytest
 from openapi_python_client import generate
 from openapi_python_client.config import Config, ConfigFile, MetaType
 
-from tests.gateway_cell import told as run_in_memory
-from tests.http_rig import HOST, told
+from tests.gateway_cell import run_in_memory
+from tests.http_rig import HOST, run_over_http
 
 PACKAGE = "generated_largesse_client"
 STAGE = {"stage": "s", "tasks": 2, "command": ["true"], "demand": {"cpu": "1"}}
@@ -58,7 +58,7 @@ def test_it_submits_follows_lists_and_cancels_and_reads_problems(client):
         metrics = await ask("health.get_metrics")
         return said, job, listed, ended, events, queues, nodes, config, drained, missing, metrics
 
-    said, job, listed, ended, events, queues, nodes, config, drained, missing, metrics = told(story)
+    said, job, listed, ended, events, queues, nodes, config, drained, missing, metrics = run_over_http(story)
     assert [(status, each.job, each.state) for status, each in said] == [(201, "j", "waiting"), (200, "j", "repeated")]
     assert (job[1].author, job[1].stages[0].tasks.total, job[1].ended_ms) == ("ann", 2, None)
     assert listed[1].jobs == []

@@ -16,17 +16,17 @@ MOVED_PERMILLE = 10
 def decide(state: State, opened: OpenRound) -> list[Releases]:
     """The forecast, if another forecaster is better now, or it has moved by MOVED_PERMILLE since the one in force."""
     now_ms = opened.time
-    if not state.on or (state.told_seq and now_ms - state.told_ms < FORECAST_GAP_MS):
+    if not state.on or (state.forecast_seq and now_ms - state.forecast_ms < FORECAST_GAP_MS):
         return []
-    chosen = best(state.scores, FORECASTERS.index(state.told_by))
+    chosen = best(state.scores, FORECASTERS.index(state.forecaster))
     curves = _curves(state, chosen, now_ms)
-    if FORECASTERS[chosen] == state.told_by and not _has_moved(state, curves, now_ms):
+    if FORECASTERS[chosen] == state.forecaster and not _has_moved(state, curves, now_ms):
         return []
     scores = [
         ForecastScore(name, mean_errors(score), score.samples.copy())
         for name, score in zip(FORECASTERS, state.scores, strict=True)
     ]
-    return [Releases(state.told_seq, now_ms, None, FORECASTERS[chosen], curves, scores)]
+    return [Releases(state.forecast_seq, now_ms, None, FORECASTERS[chosen], curves, scores)]
 
 
 def _curves(state: State, forecaster: int, now_ms: int) -> list[ReleaseCurve]:
@@ -44,9 +44,9 @@ def _curves(state: State, forecaster: int, now_ms: int) -> list[ReleaseCurve]:
 
 def _has_moved(state: State, curves: list[ReleaseCurve], now_ms: int) -> bool:
     """Compares what both say will come from now on."""
-    before = {(curve.job_class, curve.kind): curve.points for curve in state.told}
+    before = {(curve.job_class, curve.kind): curve.points for curve in state.forecast}
     after = {(curve.job_class, curve.kind): curve.points for curve in curves}
-    passed_ms = now_ms - state.told_ms
+    passed_ms = now_ms - state.forecast_ms
     for key in [*before, *after]:
         old, new = before.get(key, []), after.get(key, [])
         least = state.capacity.get(key[1], 0) * MOVED_PERMILLE

@@ -214,7 +214,8 @@ def _opened(state: State, record: Record[RoundOpened]) -> None:
 
 def _forecast(state: State, record: Record[Releases]) -> None:
     body = record.body
-    state.told, state.told_ms, state.told_seq, state.told_by = body.curves, body.at_ms, record.seq, body.forecaster
+    state.forecast, state.forecaster = body.curves, body.forecaster
+    state.forecast_ms, state.forecast_seq = body.at_ms, record.seq
 
 
 def windows_of(state: State) -> Windows:

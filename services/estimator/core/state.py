@@ -101,8 +101,8 @@ class Sums:
 class State:
     """`on`: whether classes have pools. While they have none, no task is followed, so that the estimator costs
     nothing but the list of jobs: once they have, what is forecast are the tasks that start from then on.
-    `nodes`: capacity of those that are up, `capacity` together. `told`: the forecast in force, made at `told_ms`,
-    whose seq is `told_seq` (0: none); `told_by`: its forecaster. `samples`, `scores` (by forecaster): scores.py.
+    `nodes`: capacity of those that are up, `capacity` together. `forecast`: the one in force, made at `forecast_ms` by
+    `forecaster`, and `forecast_seq` that of its record (0: none). `samples`, `scores` (by forecaster): scores.py.
     `sums`: what is to come, while there are pools.
     """
 
@@ -112,10 +112,10 @@ class State:
     capacity: Vector = field(default_factory=dict)
     jobs: dict[str, Job] = field(default_factory=dict)
     history: History = field(default_factory=History)
-    told: list[ReleaseCurve] = field(default_factory=list)
-    told_ms: int = 0
-    told_seq: int = 0
-    told_by: Forecaster = "durations"
+    forecast: list[ReleaseCurve] = field(default_factory=list)
+    forecast_ms: int = 0
+    forecast_seq: int = 0
+    forecaster: Forecaster = "durations"
     samples: list[Sample] = field(default_factory=list)
     sampled_ms: int | None = None
     scores: list[Score] = field(default_factory=lambda: [Score() for _ in FORECASTERS])

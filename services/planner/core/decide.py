@@ -24,7 +24,7 @@ _FORMS: dict[str | None, PlanForm] = {None: "", "early": "early", "late": "late"
 def decide(state: State, opened: OpenRound) -> list[Plans]:
     """What is new; nothing if nothing is. Answers in the order of the requests."""
     if not state.waiting and not state.promises and not state.ended:
-        return [] if state.told_seq else [Plans(after=0)]
+        return [] if state.plan_seq else [Plans(after=0)]
     plan = state.plan
     if plan is None:
         plan = state.plan = _plan_of(state)
@@ -71,7 +71,7 @@ def _plans_of(state: State, plan: "CellPlan", found: "list[Found]") -> Plans:
             profiles.append(_profile(plan, name, before, progress.get(name, [])))
         elif name in plan.promised.known or name in state.promises:
             gone[name] = True
-    return Plans(state.told_seq, answers, profiles, list(gone), proposals=proposals)
+    return Plans(state.plan_seq, answers, profiles, list(gone), proposals=proposals)
 
 
 def _changed(before: "Promises", each: "Found") -> list[str]:

@@ -184,7 +184,7 @@ def _end_promises(state: State, now: int, now_ms: int) -> None:
 
 def _planned(state: State, record: Record[Plans]) -> None:
     body = record.body
-    state.told_seq, state.wake_ms = record.seq, body.wake_ms
+    state.plan_seq, state.wake_ms = record.seq, body.wake_ms
     if not (body.answers or body.profiles or body.gone or body.proposals):
         return  # Planning goes on.
     state.rounds = 0

@@ -155,9 +155,9 @@ class State:
 
     Steps are `step_ms` long, and counted from log time 0. `waiting`: requests in the order of the log. `promises`: by
     reservation, in the order of acceptance; `ended`: those that are over, until that is published. `series`: those that
-    recur, by name. `first`: the first step that could be planned in the round that was opened last; `rounds`: so many
-    in a row could have told the next answer.
-    `told_seq`: of the last plan in the log, 0 is none; `wake_ms`: the wake-up in it that is still to come.
+    recur, by name. `first`: the first step that could be planned in the round that was opened last; `rounds`: how
+    many rounds the search for the next answer has had.
+    `plan_seq`: of the last plan in the log, 0 is none; `wake_ms`: the wake-up in it that is still to come.
 
     `jobs`: that name a reservation; `reserving`: their names by reservation. `active`: reservations with jobs that have
     a lease now, or whose tasks ran since their plan was last compared with what is left to do; `due`: those that are
@@ -176,7 +176,7 @@ class State:
     series: dict[str, Series] = field(default_factory=dict)
     first: int = 0
     rounds: int = 0
-    told_seq: int = 0
+    plan_seq: int = 0
     wake_ms: int | None = None
     jobs: dict[str, Job] = field(default_factory=dict)
     reserving: dict[str, dict[str, bool]] = field(default_factory=dict)

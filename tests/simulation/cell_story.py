@@ -1,4 +1,4 @@
-"""One story of a small cell, told on any bus: what can happen to jobs, nodes and config happens in it."""
+"""One story of a small cell, played on any bus: what can happen to jobs, nodes and config happens in it."""
 
 from largesse.bus.port import Bus
 from largesse.settings import Settings
@@ -33,9 +33,9 @@ def story(shards: int, later: tuple[tuple[int, int], ...] = (), **knobs: KnobVal
     limited = {"name": "b", "guaranteed": {"cpu": "3"}, "children": [{"name": "x", "max": {"cpu": "3"}}, {"name": "y"}]}
     heavier = {**tree, "children": [{"name": "a", "weight": 3, "running_jobs_max": 2}, limited]}
     settings = {"altruism_shards": shards, "retry_backoff_ms": 200, "round_gap_ms": 100, **knobs}
-    told: list[Input] = [(0, "config", {"set": settings, "queues": tree})]
-    told += [(100 + 450 * at, "jobs", job(at)) for at in range(JOBS)]
-    told += [
+    inputs: list[Input] = [(0, "config", {"set": settings, "queues": tree})]
+    inputs += [(100 + 450 * at, "jobs", job(at)) for at in range(JOBS)]
+    inputs += [
         (900, "jobs", b"{no json"),
         (1_000, "away", "n2"),
         (2_000, "jobs", job(0)),
@@ -47,14 +47,14 @@ def story(shards: int, later: tuple[tuple[int, int], ...] = (), **knobs: KnobVal
         (6_000, "config", {"queues": heavier}),
         (16_000, "back", "n2"),
     ]
-    told += [(at_ms, "config", {"set": {"altruism_shards": count}}) for at_ms, count in later]
-    return told
+    inputs += [(at_ms, "config", {"set": {"altruism_shards": count}}) for at_ms, count in later]
+    return inputs
 
 
-async def told(
+async def record_story(
     bus: Bus, shards: int, hosted: int = 0, later: tuple[tuple[int, int], ...] = (), **knobs: KnobValue
 ) -> Recording:
-    """What a bus holds once the story has been told on it."""
+    """What a bus holds once the story has been played on it."""
     cell = SteppedCell(bus, Settings(snapshot_rounds=10), hosted or shards, NODES)
     await play(cell, story(shards, later, **knobs), OVER_MS)
     return await recorded(bus, hosted or shards)
