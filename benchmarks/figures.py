@@ -1,9 +1,12 @@
 """`make figures TRACES=folder`: what presets give, as factors over `drf` on the workloads of CARBYNE's claims.
 
 The folder holds workloads (`A-4.jsonl.gz` and so on) and cluster files (`A.pool.json` and so on). A factor is `drf`'s
-figure divided by the preset's, so above 1 is better. Every run is a process of its own and counted in CPU seconds; once
-those of a budget are used up no other run is begun, and the tables say which are missing. What has been run is kept and
-not run again.
+figure divided by the preset's, so above 1 is better; where estimates are wrong, they are so under both. On the first
+draw of A, and of B on half of its cluster, there are also the other rivals, parts of the plans in which jobs give away
+what they do not need (`altruism_permille`), and wrong demands and durations.
+
+Every run is a process of its own and counted in CPU seconds; once those of a budget are used up no other run is begun,
+and the tables say which are missing. What has been run is kept and not run again.
 """
 
 import argparse
@@ -18,6 +21,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from benchmarks.rivals import misled
 from schemas import RoundOpened
 from schemas.edge.read import read_cluster, read_workload_line
 from services.leftover.core.fold import FOLDS
@@ -26,22 +30,33 @@ from services.simulator.run import Options, simulate
 GAP_MS = 100
 BEHIND = 0.8  # Jobs with a factor below this are counted.
 LOSERS = 3
+RIVALS = ("sjf", "tetris", "tetris-fair", "carbyne-dag")
+PERMILLES = (0, 500)
+ERRORS: dict[str, int | None] = {"all -50 %": 500, "all +50 %": 1_500, "by stage": None}
+"""Of demands and durations: what all estimates are of the truth, in permille, or an error of its own for each stage."""
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One workload on one cluster under one preset, with other knobs."""
+    """One workload on one cluster under one preset, with other knobs and errors of estimates (of ERRORS; "": none)."""
 
     workload: str
     cluster: str
     preset: str
     knobs: tuple[tuple[str, int | str], ...] = ()
     gap_ms: int = GAP_MS
+    errors: str = ""
 
     @property
     def name(self) -> str:
         knobs = "".join(f",{name}={value}" for name, value in self.knobs)
-        return f"{self.workload}.{self.cluster}.{self.preset}{knobs}.gap{self.gap_ms}"
+        errors = self.errors and f",errors {self.errors}"
+        return f"{self.workload}.{self.cluster}.{self.preset}{knobs}.gap{self.gap_ms}{errors}"
+
+    @property
+    def base(self) -> "Run":
+        """The run that it is compared with."""
+        return Run(self.workload, self.cluster, "drf", gap_ms=self.gap_ms, errors=self.errors)
 
 
 def _runs(draws: list[int]) -> list[Run]:
@@ -55,6 +70,10 @@ def _runs(draws: list[int]) -> list[Run]:
             found += [Run(workload, f"{cluster}.nodes", preset) for preset in ("drf", "largesse", "carbyne")]
     for workload, cluster in ((f"A-{draws[0]}", "A.pool"), (f"B-{draws[0]}", "B2.pool")):
         found += [Run(workload, cluster, "largesse", (("isolation_permille", part),)) for part in (250, 500)]
+        found += [Run(workload, cluster, preset) for preset in RIVALS]
+        found += [Run(workload, cluster, "carbyne", (("altruism_permille", part),)) for part in PERMILLES]
+        for errors in ERRORS:
+            found += [Run(workload, cluster, preset, errors=errors) for preset in ("drf", "carbyne", "largesse")]
     found += [Run(f"A-{draws[0]}", "A.pool", preset, gap_ms=0) for preset in ("drf", "largesse", "carbyne")]
     return found
 
@@ -64,6 +83,8 @@ def measure(folder: str, run: Run) -> dict[str, Any]:
     """simulate's result, with CPU seconds, and what the shadow took of them by round."""
     with gzip.open(Path(folder, f"{run.workload}.jsonl.gz"), "rt") as lines:
         jobs = [read_workload_line(json.loads(line)) for line in lines]
+    if run.errors:
+        jobs = misled(jobs, 1, ERRORS[run.errors])
     cluster = read_cluster(json.loads(Path(folder, f"{run.cluster}.json").read_text()))
     moves, fold = [], FOLDS[RoundOpened]
 
@@ -144,10 +165,9 @@ def table(results: Results, runs: list[Run]) -> list[str]:
     lines = [head, "|---" * 12 + "|"]
     for run in runs:
         ours = results.known.get(run.name)
-        drf = results.known.get(Run(run.workload, run.cluster, "drf", gap_ms=run.gap_ms).name)
-        knobs = "".join(f" {name}={value}" for name, value in run.knobs) + (
-            f" gap {run.gap_ms}" if not run.gap_ms else ""
-        )
+        drf = results.known.get(run.base.name)
+        knobs = "".join(f" {name}={value}" for name, value in run.knobs)
+        knobs += (f" gap {run.gap_ms}" if not run.gap_ms else "") + (run.errors and f" errors {run.errors}")
         row = f"| {run.workload} | {run.cluster} | `{run.preset}`{knobs} "
         if ours is None or drf is None:
             lines.append(row + "| not run " + "| " * 8 + "|")
@@ -164,10 +184,11 @@ def medians(results: Results, runs: list[Run]) -> list[str]:
     """The same as medians over the draws that were run."""
     groups: dict[tuple[str, str, str, str], list[dict[str, Any]]] = {}
     for run in runs:
-        drf = results.known.get(Run(run.workload, run.cluster, "drf", gap_ms=run.gap_ms).name)
+        drf = results.known.get(run.base.name)
         if run.gap_ms and run.name in results.known and drf is not None:
             setting = run.cluster.split(".")
-            kind = (setting[0].split("-")[0], setting[1], run.preset, str(dict(run.knobs) or ""))
+            knobs = str(dict(run.knobs) or "") + (run.errors and f"errors {run.errors}")
+            kind = (setting[0].split("-")[0], setting[1], run.preset, knobs)
             groups.setdefault(kind, []).append(factors(results.known[run.name], drf))
     lines = ["| workload | cluster | preset | draws | mean | p95 | worst | makespan | Jain |", "|---" * 9 + "|"]
     for (workload, cluster, preset, knobs), found in groups.items():
