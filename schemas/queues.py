@@ -44,11 +44,24 @@ Sharing = Literal[
 at the top as the preset says."""
 
 ServingOrder = Literal["drf", "fifo", "fair", "sjf", "srtf", "tetris", "tetris-fair", "priority", "giving", "fsp"]
-"""How the jobs of one queue, or of a subtree that is one list, are served, in this order of names: the least dominant
-share first; the one admitted first, strictly at the head; the fewest running tasks; the shortest critical path at its
-admission; the least remaining work; the task that fits best, of all jobs or of those furthest below their share; the
-highest priority; required tasks before optional ones, and among either the least remaining work; the least product of
-the remaining work and the square of the time until the job ends in a virtual cluster under H-DRF."""
+"""How the jobs of one queue, or of a subtree that is one list, are served. What goes first, after the highest priority
+(under all but `fifo`):
+
+- `drf`: the job with the least dominant share;
+- `fifo`: the job admitted first; nobody overtakes it;
+- `fair`: the job with the fewest running tasks;
+- `sjf`: the job whose critical path was the shortest when it was admitted;
+- `srtf`: the job with the least remaining work;
+- `tetris`: the task that fits best;
+- `tetris-fair`: the task that fits best, among the jobs furthest below their share;
+- `priority`: nothing else;
+- `giving`: required tasks before optional ones, among either the job with the least remaining work;
+- `fsp`: the job with the least product of its remaining work and the square of the time until it ends in a virtual
+  cluster under H-DRF.
+"""
+
+LIST_POLICIES: tuple[Sharing, ...] = ("fifo", "fair", "sjf", "srtf", "tetris", "tetris-fair", "priority")
+"""Policies that take the jobs of a whole subtree as one list."""
 
 Estimates = Literal["preset", "spec", "history", "finished"]
 """What goes first where several say how long a task runs: what the job was submitted with, its earlier runs, or the
@@ -199,8 +212,8 @@ PLANNING: tuple[Preset, ...] = ("carbyne", "carbyne-dag")
 """Presets under which jobs are planned and give away what they do not need now, across all queues."""
 
 PLANNED_SHARINGS: tuple[Sharing, ...] = ("", "hdrf", "drf", "collapsed")
-"""Policies of a queue that count under these presets. The others say which job of a queue goes first, or go by what
-queues hold: there the plan of every job in the cell says that, within what the queue is entitled to."""
+"""Policies of a queue that count under these presets. The others are refused there: they say which job of a queue
+goes first, which follows from the plans of all jobs of the cell, or go by what queues hold."""
 
 KNOBS = {
     "preset": "how capacity is shared in the whole cell",

@@ -4,8 +4,8 @@ The one state machine behind every core that follows jobs. Its state is `JobLife
 of the cores extend; `succeed` and `fail` are its transitions, and what they return tells a core what follows for what
 it keeps itself. Rules (docs/jobs.md; docs/lifecycle.md): a stage may run when its parents have ended; only `exit_code`,
 `timeout`, `cannot_start` and `memory` count against `retries` and are followed by a back-off; LOST_ATTEMPTS_MAX `lost`
-attempts in a row fail the task; a gang shares one attempt, which ends for all of it when it ends for one, and is
-retried as a whole once nothing of that attempt runs any more.
+attempts in a row fail the task; a gang shares one attempt, which ends for all of it when one task ends without
+success, and is retried as a whole once nothing of that attempt runs any more.
 """
 
 from typing import Literal

@@ -8,10 +8,7 @@ nothing (H-DRF, section 4.3: recursive scheduling).
 from typing import NamedTuple, cast, get_args
 
 from schemas.queue_tree import below
-from schemas.queues import PLANNING, Policy, Preset, Queue, ServingOrder, Sharing
-
-LISTS = ("fifo", "fair", "sjf", "srtf", "tetris", "tetris-fair", "priority")
-"""Policies that take the jobs of a whole subtree as one list."""
+from schemas.queues import LIST_POLICIES, PLANNING, Policy, Preset, Queue, ServingOrder, Sharing
 
 _SHARINGS: tuple[Sharing, ...] = get_args(Sharing)
 
@@ -58,7 +55,7 @@ def order_of(preset: Preset) -> ServingOrder | None:
     if preset in PLANNING:
         return "giving"
     sharing = sharing_of(preset)
-    return cast(ServingOrder, sharing) if sharing in LISTS and preset != "fifo" else None
+    return cast(ServingOrder, sharing) if sharing in LIST_POLICIES and preset != "fifo" else None
 
 
 def groups(tree: Queue | None, preset: Preset, fair: ServingOrder = "drf") -> dict[str, Group]:
@@ -76,7 +73,7 @@ def _collect(
 ) -> None:
     """`above`: the policy in force at the parent; `one`: the list that all from here down belong to."""
     policy = queue.policy or above
-    if one is None and policy in LISTS:
+    if one is None and policy in LIST_POLICIES:
         one = Group(path, cast(ServingOrder, policy))
     if not queue.children:
         found[path] = one or Group(path, "fifo" if policy == "capacity" else fair if policy == "hdrf" else "drf")

@@ -58,7 +58,7 @@ def is_parked(running: RunningLimits, job: str) -> bool:
     return any(parked.job == job for parked in running.parked.get(running.leaf.get(job, ""), ()))
 
 
-def full_queue(running: RunningLimits, queue: str) -> str | None:
+def queue_at_limit(running: RunningLimits, queue: str) -> str | None:
     """The queue, this one or the nearest above it, that is at its limit; None where none is."""
     return next((path for path in _limited(running, queue) if running.through[path] >= running.limits[path]), None)
 
@@ -80,7 +80,7 @@ def _limited(running: RunningLimits, queue: str) -> list[str]:
 
 
 def _count(running: RunningLimits, queue: str) -> bool:
-    if full_queue(running, queue) is not None:
+    if queue_at_limit(running, queue) is not None:
         return False
     for path in _limited(running, queue):
         running.through[path] += 1
@@ -90,7 +90,7 @@ def _count(running: RunningLimits, queue: str) -> bool:
 def _release(running: RunningLimits) -> list[str]:
     ready: list[str] = []
     while True:
-        heads = [waiting[0] for queue, waiting in running.parked.items() if full_queue(running, queue) is None]
+        heads = [waiting[0] for queue, waiting in running.parked.items() if queue_at_limit(running, queue) is None]
         if not heads:
             return ready
         head = min(heads, key=_rank)

@@ -43,8 +43,9 @@ _REPORTS = (TaskFinished, TaskFailed)  # A union in `isinstance` would be built 
 
 
 def facts_of(body: TaskRecord) -> list[TaskFact]:
-    """The facts of a record, in order. With a node its attempts are lost; a registration ends those that its agent does
-    not know (`lost`), then says of the others that they run or how they ended. Callers do not change what it returns.
+    """The facts of a record, in order. When a node is lost, so are its attempts; a registration ends those that its
+    agent does not know (`lost`), then says of the others that they run or how they ended. Callers do not change what it
+    returns.
     """
     if isinstance(body, TaskStarted):
         return cast(list[TaskFact], body.items)

@@ -24,7 +24,7 @@ from schemas.edge.jobs import QUEUE_DEPTH_MAX, SEGMENT_MAX
 from schemas.edge.unit_traps import amount_warnings
 from schemas.quantities import MILLIONTHS, QUANTITY_MAX, Vector, quantity_text, quantity_texts
 from schemas.queue_tree import QUEUE_DEFAULT
-from schemas.queues import Queue
+from schemas.queues import LIST_POLICIES, Queue
 
 QUEUES_MAX = 10_000
 WEIGHT_MAX = 1_000_000
@@ -33,7 +33,7 @@ RUNNING_JOBS_MAX = 1_000_000
 SUBMITTERS_MAX = 1_000
 """Users that one queue may name."""
 
-LEAF_POLICIES = ("fifo", "fair", "drf", "sjf", "srtf", "tetris", "tetris-fair", "priority")
+LEAF_POLICIES = ("drf", *LIST_POLICIES)
 """Policies that order jobs. All others share out among queues."""
 
 

@@ -3,12 +3,12 @@
 from dataclasses import dataclass, field, replace
 
 from largesse.lifecycle.promises import active
-from largesse.lifecycle.queue_policy import LISTS, groups, sharing_of
+from largesse.lifecycle.queue_policy import groups, sharing_of
 from schemas import Queue, Vector
 from schemas.edge.queues import weight_number
 from schemas.quantities import SHARE_UNITS, quantity_texts
 from schemas.queue_tree import QUEUE_DEFAULT, below, upwards, with_default
-from schemas.queues import Preset, Sharing
+from schemas.queues import LIST_POLICIES, Preset, Sharing
 from schemas.shares import Breach, QueueShare
 from services.gateway.counting import added, capacity_of, used_by
 from services.gateway.document import Document
@@ -122,7 +122,7 @@ class _Cell:
 
 def _queue(cell: _Cell, queue: Queue, path: str, policy: Sharing) -> tuple[Document, _Sum]:
     total = cell.sums.get(path) or _Sum()
-    if policy not in LISTS:  # A list takes all jobs below it, whatever the queues there name.
+    if policy not in LIST_POLICIES:  # A list takes all jobs below it, whatever the queues there name.
         policy = queue.policy or policy
     children = []
     if queue.children:

@@ -5,7 +5,7 @@ with draining nodes. Made for one request: sums over the whole cell are computed
 from bisect import bisect_left
 from typing import Literal
 
-from largesse.lifecycle.running_limit import full_queue
+from largesse.lifecycle.running_limit import queue_at_limit
 from largesse.lifecycle.slots import counted_demand, slots_of
 from schemas import Policy, Stage, Vector
 from schemas.placement_rules import class_key
@@ -53,7 +53,7 @@ class Queueing:
     def held_back(self, job: LiveJob) -> str:
         """Which queue's `running_jobs_max` holds a job back and how many jobs are ahead of it, in words."""
         running = self._state.running_limits
-        full = full_queue(running, job.spec.queue)
+        full = queue_at_limit(running, job.spec.queue)
         if full is None or job.spec.job not in running.leaf:
             return "is being cancelled"
         most = running.limits[full]

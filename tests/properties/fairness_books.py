@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 
 from largesse.core import OpenRound
-from largesse.lifecycle.queue_policy import LISTS, sharing_of
+from largesse.lifecycle.queue_policy import sharing_of
 from largesse.log.snapshots import dump, load
 from schemas import (
     Grant,
@@ -22,7 +22,7 @@ from schemas import (
 )
 from schemas.jobs import JobEnd
 from schemas.quantities import SHARE_UNITS
-from schemas.queues import ConfigChanged, Policy
+from schemas.queues import LIST_POLICIES, ConfigChanged, Policy
 from services.fairness import core as fairness
 from tests.builders import job, stage
 from tests.cells import drop_caches
@@ -270,7 +270,7 @@ class Books:
         def go(queue, path, got, policy):
             found[path] = got
             policy = queue.policy or policy
-            if policy in LISTS:
+            if policy in LIST_POLICIES:
                 return
             paths = {f"{path}/{child.name}".lstrip("/"): child for child in queue.children}
             asking = {each: child for each, child in paths.items() if self.share(self.below_of(asks, each))}

@@ -5,9 +5,10 @@ from dataclasses import replace
 from hypothesis import assume
 from hypothesis import strategies as st
 
-from largesse.lifecycle.queue_policy import LISTS, groups
+from largesse.lifecycle.queue_policy import groups
 from schemas.quantities import SHARE_UNITS
 from schemas.queue_tree import below
+from schemas.queues import LIST_POLICIES
 from tests.builders import queue, tree
 from tests.properties.fairness_books import Books, covered, walked
 from tests.properties.test_fairness_queues import CAPACITIES, DEMANDS, LIMITS, moves, played, shapes
@@ -252,7 +253,7 @@ def test_of_leaves_side_by_side_every_promise_is_kept_in_whatever_kinds_if_all_c
     shapes(limits=({},), maxima=({},), policies=("",)),
     asks_of_one_kind,
     st.integers(0, 9),
-    st.sampled_from([*LISTS, "collapsed", "hdrf", "drf"]),
+    st.sampled_from([*LIST_POLICIES, "collapsed", "hdrf", "drf"]),
 )
 def test_another_policy_for_a_subtree_leaves_the_rest_as_it_was(shape, given, at, policy):
     """Of a single kind; with more of them a subtree that serves others takes other kinds."""
@@ -270,7 +271,7 @@ def test_another_policy_for_a_subtree_leaves_the_rest_as_it_was(shape, given, at
     for path in outside:
         assert abs(before.state.levels[path] - after.state.levels[path]) <= NEARLY
     assert abs(got(before, top).get("cpu", 0) - got(after, top).get("cpu", 0)) <= NEARLY
-    if policy in LISTS:
+    if policy in LIST_POLICIES:
         assert not any(path.startswith(f"{top}/") for path in after.state.levels)
 
 

@@ -4,7 +4,6 @@ from typing import get_args
 
 import pytest
 
-from largesse.lifecycle.queue_policy import LISTS
 from schemas import (
     ConfigChanged,
     Grant,
@@ -18,7 +17,7 @@ from schemas import (
     ReservationRequested,
 )
 from schemas.edge.read import ConfigPatch
-from schemas.queues import Sharing
+from schemas.queues import LIST_POLICIES, Sharing
 from services.admission.core import judge as core_judge
 from services.admission.core.keys import digest_of
 from tests.builders import config, job, node, queue, single, stage, tree
@@ -216,7 +215,7 @@ def test_policies_among_queues_count_where_jobs_are_planned(sharing):
         config(tree(Queue("in", policy=sharing, children=[Queue("a")])))
     )
 
-    assert isinstance(taken, ConfigChanged) == (sharing not in (*LISTS, "naive-hdrf", "capacity"))
+    assert isinstance(taken, ConfigChanged) == (sharing not in (*LIST_POLICIES, "naive-hdrf", "capacity"))
 
 
 def test_knobs_are_judged_by_what_they_come_to_and_only_when_they_change():

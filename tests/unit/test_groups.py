@@ -5,8 +5,8 @@ from typing import get_args
 
 import pytest
 
-from largesse.lifecycle.queue_policy import LISTS, groups, sharing_of, uses_shadow_order
-from schemas.queues import Policy, Preset
+from largesse.lifecycle.queue_policy import groups, sharing_of, uses_shadow_order
+from schemas.queues import LIST_POLICIES, Policy, Preset
 from tests.builders import queue, tree
 
 
@@ -20,14 +20,14 @@ def test_each_leaf_has_a_level_of_its_own_and_serves_its_jobs_by_dominant_share(
     assert found == {"a": ("a", "drf"), "b/c": ("b/c", "drf"), "b/d": ("b/d", "drf")}
 
 
-@pytest.mark.parametrize("policy", LISTS)
+@pytest.mark.parametrize("policy", LIST_POLICIES)
 def test_jobs_of_a_subtree_are_taken_as_one_list(policy):
     shape = tree(queue("a"), named(policy, "b", 1, queue("c", 1, queue("x")), queue("d")))
 
     assert groups(shape, "largesse") == {"a": ("a", "drf"), "b/c/x": ("b", policy), "b/d": ("b", policy)}
 
 
-@pytest.mark.parametrize("policy", LISTS)
+@pytest.mark.parametrize("policy", LIST_POLICIES)
 def test_a_leaf_may_order_its_own_jobs(policy):
     assert groups(tree(named(policy, "a"), queue("b")), "drf") == {"a": ("a", policy), "b": ("b", "drf")}
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import strategies as st
 
-from largesse.lifecycle.running_limit import admit, full_queue, is_parked, leave, limit
+from largesse.lifecycle.running_limit import admit, is_parked, leave, limit, queue_at_limit
 from largesse.lifecycle.state import RunningLimits
 from schemas.queues import Queue
 from tests.strategies import for_all
@@ -65,9 +65,9 @@ def test_higher_priority_goes_first_then_who_came_first(running):
 
 def test_a_queue_says_which_one_above_it_is_full(running):
     come(running, "a/x:1")
-    assert full_queue(running, "a/x") == "a/x"
+    assert queue_at_limit(running, "a/x") == "a/x"
     come(running, "a/y:2", "a/y:3")
-    assert [full_queue(running, queue) for queue in ("a/x", "a/y", "b", "")] == ["a/x", "a", None, None]
+    assert [queue_at_limit(running, queue) for queue in ("a/x", "a/y", "b", "")] == ["a/x", "a", None, None]
 
 
 def test_the_limit_of_the_root_counts_everybody():
@@ -75,7 +75,7 @@ def test_the_limit_of_the_root_counts_everybody():
     limit(running, replace(TREE, running_jobs_max=1))
 
     assert come(running, "b:1", "a/y:2") == ["1"]
-    assert (full_queue(running, "b"), leave(running, "1")) == ("", ["2"])
+    assert (queue_at_limit(running, "b"), leave(running, "1")) == ("", ["2"])
 
 
 def test_a_raised_limit_lets_jobs_through_and_a_lowered_one_calls_nobody_back(running):
@@ -99,7 +99,7 @@ def stories(draw):
 
 
 @for_all(stories())
-def test_whoever_stands_before_the_gate_has_a_full_queue_above_him(story):
+def test_whoever_stands_before_the_gate_has_a_queue_at_limit_above_him(story):
     running, through, order = RunningLimits(), {}, 0
     for kind, one, other in story:
         if kind == "in":
@@ -121,4 +121,4 @@ def test_whoever_stands_before_the_gate_has_a_full_queue_above_him(story):
             assert passed == len(under)
         for name in running.leaf:
             assert (name in through) != is_parked(running, name)
-            assert name in through or full_queue(running, running.leaf[name]) is not None
+            assert name in through or queue_at_limit(running, running.leaf[name]) is not None

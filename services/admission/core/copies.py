@@ -11,7 +11,7 @@ from schemas import Grant, SpareAttempt, TaskRange
 from schemas.nodes import KnownAttempt
 from schemas.tasks import TaskEnd, TaskFailure
 from services.admission.core.granted import attempt_of, is_held, mark_of, marks, put_in
-from services.admission.core.keys import attempt_key
+from services.admission.core.keys import task_key
 from services.admission.core.state import Copied, JobState, State
 
 
@@ -35,7 +35,7 @@ def spare_among(
         for index in copied_in(state, end.job, end.stage, end.first, end.first + end.count):
             task = f"{end.stage}/{index}"
             copied = state.copied[end.job][task]
-            key = attempt_key(end.job, end.stage, index)
+            key = task_key(end.job, end.stage, index)
             others = left[key] = left.get(key, copied.attempts) - 1
             if copied.done or key in done or (others and not succeeded):
                 found.append(SpareAttempt(end.job, end.stage, index, end.attempt))
@@ -49,7 +49,7 @@ def can_copy(state: State, job: JobState, grant: Grant) -> bool:
     node."""
     granted = job.granted[job.graph.position[grant.stage]]
     _, _, mark = marks(granted, grant.first, grant.first + 1)[0]
-    key = attempt_key(grant.job, grant.stage, grant.first)
+    key = task_key(grant.job, grant.stage, grant.first)
     return is_held(mark) and attempt_of(mark) == grant.attempt - 1 and key not in state.nodes[grant.node].holds
 
 

@@ -45,7 +45,7 @@ from schemas.queue_tree import stranded, tree_conflict, with_default
 from services.admission.core.classes import judged_class
 from services.admission.core.copies import spare_among
 from services.admission.core.job_limits import ceiling_problem, size_problem, tasks_problem
-from services.admission.core.keys import attempt_key, digest_of, is_free, seen_key, tasks_held_by
+from services.admission.core.keys import digest_of, is_free, seen_key, task_key, tasks_held_by
 from services.admission.core.reservations import (
     judge_deletion,
     judge_proposal,
@@ -163,7 +163,7 @@ def _register(state: State, body: NodeRegistered, author: str) -> NodeRegistered
     lost: list[TaskRange] = []
     if node is not None and not node.lost:
         for held in tasks_held_by(state, body.node):
-            if seen_key(state, attempt_key(held.job, held.stage, held.first), held.attempt) not in kept:
+            if seen_key(state, task_key(held.job, held.stage, held.first), held.attempt) not in kept:
                 lost.append(held)
     return replace(body, attempts=known, lost=lost, spare=_spare_of(state, known, lost))
 
@@ -178,7 +178,9 @@ def _spare_of(state: State, known: list[KnownAttempt], lost: list[TaskRange]) ->
 
 
 def _know(state: State, body: AttemptsKnown, author: str) -> AttemptsKnown | InputRefused | None:
-    """Attempts named before a registration. Of a node that holds nothing there is nothing to be known."""
+    """Attempts named before a registration. Ignored for a node that the log does not know, that is lost, or that is
+    registered under this epoch.
+    """
     node = state.nodes.get(body.node)
     if node is None or node.lost or node.epoch == body.epoch:
         return None

@@ -5,7 +5,7 @@ from schemas import JobSpec, TaskRange
 from services.admission.core.state import Ended, State
 
 
-def attempt_key(job: str, stage: str, index: int) -> str:
+def task_key(job: str, stage: str, index: int) -> str:
     """Names one task; unambiguous because no name contains a slash."""
     return f"{job}/{stage}/{index}"
 

@@ -13,7 +13,7 @@ from schemas.quantities import add_amounts
 from services.admission.core.copies import begin_copy
 from services.admission.core.demand import note_held, note_job, pools_of
 from services.admission.core.granted import mark_of, put_in
-from services.admission.core.keys import attempt_key
+from services.admission.core.keys import task_key
 from services.admission.core.reservations import fold_answers
 from services.admission.core.state import Allocation, JobState, Opening, State
 
@@ -51,7 +51,7 @@ def fold_closing(state: State, record: Record[RoundClosed]) -> None:
                 hold.devices = {str(share.index): share.milli for share in devices[task]}
                 for device, milli in hold.devices.items():
                     node.devices_free[device] -= milli
-            holds[attempt_key(name, stage, first + task)] = hold
+            holds[task_key(name, stage, first + task)] = hold
         job.granted = put_in(job.granted, at, first, first + count, mark_of(attempt, True), job.graph.tasks[at])
         job.held += count
         if grant.why == "speculative":

@@ -15,7 +15,7 @@ from schemas.tasks import TaskEnd, TaskFailure
 from services.admission.core.copies import end_own, end_spare
 from services.admission.core.demand import forget_job, note_job
 from services.admission.core.granted import mark_of, put_in
-from services.admission.core.keys import attempt_key
+from services.admission.core.keys import task_key
 from services.admission.core.round_fold import use_room
 from services.admission.core.state import JobState, State
 
@@ -68,7 +68,7 @@ def _begin(state: State, tasks: TaskRange) -> None:
     holds = state.nodes[tasks.node].holds
     name, stage, first, epoch = tasks.job, tasks.stage, tasks.first, tasks.epoch
     for index in range(first, first + tasks.count):
-        hold = holds[attempt_key(name, stage, index)]
+        hold = holds[task_key(name, stage, index)]
         hold.epoch, hold.started = epoch, True
 
 
@@ -103,7 +103,7 @@ def _release(
     """
     node = state.nodes[on]
     for index in range(first, first + count):
-        hold = node.holds.pop(attempt_key(name, stage, index))
+        hold = node.holds.pop(task_key(name, stage, index))
         add_amounts(node.free, hold.demand, 1)
         if hold.devices:
             add_amounts(node.devices_free, hold.devices, 1)

@@ -13,14 +13,14 @@ from schemas.nodes import KnownAttempt
 from schemas.tasks import TaskEnd, TaskFailure
 from services.admission.core.copies import copied_in, spare_among
 from services.admission.core.granted import attempt_of, is_held, marks
-from services.admission.core.keys import attempt_key, seen_key
+from services.admission.core.keys import seen_key, task_key
 from services.admission.core.state import Allocation, State
 
 Item = TaskRange | TaskEnd | TaskFailure | KnownAttempt
 
 ReportCheck = Literal["good", "stale", "foreign"]
-"""Of a reported attempt. good: the report counts; stale: it was folded already, or is superseded; foreign: the attempt
-was never granted to the node that reports it."""
+"""Of a reported attempt. good: the report counts; stale: it was folded already, or is superseded; foreign: the log
+holds no such attempt of this node and epoch."""
 
 
 @dataclass(slots=True)
@@ -82,7 +82,7 @@ def _refusal(r: TaskRange, author: str) -> InputRefused:
 
 def known_parts(state: State, node: str, known: KnownAttempt, seen: dict[str, bool]) -> list[KnownAttempt]:
     """The parts of what an agent knows that the log holds on its node, under whatever epoch. `seen`: attempts, by
-    attempt_key, that were named before; what is reported twice counts as it was reported first.
+    task_key, that were named before; what is reported twice counts as it was reported first.
     """
     parts = _verdicts(state, known, node, "", False, seen)
     return [part_of(known, first, end) for first, end, verdict in parts if verdict == "good"]
@@ -135,7 +135,7 @@ def _of_single(
     there = state.nodes.get(node)
     if there is None:
         return None
-    key = attempt_key(item.job, item.stage, item.first)
+    key = task_key(item.job, item.stage, item.first)
     hold = there.holds.get(key)
     if hold is None or hold.attempt != item.attempt or (epoch and hold.epoch != epoch):
         return None
@@ -158,7 +158,7 @@ def _add_held(add: _Adding, low: int, high: int) -> None:
         _add(add.runs, low, high, "foreign")
         return
     for index in range(low, high):
-        key = attempt_key(add.item.job, add.item.stage, index)
+        key = task_key(add.item.job, add.item.stage, index)
         hold: Allocation | None = there.holds.get(key)
         if hold is None or (add.epoch and hold.epoch != add.epoch):
             _add(add.runs, index, index + 1, "foreign")
@@ -169,7 +169,7 @@ def _add_held(add: _Adding, low: int, high: int) -> None:
 def _add_copied(add: _Adding, index: int) -> None:
     """A task of which several attempts may hold room, each on a node of its own."""
     item, there = add.item, add.state.nodes.get(add.node)
-    key = attempt_key(item.job, item.stage, index)
+    key = task_key(item.job, item.stage, index)
     hold: Allocation | None = there.holds.get(key) if there is not None else None
     if hold is not None and hold.attempt == item.attempt and (not add.epoch or hold.epoch == add.epoch):
         _add(add.runs, index, index + 1, _of_held(add.state, hold, key, add.starting, add.seen))

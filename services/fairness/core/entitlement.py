@@ -10,12 +10,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from largesse.lifecycle.entitlements import entitlement, key_of, queue_of
-from largesse.lifecycle.queue_policy import LISTS
 from largesse.lifecycle.remaining import direction_of, set_of, work_of
 from schemas import Entitlement, Policy, Queue, Vector
 from schemas.quantities import SHARE_UNITS
 from schemas.queue_tree import below, walk
-from schemas.queues import PLANNING, Sharing
+from schemas.queues import LIST_POLICIES, PLANNING, Sharing
 from services.fairness.core.levels import levels_in
 from services.fairness.core.queue_report import accounts_of
 from services.fairness.core.state import State
@@ -129,7 +128,7 @@ def _tree(tree: Queue | None, leaves: dict[str, bool], sums: dict[str, Vector]) 
 def _with_sets(
     queue: Queue, path: str, sets: dict[str, list[str]], sums: dict[str, Vector], paths: dict[str, str]
 ) -> Queue:
-    policy: Sharing = "hdrf" if queue.policy in LISTS or queue.policy in _BY_HOLDINGS else queue.policy
+    policy: Sharing = "hdrf" if queue.policy in LIST_POLICIES or queue.policy in _BY_HOLDINGS else queue.policy
     children = [_with_sets(child, below(path, child.name), sets, sums, paths) for child in queue.children]
     if not queue.children:
         policy, children = "hdrf", list(_sets_below(path, sets.get(path, []), sums, paths))

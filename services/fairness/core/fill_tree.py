@@ -15,9 +15,10 @@ Deeper queues are treated first.
 from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 
-from largesse.lifecycle.queue_policy import LISTS, sharing_of
+from largesse.lifecycle.queue_policy import sharing_of
 from schemas import Queue
 from schemas.queue_tree import walk
+from schemas.queues import LIST_POLICIES
 from services.fairness.accounts.queue_account import QueueAccount
 from services.fairness.accounts.tree_accounts import TreeAccounts, factor_of
 from services.fairness.core.state import State
@@ -172,10 +173,10 @@ class FillTree:
     def _node(self, queue: Queue, path: str, above: str, share: int) -> TreeNode:
         policy = queue.policy or above
         self._found[path] = queue, policy, share
-        if not queue.children or policy in LISTS:
+        if not queue.children or policy in LIST_POLICIES:
             self.units[path] = demand = self._demand(path)
             node = self._nodes[path] = TreeNode(path, queue.weight, demand=demand)
-            if not queue.children and policy not in LISTS:
+            if not queue.children and policy not in LIST_POLICIES:
                 self._divide_leaf(node)
             return node
         node = self._nodes[path] = TreeNode(path, queue.weight, order="naive" if policy in HELD else "hdrf")
@@ -282,7 +283,7 @@ class FillTree:
         ):
             self._clipped[account.name] = True
             queue, policy, share = self._found.get(account.name, (None, "", 0))
-            if queue is None or not queue.children or policy in LISTS:
+            if queue is None or not queue.children or policy in LIST_POLICIES:
                 self._clip_evenly(account)
             else:
                 # Queues whose children were moved up, beside others, get a node of their own.

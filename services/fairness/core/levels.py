@@ -4,8 +4,9 @@ result.
 
 from collections.abc import Mapping, Sequence
 
-from largesse.lifecycle.queue_policy import LISTS, sharing_of
+from largesse.lifecycle.queue_policy import sharing_of
 from schemas.queue_tree import upwards
+from schemas.queues import LIST_POLICIES
 from services.fairness.accounts.tree_accounts import TreeAccounts
 from services.fairness.core.cached_tree import CachedTree, cached_tree_of, is_asked_of
 from services.fairness.core.fill_tree import PIECE, TOP, Caps, FillTree
@@ -32,7 +33,7 @@ def levels_in(state: State, accounts: TreeAccounts | None) -> tuple[CellLevels |
     """
     if accounts is None or state.queues is None or state.policy.preset == "fifo":
         return None, {}
-    if (state.queues.policy or sharing_of(state.policy.preset)) in LISTS:
+    if (state.queues.policy or sharing_of(state.policy.preset)) in LIST_POLICIES:
         return None, {}
     before: CellLevels | None = state.filled
     over = before.over if before is not None else None

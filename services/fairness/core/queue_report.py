@@ -9,10 +9,10 @@ all room that came free in the meantime went to others.
 
 from collections.abc import Mapping, Sequence
 
-from largesse.lifecycle.queue_policy import LISTS, sharing_of
+from largesse.lifecycle.queue_policy import sharing_of
 from schemas import Breach, Queue, QueueShare, Shares, Vector
 from schemas.queue_tree import below, upwards, walk
-from schemas.queues import Sharing
+from schemas.queues import LIST_POLICIES, Sharing
 from services.fairness.accounts.queue_account import NOTHING, Published, QueueAccount
 from services.fairness.accounts.tree_accounts import TreeAccounts
 from services.fairness.core.backoff import could_start
@@ -65,7 +65,7 @@ def _account(queue: Queue, path: str, above: Sharing, kinds: list[str], *, liste
     limits = ([limit.get(kind) for kind in kinds] if limit else () for limit in (queue.guaranteed, queue.max))
     account = QueueAccount(path, queue.weight, *limits, listed=listed)
     for child in queue.children:
-        account.grow(_account(child, below(path, child.name), policy, kinds, listed=listed or policy in LISTS))
+        account.grow(_account(child, below(path, child.name), policy, kinds, listed=listed or policy in LIST_POLICIES))
     return account
 
 

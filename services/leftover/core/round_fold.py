@@ -121,7 +121,7 @@ def fold_closing(state: State, record: Record[RoundClosed]) -> None:
         take_back(state, body.revoked)
     if state.board is not None:
         if body.struck:
-            _take_back(state, body.struck)
+            _undo_struck(state, body.struck)
         if state.board.is_crowded():
             state.board = None
     state.decided = None
@@ -165,7 +165,7 @@ def _bind(state: State, grant: Grant, time: int) -> None:
         locality.start(state, grant)
 
 
-def _take_back(state: State, struck: list[Struck]) -> None:
+def _undo_struck(state: State, struck: list[Struck]) -> None:
     """Struck placements leave the board; their jobs wait again for what they asked."""
     board, decided = state.board, state.decided
     assert board is not None and decided is not None, "struck grants are of the round that was decided last"
@@ -174,9 +174,8 @@ def _take_back(state: State, struck: list[Struck]) -> None:
     for item in struck:
         name = item.grant.job
         job = state.jobs.get(name)
-        alive = (
-            job is not None and job.admitted < state.opened
-        )  # Else it is over, and another may have its name by now.
+        # Else it is over, and another may have its name by now.
+        alive = job is not None and job.admitted < state.opened
         board.unplace(placed[name, item.grant.stage, item.grant.first], alive=alive)
         if alive:
             jobs[name] = True

@@ -93,7 +93,7 @@ class Board(BoardState):
         pools = self.pools
         for stage in pools.stages(self.leaf_queue) if pools.count > 1 else ONE_STAGE:
             self._serve(stage)
-        candidates.finish(all_tried=not self.is_mixed)  # Else some are behind a head, or in a queue at its maximum.
+        candidates.finish(all_tried=not self.is_mixed)  # If mixed, the round may not have come to all.
         return self.placed()
 
     def _serve(self, stage: Stage) -> None:

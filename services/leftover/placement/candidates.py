@@ -15,15 +15,16 @@ _TRIED_MOST = 16
 """Where more nodes than this got room and more tasks of a class wait, the class keeps a heap of nodes by rank."""
 
 _FAILURE_COSTS = 16
-"""A try that finds no room costs about as much as comparing the classes that wait with so many nodes. Nobody knows how
-many more would fail, so classes are compared again once the tries that failed since have cost as much as that: at most
-about twice the least possible cost is spent (rent or buy).
+"""A try that finds no room costs about as much as comparing the classes that wait with so many nodes. Classes are
+compared again once the tries that failed since have cost as much as a comparison: at most about twice the least
+possible cost is spent (rent or buy).
 """
 
 
 class Candidates:
     """Bit sets of classes, by their numbers. A class is `blocked` once a search of all nodes has found no room for it:
-    it is then tried only on nodes that have got room since, until tasks wait in it again after none did.
+    it is then tried only on nodes that have got room since, until it is opened again: tasks wait in it after none did,
+    counters of spread moved, or a round has not come to it.
     """
 
     def __init__(self, room: Room, classes: list[TaskClass]) -> None:
@@ -35,7 +36,7 @@ class Candidates:
         self.live = 0  # Bit set of the classes that are worth a try: the open ones, and the retry candidates.
         self._open = 0  # Classes that are not blocked.
         self._waiting = 0  # Classes of which tasks wait; `_moved` may have changed that.
-        self._moved: dict[int, bool] = {}  # Classes of which the first task came to wait, or the last ceased to.
+        self._moved: dict[int, bool] = {}  # Classes whose count of waiting tasks became or left zero.
         self._retry_candidates = 0  # Blocked classes that may have room by now; a superset, compared exactly later.
         self._nodes: dict[int, int] = {}  # By node that has got room, the classes that may fit there, or more.
         self._looked = 0  # How many nodes the room had listed as changed when `_nodes` was filled.

@@ -21,6 +21,9 @@ BY_WORK_LEFT = ("srtf", "giving")
 BY_WORK = ("sjf", *BY_WORK_LEFT)
 """Orders by a figure of the job itself: that, or its critical path when it came."""
 
+BY_PRIORITY_ALONE = ("priority", "tetris")
+"""Orders in which a job has no rank but its priority; `tetris` ranks tasks (packing.py)."""
+
 NO_BUCKETS: list[int] = []
 """Of jobs that wait for nothing: shared, since such jobs are many, so never to be changed in place."""
 

@@ -1,5 +1,6 @@
 """Why the tasks of a class wait, for users and for other policies. The reason depends only on what is held and what
-waits, never on what a round has tried, so that a restarted instance says the same.
+waits, so that a restarted instance says the same. (Under the preset `fifo` also on whether the head is blocked, which
+every round tries anew.)
 """
 
 from typing import Literal
@@ -8,7 +9,7 @@ from services.leftover.placement.barred import is_barred
 from services.leftover.placement.board import Board
 from services.leftover.placement.keys import CLASS_MASK, SEGMENT_BITS, job_class_of
 from services.leftover.placement.leaf_queue import LeafEntry
-from services.leftover.placement.queue_limits import full_queue
+from services.leftover.placement.queue_limits import queue_at_maximum
 from services.leftover.placement.task_class import TaskClass
 
 Reason = Literal["none", "no_room", "no_node", "gang_no_room", "behind_head", "queue_max", "pool", "locality", "spread"]
@@ -73,7 +74,7 @@ def seekers(board: Board, task: TaskClass) -> list[tuple[LeafEntry, int]]:
             continue
         if leaf.order == "tetris-fair" and not board.packers.may_pack(board.first_in(leaf, bucket_id)[0]):
             continue
-        if full_queue(board.top(leaf, bucket_id).under, task) is None:
+        if queue_at_maximum(board.top(leaf, bucket_id).under, task) is None:
             found.append((leaf, bucket_id))
     return found
 
@@ -90,7 +91,7 @@ def _heads_of(board: Board, leaf: LeafEntry) -> list[int]:
         heads[segment] = min(heads.get(segment, (1 << 400, 0, 0)), (bucket.key[top], bucket_id, top))
     able: dict[int, tuple[int, int]] = {}
     for key, bucket_id, top in heads.values():
-        if full_queue(board.by_admission[top].under, board.classes[bucket_id & CLASS_MASK]) is None:
+        if queue_at_maximum(board.by_admission[top].under, board.classes[bucket_id & CLASS_MASK]) is None:
             job_class = job_class_of(bucket_id)
             able[job_class] = min(able.get(job_class, (key, bucket_id)), (key, bucket_id))
     return [bucket_id for _, bucket_id in able.values()]

@@ -58,7 +58,7 @@ class QueueLimits:
         return entry
 
 
-def full_queue(under: tuple[QueueEntry, ...], task: TaskClass) -> QueueEntry | None:
+def queue_at_maximum(under: tuple[QueueEntry, ...], task: TaskClass) -> QueueEntry | None:
     """The queue, if any, of those that a job lies under, that one more of its tasks (or its whole gang) would take
     beyond its maximum.
     """

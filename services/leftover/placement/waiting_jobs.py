@@ -13,7 +13,7 @@ from schemas.quantities import SHARE_UNITS
 from services.leftover.placement.ageing import AgeingJobs
 from services.leftover.placement.candidates import Candidates
 from services.leftover.placement.class_pools import Pools
-from services.leftover.placement.entries import BY_SHARE, BY_WORK, NO_BUCKETS, Discipline, JobEntry
+from services.leftover.placement.entries import BY_PRIORITY_ALONE, BY_SHARE, BY_WORK, NO_BUCKETS, Discipline, JobEntry
 from services.leftover.placement.indexed_heap import JobHeap
 from services.leftover.placement.keys import (
     ADMITTED_BITS,
@@ -27,7 +27,7 @@ from services.leftover.placement.keys import (
 )
 from services.leftover.placement.leaf_queue import LeafEntry, LeafQueue
 from services.leftover.placement.nodes import Room
-from services.leftover.placement.queue_limits import count_in, full_queue
+from services.leftover.placement.queue_limits import count_in, queue_at_maximum
 from services.leftover.placement.task_class import TaskClass
 from services.leftover.placement.task_span import NO_SPANS, SoleSpans, TaskSpan
 
@@ -52,6 +52,7 @@ def rank_of(job: JobEntry) -> int:
         return (top << _WORK_BITS) | after
     if order in BY_WORK:
         return (top << _WORK_BITS) | min(job.work, (1 << _WORK_BITS) - 1)
+    assert order in BY_PRIORITY_ALONE, f"jobs in the order {order} are ranked in no known way"
     return top
 
 
@@ -122,7 +123,7 @@ class WaitingJobs:
             span.position = position
             self.recheck[task.index] = True
             if not task.waiting:
-                self._candidates.unblock(task)  # Nobody tried the room that there has been since.
+                self._candidates.unblock(task)  # While nobody waited, nodes that got room were not compared with it.
             self._count_waiting(task, span.count)
         self._enter(job)
 
@@ -420,7 +421,7 @@ class WaitingJobs:
         """Whether the next task would take a queue beyond its maximum. Then its bucket (where the order is strict, all
         of its segment) is not served until the queue shrinks.
         """
-        full = full_queue(job.under, span.task)
+        full = queue_at_maximum(job.under, span.task)
         if full is None:
             return False
         segment = bucket_id >> SEGMENT_BITS
