@@ -66,7 +66,7 @@ def _runs(draws: list[int]) -> list[Run]:
         pools = [(f"A-{draw}", "A"), (f"B-{draw}", "B"), (f"B-{draw}", "B2"), (f"C-{draw}", f"C-{draw}")]
         for workload, cluster in pools:
             found += [Run(workload, f"{cluster}.pool", preset) for preset in ("drf", "largesse", "carbyne", "srtf")]
-        for workload, cluster in (pools[0], pools[2]):
+        for workload, cluster in pools[:3]:
             found += [Run(workload, f"{cluster}.nodes", preset) for preset in ("drf", "largesse", "carbyne")]
     for workload, cluster in ((f"A-{draws[0]}", "A.pool"), (f"B-{draws[0]}", "B2.pool")):
         found += [Run(workload, cluster, "largesse", (("isolation_permille", part),)) for part in (250, 500)]

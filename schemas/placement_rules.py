@@ -36,7 +36,8 @@ def class_key(
     near: bool = False,
 ) -> str:
     """Names a class of tasks that placement cannot tell apart. `near`: those that wait for nodes that they prefer."""
-    key = f"{sorted(demand.items())}{sorted(labels.items())}{sorted(prefer.items())}{gang}"
+    bound = f"{sorted(labels.items())}{sorted(prefer.items())}" if labels or prefer else "[][]"
+    key = f"{sorted(demand.items())}{bound}{gang}"
     for rule in rules:
         key += f"[{rule.group!r}, {rule.label!r}, {rule.max_skew}, {rule.required}]"
     return near_key(key) if near else key
