@@ -48,6 +48,8 @@ class UsageWatch:
     def close(self) -> None:
         """The run is over."""
         self._history.end_ms = self._cell.time
+        self._history.used.close(self._cell.time)
+        self._history.leftover.close(self._cell.time)
 
     @property
     def _kinds(self) -> list[str]:
