@@ -163,12 +163,23 @@ def test_where_all_are_equal_there_is_no_chart_of_differences():
     assert figures_of(page_of({"drf": result(1_000), "hdrf": result(1_000)})) == ["distribution", "gantt-0"]
 
 
-@pytest.mark.parametrize(("spans_max", "drawn"), [(len(SPANS), True), (len(SPANS) - 1, False)])
-def test_a_long_run_has_no_gantt_chart_and_the_page_says_why(spans_max, drawn):
-    page = page_of({"drf": result(1_000)}, spans_max=spans_max)
+ATTEMPT, HELD = SPANS
 
-    assert ("gantt-0" in figures_of(page)) == drawn
-    assert ("no Gantt chart, since the run has 2 attempts" in page) != drawn
+
+@pytest.mark.parametrize(
+    ("attempts", "held", "what"),
+    [
+        pytest.param(2, 2, None, id="as many as are drawn, of both"),
+        pytest.param(3, 1, "3 attempts; up to 2", id="held room is no attempt"),
+        pytest.param(1, 3, "3 spans of held room; up to 2", id="too much held room"),
+    ],
+)
+def test_a_long_run_has_no_gantt_chart_and_the_page_says_why(attempts, held, what):
+    page = page_of({"drf": result(1_000)}, [ATTEMPT] * attempts + [HELD] * held, spans_max=2)
+
+    assert ("gantt-0" in figures_of(page)) == (what is None)
+    assert ("no Gantt chart" in page) == (what is not None)
+    assert what is None or f"no Gantt chart, since the run has {what} are drawn." in page
 
 
 def test_presets_without_a_job_that_ended_can_be_compared():

@@ -36,7 +36,7 @@ from services.simulator.schedule import ShortSchedule
 from services.simulator.usage_history import UsageHistory
 
 GANTT_SPANS_MAX = 2_000
-"""A run with more attempts (and spans of held room) gets no Gantt chart: it would be unreadable."""
+"""A run with more attempts, or more spans of held room, gets no Gantt chart: it would be unreadable."""
 _CONFIG: dict[str, Any] = {
     "responsive": True,
     "displaylogo": False,
@@ -259,9 +259,12 @@ def _gantts(results: dict[str, Result], groups: list[list[str]], inputs: Inputs)
         if schedule is None:
             continue
         if not schedule.whole:
+            long = schedule.attempts > schedule.spans_max
+            held = f"{plural(schedule.held_spans, 'span')} of held room"
+            what = plural(schedule.attempts, "attempt") if long else held
             yield (
-                f"<p class=note>{escape(charts.label(group))}: no Gantt chart, since the run has {schedule.count:,}"
-                f" attempts; up to {GANTT_SPANS_MAX:,} are drawn.</p>\n"
+                f"<p class=note>{escape(charts.label(group))}: no Gantt chart, since the run has {what};"
+                f" up to {schedule.spans_max:,} are drawn.</p>\n"
             )
             continue
         figure = charts.gantt(schedule.spans, charts.colours_by(results[group[0]]), end_ms)
