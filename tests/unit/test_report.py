@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from services.simulator.report import Inputs, charts, comparison_page, comparison_table
 from services.simulator.report.jobs import LOSERS_MAX, losers_table, most_changed, running_tasks
-from services.simulator.report.table import GROUPS_MAX, equal_presets, groups_table
+from services.simulator.report.table import GROUPS_MAX, equal_presets, groups_table, rejections_table
 from services.simulator.schedule import ShortSchedule, Span
 from tests.strategies import for_all
 
@@ -69,6 +69,28 @@ def test_jobs_that_outages_left_unfinished_and_copies_have_rows_where_there_are_
     assert (found["node failures"], found["attempts lost"]) == (["2", "-"], ["15", "-"])
     assert (found["copies started"], found["copies won"]) == (["-", "7"], ["-", "3"])
     assert not {"unfinished jobs", "copies won"} & {*rows(drf=result(1_000))}
+
+
+def rejected(*pairs):
+    return result(1_000) | {"rejected": [{"job": job, "reason": reason} for job, reason in pairs]}
+
+
+def test_reasons_of_rejections_have_a_row_with_their_count_and_first_job():
+    wide, lost = ("w", "gang_too_wide"), ("l0", "unknown_queue")
+    most = rejected(wide, lost, ("l1", "unknown_queue"))
+    results = {"drf": most, "x": rejected(lost), "y": most}
+
+    assert rejections_table({"drf": most, "y": most}).rows == [
+        ["gang_too_wide", "1", "w", "all presets"],
+        ["unknown_queue", "2", "l0", "all presets"],
+    ]
+    assert rejections_table(results).rows == [
+        ["gang_too_wide", "1", "w", "drf, y"],
+        ["unknown_queue", "2", "l0", "drf, y"],
+        ["unknown_queue", "1", "l0", "x"],
+    ]
+    assert "<td>unknown_queue</td><td>2</td><td>l0</td>" in page_of(results)
+    assert "Rejected jobs" not in page_of({"drf": rejected()})
 
 
 def test_presets_with_the_same_times_of_every_job_are_equal():

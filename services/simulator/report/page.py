@@ -28,6 +28,7 @@ from services.simulator.report.table import (
     comparison_table,
     equal_presets,
     groups_table,
+    rejections_table,
     reservations_table,
 )
 from services.simulator.report.usage import about_means as about_means_of_usage
@@ -81,6 +82,7 @@ def comparison_page(results: dict[str, Result], inputs: Inputs) -> str:
             *(f"<p class=note>{escape(remark)}.</p>\n" for remark in inputs.remarks),
             f"<p class=note>{escape(_about_results(results))}</p>\n",
             f"<p class=note>{escape(_ABOUT_JAIN)}</p>\n",
+            *_rejections(results),
             *_groups(results),
             *_charts(results, groups),
             *_usage(results, groups, inputs),
@@ -140,6 +142,12 @@ def _table(table: Table) -> str:
     head = "".join(f"<th>{escape(column)}</th>" for column in table.columns)
     body = "".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>\n" for row in table.rows)
     return f"<div class=wide><table><thead><tr>{head}</tr></thead><tbody>\n{body}</tbody></table></div>\n"
+
+
+def _rejections(results: dict[str, Result]) -> Iterator[str]:
+    table = rejections_table(results)
+    if table.rows:
+        yield "<h2>Rejected jobs</h2>\n" + _table(table)
 
 
 def _groups(results: dict[str, Result]) -> Iterator[str]:
