@@ -204,9 +204,9 @@ def summary(result: Result, refused: list[JobRejected]) -> str:
         rows.insert(
             0, ("unfinished", f"{unfinished:,} of {plural(of, 'job')}, which the times of completion leave out")
         )
-    used = "  ".join(f"{resource} {percent(share)}" for resource, share in result["utilisation"].items())
+    gave = result.get("leftover", {})
     rows += [
-        ("utilisation", used),
+        *((name, _parts_text(parts)) for name, parts in (("utilisation", result["utilisation"]), *gave.items())),
         ("rounds", f"{result['rounds']:,}"),
         ("placements", f"{result['placements']:,} ({result['placements_per_s']:,.0f} a second)"),
         ("digest", result["digest"][:16]),
@@ -224,6 +224,10 @@ def summary(result: Result, refused: list[JobRejected]) -> str:
     if reservations:
         text += "\nreservations:\n" + outcomes_legend(reservations)
     return f"{head}\n{text}{refusals}{_unkept(reservations)}"
+
+
+def _parts_text(parts: dict[str, float]) -> str:
+    return "  ".join(f"{resource} {percent(share)}" for resource, share in parts.items())
 
 
 def _outages_text(node_failures: int, attempts_lost: int, unfinished: list[str]) -> str:

@@ -94,6 +94,17 @@ def test_the_summary_begins_with_the_preset_and_does_not_look_like_an_error():
     assert largesse("simulate", *SMALL, "--preset", "largesse").out.startswith("preset largesse: 20 jobs, ")
 
 
+def test_the_summary_has_what_planned_jobs_donated_and_received():
+    rows = {
+        line.partition("  ")[0]: line for line in largesse("simulate", *SMALL, "--preset", "carbyne").out.splitlines()
+    }
+
+    assert re.fullmatch(r"donated +cpu [1-9][0-9.]* %  gpu [1-9][0-9.]* %  memory [1-9][0-9.]* %", rows["donated"])
+    assert "received" in rows
+    assert max(map(len, rows.values())) <= 60
+    assert "donated" not in largesse("simulate", *SMALL, "--preset", "drf").out
+
+
 def test_compare_says_why_jobs_were_refused():
     lost = "".join(a_job(job=f"lost-{i}", queue="nowhere") for i in range(12))
     words = ("compare", "--presets", "drf,fifo", "--workload", "-", "--cluster", CLUSTER)
