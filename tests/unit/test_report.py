@@ -155,6 +155,16 @@ def test_the_page_names_what_was_compared():
         assert text in page.partition("</script>")[2]
 
 
+@pytest.mark.parametrize("planned", [False, True])
+def test_the_page_says_what_its_measures_mean(planned):
+    gave = {"leftover": {"donated": {"cpu": 0.5}, "received": {"cpu": 0.1}}} if planned else {}
+    page = page_of({"drf": result(1_000), "x": result(900) | gave})
+
+    assert "Makespan: from the first submission to the last end" in page
+    assert "Weights of queues are not taken into account." in page
+    assert ("counts as donated even where nobody takes it" in page) == planned
+
+
 def test_the_page_is_the_same_every_time():
     results = {"drf": result(1_000), "x": result(900)}
 

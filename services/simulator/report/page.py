@@ -80,8 +80,7 @@ def comparison_page(results: dict[str, Result], inputs: Inputs) -> str:
             "<h2>Results</h2>\n",
             _table(comparison_table(results)),
             *(f"<p class=note>{escape(remark)}.</p>\n" for remark in inputs.remarks),
-            f"<p class=note>{escape(_about_results(results))}</p>\n",
-            f"<p class=note>{escape(_ABOUT_JAIN)}</p>\n",
+            *(f"<p class=note>{escape(text)}</p>\n" for text in _about_results(results)),
             *_rejections(results),
             *_groups(results),
             *_charts(results, groups),
@@ -124,17 +123,28 @@ def _equal(groups: list[list[str]]) -> str:
     )
 
 
-def _about_results(results: dict[str, Result]) -> str:
-    return (
+def _about_results(results: dict[str, Result]) -> list[str]:
+    baseline = (
         f"The first preset, {next(iter(results))}, is the baseline. Speed-up: its completion time divided by this"
         f" preset's, the median over all jobs. Faster and slower: by more than {NOTICED_PERCENT} %."
     )
+    donated = [_ABOUT_DONATED] if any("leftover" in result for result in results.values()) else []
+    return [baseline, _ABOUT_MAKESPAN, *donated, _ABOUT_JAIN]
 
 
+_ABOUT_MAKESPAN = (
+    "Makespan: from the first submission to the last end; utilisation is that over the makespan. The time axis of the"
+    " charts begins at 0, the start of the run."
+)
+_ABOUT_DONATED = (
+    "Donated and received: parts of the cell over the makespan. What a job does not need now counts as donated even"
+    " where nobody takes it, so jobs in a nearly idle cell donate much."
+)
 _ABOUT_JAIN = (
     "Jain's index: in windows of 60 s, over the n jobs that are present for at least half of it, (sum x)² / (n sum x²),"
     " where x = min(1, got / min(equal, could)): got is what a job held, could what it could have held with all that it"
-    " had runnable, as the largest part of any resource, and equal the cell divided by the jobs present."
+    " had runnable, as the largest part of any resource, and equal the cell divided by the jobs present. Weights of"
+    " queues are not taken into account."
 )
 
 
