@@ -104,7 +104,10 @@ ReservationsPath = Annotated[
     str | None,
     _option("--reservations", text="requests, series and the jobs under them, one a line", metavar="FILE"),
 ]
-Schedule = Annotated[str | None, _option("--schedule", text="write every attempt here, one a line", metavar="OUT")]
+Schedule = Annotated[
+    str | None,
+    _option("--schedule", text="write every attempt and all room held on purpose here, one a line", metavar="OUT"),
+]
 
 
 @app.command(short_help="Run a workload on a cluster in virtual time.")

@@ -33,6 +33,7 @@ from services.simulator.workloads.files import Damaged
 from services.simulator.workloads.workload_file import read_workload
 
 Jobs = list[tuple[int, Arrival]]
+Result = dict[str, Any]  # Of simulate, as --json prints it, or a part of it.
 
 REPORT = "index.html"
 REJECTED_SHOWN_MAX = 10
@@ -146,12 +147,21 @@ def check_new(log: str) -> None:
         raise Wrong(f"--log: {log} already exists; --force overwrites it")
 
 
-def check_admitted(*results: dict[str, Any]) -> None:
+def check_admitted(*results: Result) -> None:
     """Raises Refused where not one job of any run was admitted: the figures are those of an empty cluster."""
-    if all(len(result["rejected"]) == result["jobs"] for result in results):
+    if all(map(_admitted_none, results)):
         reasons = Counter(each["reason"] for each in results[0]["rejected"])
         text = ", ".join(f"{reason} ({count:,})" for reason, count in reasons.most_common())
         raise Refused(f"nothing was admitted: every job was refused: {text}")
+
+
+def _admitted_none(result: Result) -> bool:
+    return bool(len(result["rejected"]) == result["jobs"])
+
+
+def _nothing_to_show(result: Result) -> bool:
+    """Figures would be those of an empty cluster, and nobody asked for a reservation either."""
+    return _admitted_none(result) and not result.get("reservations")
 
 
 @contextmanager
@@ -180,8 +190,13 @@ _OF_ALL = ("makespan",)
 _NONE = "-"
 
 
-def summary(result: dict[str, Any], refused: list[JobRejected]) -> str:
+def summary(result: Result, refused: list[JobRejected]) -> str:
     """One run for a person. `refused`: the first jobs that were."""
+    work = f"{plural(result['jobs'], 'job')}, {plural(result['tasks'], 'task')}"
+    head = f"preset {result['preset']}: {work}, seed {result['seed']}\n"
+    refusals = _rejections(len(result["rejected"]), refused)
+    if _nothing_to_show(result):
+        return head + refusals
     rows = [(name, measure(result)) for name, measure in _MEASURES]
     if unfinished := len(result.get("outages", {}).get("unfinished", ())):
         of = result["jobs"] - len(result["rejected"])
@@ -189,9 +204,9 @@ def summary(result: dict[str, Any], refused: list[JobRejected]) -> str:
         rows.insert(
             0, ("unfinished", f"{unfinished:,} of {plural(of, 'job')}, which the times of completion leave out")
         )
-    used = "  ".join(f"{resource} {percent(share)}" for resource, share in result["utilisation"].items())
+    gave = result.get("leftover", {})
     rows += [
-        ("utilisation", used),
+        *((name, _parts_text(parts)) for name, parts in (("utilisation", result["utilisation"]), *gave.items())),
         ("rounds", f"{result['rounds']:,}"),
         ("placements", f"{result['placements']:,} ({result['placements_per_s']:,.0f} a second)"),
         ("digest", result["digest"][:16]),
@@ -205,12 +220,14 @@ def summary(result: dict[str, Any], refused: list[JobRejected]) -> str:
     if reservations:
         series_rows = [(f"  {name}", outcomes_text(entries)) for name, entries in of_series(reservations).items()]
         rows[-1:-1] = [("reservations", outcomes_text(reservations)), *series_rows[:SERIES_SHOWN_MAX]]
-    work = f"{plural(result['jobs'], 'job')}, {plural(result['tasks'], 'task')}"
-    head = f"{result['preset']}: {work}, seed {result['seed']}\n\n"
     text = rendered(table(("", ""), rows))
     if reservations:
         text += "\nreservations:\n" + outcomes_legend(reservations)
-    return head + text + _rejections(len(result["rejected"]), refused) + _unkept(reservations)
+    return f"{head}\n{text}{refusals}{_unkept(reservations)}"
+
+
+def _parts_text(parts: dict[str, float]) -> str:
+    return "  ".join(f"{resource} {percent(share)}" for resource, share in parts.items())
 
 
 def _outages_text(node_failures: int, attempts_lost: int, unfinished: list[str]) -> str:
@@ -218,7 +235,7 @@ def _outages_text(node_failures: int, attempts_lost: int, unfinished: list[str])
     return f"{text}, {plural(len(unfinished), 'job')} unfinished" if unfinished else text
 
 
-def _unkept(reservations: list[dict[str, Any]]) -> str:
+def _unkept(reservations: list[Result]) -> str:
     """Reservations that were refused, broken or late, each with its reason."""
     found = [(each["reservation"], outcome_of(each), each["detail"]) for each in reservations]
     rows = [row for row in found if row[1] not in ("in time", "accepted")]
@@ -238,14 +255,18 @@ def _rejections(count: int, refused: list[JobRejected]) -> str:
     return text + (f"and {more:,} more, all in --json\n" if more else "")
 
 
-def comparison(results: dict[str, dict[str, Any]]) -> str:
+def comparison(results: dict[str, Result]) -> str:
     """Several runs side by side."""
-    from services.simulator.report import comparison_table
+    from services.simulator.report import comparison_table, rejections_table
 
     first = next(iter(results.values()))
-    drawn = comparison_table(results)
     head = f"{plural(first['jobs'], 'job')}, {plural(first['tasks'], 'task')}, seed {first['seed']}\n\n"
-    return head + in_blocks(("", *drawn.columns[1:]), drawn.rows)
+    rejected = rejections_table(results)
+    why = listed(rejected.columns, rejected.rows, kinds="krll") if rejected.rows else ""
+    if all(map(_nothing_to_show, results.values())):
+        return head + why
+    drawn = comparison_table(results)
+    return head + in_blocks(("", *drawn.columns[1:]), drawn.rows) + (f"\n{why}" if why else "")
 
 
 def compare_presets(asked: Asked, presets: list[str], report: str | None) -> dict[str, dict[str, object]]:

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Literal
 
+from largesse.lifecycle.ledger import LedgerSum
 from largesse.lifecycle.state import RunningLimits
 from schemas import (
     Cache,
@@ -157,16 +158,6 @@ class Touched:
 
     jobs: dict[str, bool] = field(default_factory=dict)
     nodes: dict[str, bool] = field(default_factory=dict)
-
-
-@dataclass(slots=True)
-class LedgerSum:
-    """What jobs of a queue have given away and received together, by kind in base units x seconds."""
-
-    jobs: int = 0
-    donated: Vector = field(default_factory=dict)
-    received: Vector = field(default_factory=dict)
-    lost_ms: int = 0
 
 
 @dataclass(slots=True)

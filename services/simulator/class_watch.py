@@ -54,6 +54,10 @@ class ClassWatch:
             for name, score, used_ms in zip(FORECASTERS, cell.estimator.scores, self._used_ms, strict=True)
         ]
         history.end_ms = cell.time
+        history.pools.close(cell.time)
+        history.held.close(cell.time)
+        if history.forecasts.times_ms:
+            history.forecasts.close(history.forecasts.times_ms[-1])  # A forecast stands for itself: it does not last.
 
     def _opened(self, pools_ppm: list[int], time: int) -> None:
         history, estimator = self._history, self._cell.estimator

@@ -97,6 +97,7 @@ def simulate(jobs: Iterable[tuple[int, Arrival]], cluster: Cluster, options: Opt
         "preset": cell.admission.policy.preset,
         "version": VERSION,
         **result,
+        "per_job": [usage.with_account(row) for row in result["per_job"]],
         "rounds": cell.rounds,
         "records": cell.seq,
         "seed": cell.admission.policy.seed,

@@ -59,13 +59,14 @@ class Span:
 
 @dataclass(slots=True)
 class ShortSchedule:
-    """Keeps the schedule of a run in memory as long as it has at most `spans_max` spans; of a longer run, only how many
-    there were.
+    """Keeps the schedule of a run in memory as long as it has at most `spans_max` attempts, and as many spans of held
+    room; of a longer run, only how many there were of both.
     """
 
     spans_max: int
-    count: int = 0
+    attempts: int = 0
     spans: list[Span] = field(default_factory=list)
+    held_spans: int = 0
 
     def attempt(
         self,
@@ -89,10 +90,13 @@ class ShortSchedule:
     @property
     def whole(self) -> bool:
         """Whether `spans` is all of it."""
-        return self.count <= self.spans_max
+        return max(self.attempts, self.held_spans) <= self.spans_max
 
     def _keep(self, span: Span) -> None:
-        self.count += 1
+        if span.job is None:
+            self.held_spans += 1
+        else:
+            self.attempts += 1
         if self.whole:
             self.spans.append(span)
         else:

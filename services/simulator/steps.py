@@ -10,7 +10,8 @@ POINTS_MAX = 400
 class Steps:
     """Several values over time, each of which lasts until the next point. A series of more than `points_max` points is
     thinned out: what is older becomes means over equal intervals, weighted by time, so that no area changes. `mean_ms`:
-    the length of these intervals, 0 while every point is exact.
+    the length of these intervals, 0 while every point is exact. Once such a series is closed, all of it is means, but
+    for the last point.
     """
 
     points_max: int = POINTS_MAX
@@ -27,12 +28,21 @@ class Steps:
         self.times_ms.append(at_ms)
         self.values.append(values)
         if len(self.times_ms) > self.points_max:
-            self._thin_out()
+            self._thin_out(self.points_max // 2)
 
-    def _thin_out(self) -> None:
-        """Halves the points. The last one stays: how long it will last is not known yet."""
+    def close(self, end_ms: int) -> None:
+        """The series is over. One that was thinned out gets means up to the end too, and there its last value."""
+        if not self.mean_ms:
+            return
+        if end_ms > self.times_ms[-1]:
+            self.times_ms.append(end_ms)
+            self.values.append(self.values[-1])
+        self._thin_out(self.points_max - 1, self.mean_ms)
+
+    def _thin_out(self, means_max: int, width_ms_least: int = 0) -> None:
+        """Means in place of all points but the last one: how long that will last is not known yet."""
         first_ms, last_ms = self.times_ms[0], self.times_ms[-1]
-        width_ms = -(-(last_ms - first_ms) // (self.points_max // 2))
+        width_ms = max(width_ms_least, -(-(last_ms - first_ms) // means_max))
         starts_ms: list[int] = []
         sums: list[list[float]] = []
         total: list[float] = []

@@ -6,6 +6,8 @@ entitled to and does not hold, and receives what it holds beyond that: leftover,
 
 from dataclasses import dataclass, field
 
+from largesse.lifecycle.ledger import LedgerSum, account_document, sums_by_queue
+from schemas import LedgerEntry
 from services.simulator.steps import Steps
 
 _DIGITS = 4
@@ -16,13 +18,23 @@ _DIGITS = 4
 class UsageHistory:
     """`used`: by kind of resource (`kinds`), the part of the capacity that tasks hold. `leftover`: by kind what jobs
     have donated up to a time, then by kind what they have received, in seconds of the whole capacity; empty where jobs
-    were not planned. Series end at `end_ms`.
+    were not planned. Series end at `end_ms`. `accounts`: of jobs, as published last; `over`: by queue, the sums of
+    those that are over.
     """
 
     kinds: list[str] = field(default_factory=list)
     used: Steps = field(default_factory=Steps)
     leftover: Steps = field(default_factory=Steps)
     end_ms: int = 0
+    accounts: dict[str, LedgerEntry] = field(default_factory=dict)
+    over: dict[str, LedgerSum] = field(default_factory=dict)
+
+    def with_account(self, row: dict[str, object]) -> dict[str, object]:
+        """A row of `per_job`, where jobs were planned with what this one donated, received and lost."""
+        if not self.accounts:
+            return row
+        entry = self.accounts.get(str(row["job"]))
+        return row | account_document(entry if entry is not None else LedgerSum())
 
     def result(self, makespan_ms: int) -> dict[str, object]:
         """The part of simulate's JSON result that follows from it."""
@@ -39,6 +51,8 @@ class UsageHistory:
                 "donated": {kind: round(last[at] / of_s, 6) for at, kind in self._each},
                 "received": {kind: round(last[count + at] / of_s, 6) for at, kind in self._each},
             }
+            sums = sums_by_queue(self.accounts, self.over)
+            found["ledger"] = {queue: account_document(total) for queue, total in sums}
         return found
 
     @property

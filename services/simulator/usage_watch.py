@@ -1,6 +1,7 @@
 """Follows what a simulated cell uses, and what its jobs give away and receive, from its records."""
 
-from schemas import LedgerEntry, NodeLost, Record, RoundClosed, TaskFailed, TaskFinished, Vector
+from largesse.lifecycle.ledger import fold_ledger
+from schemas import NodeLost, Record, RoundClosed, TaskFailed, TaskFinished, Vector
 from services.simulator.engine import Cell
 from services.simulator.usage_history import UsageHistory
 
@@ -13,7 +14,6 @@ class UsageWatch:
 
     def __init__(self, cell: Cell, history: UsageHistory) -> None:
         self._cell, self._history = cell, history
-        self._accounts: dict[str, LedgerEntry] = {}  # Of live jobs, as they were published last.
         self._capacity: Vector = {}
         self._donated: Vector = {}
         self._received: Vector = {}
@@ -28,16 +28,18 @@ class UsageWatch:
 
     def observe_asks(self, record: Record) -> None:
         """What altruism says in a round; a job's figures are those since it was first planned."""
+        accounts = self._history.accounts
         for entry in record.body.ledger:
-            before = self._accounts.pop(entry.job, None)
+            before = accounts.get(entry.job)
+            if before is not None and before.over:
+                before = None  # Its figures count already: an account that is over begins anew.
             for total, now, then in (
                 (self._donated, entry.donated, before.donated if before is not None else {}),
                 (self._received, entry.received, before.received if before is not None else {}),
             ):
                 for kind in {**then, **now}:
                     total[kind] = total.get(kind, 0) + now.get(kind, 0) - then.get(kind, 0)
-            if not entry.over:
-                self._accounts[entry.job] = entry
+            fold_ledger(accounts, self._history.over, [entry])
         sums = [
             total.get(kind, 0) / self._capacity[kind]
             for total in (self._donated, self._received)
@@ -48,6 +50,8 @@ class UsageWatch:
     def close(self) -> None:
         """The run is over."""
         self._history.end_ms = self._cell.time
+        self._history.used.close(self._cell.time)
+        self._history.leftover.close(self._cell.time)
 
     @property
     def _kinds(self) -> list[str]:

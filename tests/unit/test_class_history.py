@@ -160,6 +160,31 @@ def test_a_long_series_is_thinned_out_and_keeps_its_area(moves, points_max):
     assert (series.mean_ms == 0) == (len(moves) <= points_max)
 
 
+@for_all(
+    st.lists(st.tuples(st.integers(1, 50), st.integers(0, 9)), min_size=1, max_size=60),
+    st.integers(4, 12),
+    st.integers(0, 500),
+)
+def test_a_long_series_that_is_closed_has_means_over_equal_intervals_to_its_end(moves, points_max, lasts_ms):
+    series, now, area, value = Steps(points_max), 0, 0, 0
+    for passed_ms, after in moves:
+        area += value * passed_ms
+        now, value = now + passed_ms, after
+        series.put(now, [float(after)])
+    series.close(end_ms := now + lasts_ms)
+
+    if len(moves) <= points_max:
+        assert (series.mean_ms, series.times_ms[-1], len(series.times_ms)) == (0, now, len(moves))
+        return
+    assert len(series.times_ms) <= points_max
+    assert (series.times_ms[-1], series.values[-1]) == (end_ms, [float(value)])
+    lengths_ms = [until_ms - from_ms for from_ms, until_ms in pairwise(series.times_ms)]
+    assert set(lengths_ms[:-1]) <= {series.mean_ms}
+    assert lengths_ms[-1] <= series.mean_ms
+    means = sum(length_ms * values[0] for length_ms, values in zip(lengths_ms, series.values, strict=False))
+    assert means == pytest.approx(area + value * lasts_ms)
+
+
 def test_a_later_word_about_the_same_moment_counts():
     series = Steps()
     series.put(0, [1.0])

@@ -90,6 +90,43 @@ def test_of_many_refused_jobs_the_first_are_told():
     assert lines[-1] == "and 2 more, all in --json"
 
 
+def test_the_summary_begins_with_the_preset_and_does_not_look_like_an_error():
+    assert largesse("simulate", *SMALL, "--preset", "largesse").out.startswith("preset largesse: 20 jobs, ")
+
+
+def test_the_summary_has_what_planned_jobs_donated_and_received():
+    rows = {
+        line.partition("  ")[0]: line for line in largesse("simulate", *SMALL, "--preset", "carbyne").out.splitlines()
+    }
+
+    assert re.fullmatch(r"donated +cpu [1-9][0-9.]* %  gpu [1-9][0-9.]* %  memory [1-9][0-9.]* %", rows["donated"])
+    assert "received" in rows
+    assert max(map(len, rows.values())) <= 60
+    assert "donated" not in largesse("simulate", *SMALL, "--preset", "drf").out
+
+
+def test_compare_says_why_jobs_were_refused():
+    lost = "".join(a_job(job=f"lost-{i}", queue="nowhere") for i in range(12))
+    words = ("compare", "--presets", "drf,fifo", "--workload", "-", "--cluster", CLUSTER)
+    said = largesse(*words, stdin=lost + a_job())
+
+    lines = [line.split() for line in said.out.splitlines()]
+    assert lines[-2] == ["rejected", "jobs", "first", "job", "under"]
+    assert lines[-1] == ["unknown_queue", "12", "lost-0", "all", "presets"]
+    assert "first job" not in largesse(*words, stdin=a_job()).out
+
+
+@pytest.mark.parametrize("command", [("simulate",), ("compare", "--presets", "drf,fifo")])
+def test_where_nothing_was_admitted_there_are_no_figures(command):
+    asked = (*command, "--workload", "-", "--cluster", CLUSTER)
+    said = largesse(*asked, stdin=a_job(queue="nowhere"))
+
+    assert said.code == 1
+    assert "unknown_queue" in said.out
+    assert "makespan" not in said.out
+    assert "makespan_ms" in largesse(*asked, "--json", stdin=a_job(queue="nowhere")).out
+
+
 @pytest.mark.parametrize(
     ("line", "problem"),
     [

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from services.simulator.report import Inputs, charts, comparison_page, comparison_table
 from services.simulator.report.jobs import LOSERS_MAX, losers_table, most_changed, running_tasks
-from services.simulator.report.table import GROUPS_MAX, equal_presets, groups_table
+from services.simulator.report.table import GROUPS_MAX, equal_presets, groups_table, rejections_table
 from services.simulator.schedule import ShortSchedule, Span
 from tests.strategies import for_all
 
@@ -69,6 +69,28 @@ def test_jobs_that_outages_left_unfinished_and_copies_have_rows_where_there_are_
     assert (found["node failures"], found["attempts lost"]) == (["2", "-"], ["15", "-"])
     assert (found["copies started"], found["copies won"]) == (["-", "7"], ["-", "3"])
     assert not {"unfinished jobs", "copies won"} & {*rows(drf=result(1_000))}
+
+
+def rejected(*pairs):
+    return result(1_000) | {"rejected": [{"job": job, "reason": reason} for job, reason in pairs]}
+
+
+def test_reasons_of_rejections_have_a_row_with_their_count_and_first_job():
+    wide, lost = ("w", "gang_too_wide"), ("l0", "unknown_queue")
+    most = rejected(wide, lost, ("l1", "unknown_queue"))
+    results = {"drf": most, "x": rejected(lost), "y": most}
+
+    assert rejections_table({"drf": most, "y": most}).rows == [
+        ["gang_too_wide", "1", "w", "all presets"],
+        ["unknown_queue", "2", "l0", "all presets"],
+    ]
+    assert rejections_table(results).rows == [
+        ["gang_too_wide", "1", "w", "drf, y"],
+        ["unknown_queue", "2", "l0", "drf, y"],
+        ["unknown_queue", "1", "l0", "x"],
+    ]
+    assert "<td>unknown_queue</td><td>2</td><td>l0</td>" in page_of(results)
+    assert "Rejected jobs" not in page_of({"drf": rejected()})
 
 
 def test_presets_with_the_same_times_of_every_job_are_equal():
@@ -133,6 +155,16 @@ def test_the_page_names_what_was_compared():
         assert text in page.partition("</script>")[2]
 
 
+@pytest.mark.parametrize("planned", [False, True])
+def test_the_page_says_what_its_measures_mean(planned):
+    gave = {"leftover": {"donated": {"cpu": 0.5}, "received": {"cpu": 0.1}}} if planned else {}
+    page = page_of({"drf": result(1_000), "x": result(900) | gave})
+
+    assert "Makespan: from the first submission to the last end" in page
+    assert "Weights of queues are not taken into account." in page
+    assert ("counts as donated even where nobody takes it" in page) == planned
+
+
 def test_the_page_is_the_same_every_time():
     results = {"drf": result(1_000), "x": result(900)}
 
@@ -163,12 +195,23 @@ def test_where_all_are_equal_there_is_no_chart_of_differences():
     assert figures_of(page_of({"drf": result(1_000), "hdrf": result(1_000)})) == ["distribution", "gantt-0"]
 
 
-@pytest.mark.parametrize(("spans_max", "drawn"), [(len(SPANS), True), (len(SPANS) - 1, False)])
-def test_a_long_run_has_no_gantt_chart_and_the_page_says_why(spans_max, drawn):
-    page = page_of({"drf": result(1_000)}, spans_max=spans_max)
+ATTEMPT, HELD = SPANS
 
-    assert ("gantt-0" in figures_of(page)) == drawn
-    assert ("no Gantt chart, since the run has 2 attempts" in page) != drawn
+
+@pytest.mark.parametrize(
+    ("attempts", "held", "what"),
+    [
+        pytest.param(2, 2, None, id="as many as are drawn, of both"),
+        pytest.param(3, 1, "3 attempts; up to 2", id="held room is no attempt"),
+        pytest.param(1, 3, "3 spans of held room; up to 2", id="too much held room"),
+    ],
+)
+def test_a_long_run_has_no_gantt_chart_and_the_page_says_why(attempts, held, what):
+    page = page_of({"drf": result(1_000)}, [ATTEMPT] * attempts + [HELD] * held, spans_max=2)
+
+    assert ("gantt-0" in figures_of(page)) == (what is None)
+    assert ("no Gantt chart" in page) == (what is not None)
+    assert what is None or f"no Gantt chart, since the run has {what} are drawn." in page
 
 
 def test_presets_without_a_job_that_ended_can_be_compared():

@@ -6,7 +6,10 @@ from itertools import pairwise
 import plotly.graph_objects
 import pytest
 
+from schemas import Asks, LedgerEntry
 from schemas.edge.read import read_cluster, read_workload_line
+from services.gateway.ledger import fold_ledger, ledger_document
+from services.gateway.view_state import State
 from services.simulator.report import Inputs, charts, comparison_page, comparison_table
 from services.simulator.report.usage import kinds_of, leftover_over_time, used_over_time
 from services.simulator.run import Options, simulate
@@ -84,10 +87,32 @@ def test_what_is_donated_and_received_is_the_sum_of_the_accounts():
         assert all(one <= other for one, other in zip(before, after, strict=True)), "a sum never falls"
 
 
+def test_jobs_and_queues_have_the_accounts_that_a_live_cell_shows():
+    chains = [chain | {"queue": f"q{i % 2}"} for i, chain in enumerate(CHAINS)]
+    _, result, accounts = followed(chains, "carbyne")
+    state = State()
+    fold_ledger(state, Asks(0, 1, [], ledger=[LedgerEntry(**account) for account in accounts]))
+    live = ledger_document(state)
+
+    told = ("donated", "received", "lost_ms")
+    assert {row["job"]: [row[key] for key in told] for row in result["per_job"]} == {
+        row["job"]: [row[key] for key in told] for row in live["jobs"]
+    }
+    assert result["ledger"] == {row["queue"]: {key: row[key] for key in told} for row in live["queues"]}
+    assert set(result["ledger"]) == {"q0", "q1"}
+
+
+def test_rows_of_jobs_that_were_planned_have_three_more_fields():
+    _, plain, _ = followed(CHAINS, "drf")
+    _, planned, _ = followed(CHAINS, "carbyne")
+
+    assert set(planned["per_job"][0]) - set(plain["per_job"][0]) == {"donated", "received", "lost_ms"}
+
+
 def test_where_jobs_are_not_planned_nothing_is_donated():
     history, result, _ = followed(CHAINS, "drf")
 
-    assert "leftover" not in result
+    assert not {"leftover", "ledger"} & set(result)
     assert history.leftover.values == []
 
 

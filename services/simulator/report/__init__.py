@@ -5,6 +5,6 @@ compared with it.
 """
 
 from services.simulator.report.page import Inputs, comparison_page
-from services.simulator.report.table import Table, comparison_table
+from services.simulator.report.table import Table, comparison_table, rejections_table
 
-__all__ = ["Inputs", "Table", "comparison_page", "comparison_table"]
+__all__ = ["Inputs", "Table", "comparison_page", "comparison_table", "rejections_table"]

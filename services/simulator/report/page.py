@@ -28,6 +28,7 @@ from services.simulator.report.table import (
     comparison_table,
     equal_presets,
     groups_table,
+    rejections_table,
     reservations_table,
 )
 from services.simulator.report.usage import about_means as about_means_of_usage
@@ -36,7 +37,7 @@ from services.simulator.schedule import ShortSchedule
 from services.simulator.usage_history import UsageHistory
 
 GANTT_SPANS_MAX = 2_000
-"""A run with more attempts (and spans of held room) gets no Gantt chart: it would be unreadable."""
+"""A run with more attempts, or more spans of held room, gets no Gantt chart: it would be unreadable."""
 _CONFIG: dict[str, Any] = {
     "responsive": True,
     "displaylogo": False,
@@ -79,8 +80,8 @@ def comparison_page(results: dict[str, Result], inputs: Inputs) -> str:
             "<h2>Results</h2>\n",
             _table(comparison_table(results)),
             *(f"<p class=note>{escape(remark)}.</p>\n" for remark in inputs.remarks),
-            f"<p class=note>{escape(_about_results(results))}</p>\n",
-            f"<p class=note>{escape(_ABOUT_JAIN)}</p>\n",
+            *(f"<p class=note>{escape(text)}</p>\n" for text in _about_results(results)),
+            *_rejections(results),
             *_groups(results),
             *_charts(results, groups),
             *_usage(results, groups, inputs),
@@ -122,17 +123,28 @@ def _equal(groups: list[list[str]]) -> str:
     )
 
 
-def _about_results(results: dict[str, Result]) -> str:
-    return (
+def _about_results(results: dict[str, Result]) -> list[str]:
+    baseline = (
         f"The first preset, {next(iter(results))}, is the baseline. Speed-up: its completion time divided by this"
         f" preset's, the median over all jobs. Faster and slower: by more than {NOTICED_PERCENT} %."
     )
+    donated = [_ABOUT_DONATED] if any("leftover" in result for result in results.values()) else []
+    return [baseline, _ABOUT_MAKESPAN, *donated, _ABOUT_JAIN]
 
 
+_ABOUT_MAKESPAN = (
+    "Makespan: from the first submission to the last end; utilisation is that over the makespan. The time axis of the"
+    " charts begins at 0, the start of the run."
+)
+_ABOUT_DONATED = (
+    "Donated and received: parts of the cell over the makespan. What a job does not need now counts as donated even"
+    " where nobody takes it, so jobs in a nearly idle cell donate much."
+)
 _ABOUT_JAIN = (
     "Jain's index: in windows of 60 s, over the n jobs that are present for at least half of it, (sum x)² / (n sum x²),"
     " where x = min(1, got / min(equal, could)): got is what a job held, could what it could have held with all that it"
-    " had runnable, as the largest part of any resource, and equal the cell divided by the jobs present."
+    " had runnable, as the largest part of any resource, and equal the cell divided by the jobs present. Weights of"
+    " queues are not taken into account."
 )
 
 
@@ -140,6 +152,12 @@ def _table(table: Table) -> str:
     head = "".join(f"<th>{escape(column)}</th>" for column in table.columns)
     body = "".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>\n" for row in table.rows)
     return f"<div class=wide><table><thead><tr>{head}</tr></thead><tbody>\n{body}</tbody></table></div>\n"
+
+
+def _rejections(results: dict[str, Result]) -> Iterator[str]:
+    table = rejections_table(results)
+    if table.rows:
+        yield "<h2>Rejected jobs</h2>\n" + _table(table)
 
 
 def _groups(results: dict[str, Result]) -> Iterator[str]:
@@ -259,9 +277,12 @@ def _gantts(results: dict[str, Result], groups: list[list[str]], inputs: Inputs)
         if schedule is None:
             continue
         if not schedule.whole:
+            long = schedule.attempts > schedule.spans_max
+            held = f"{plural(schedule.held_spans, 'span')} of held room"
+            what = plural(schedule.attempts, "attempt") if long else held
             yield (
-                f"<p class=note>{escape(charts.label(group))}: no Gantt chart, since the run has {schedule.count:,}"
-                f" attempts; up to {GANTT_SPANS_MAX:,} are drawn.</p>\n"
+                f"<p class=note>{escape(charts.label(group))}: no Gantt chart, since the run has {what};"
+                f" up to {schedule.spans_max:,} are drawn.</p>\n"
             )
             continue
         figure = charts.gantt(schedule.spans, charts.colours_by(results[group[0]]), end_ms)

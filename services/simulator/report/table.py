@@ -131,6 +131,23 @@ def reservations_table(results: dict[str, Result]) -> Table:
     return Table(["reservation", *results], rows[:RESERVATIONS_MAX])
 
 
+def rejections_table(results: dict[str, Result]) -> Table:
+    """Why jobs were rejected: a row a reason with how many jobs and the first of them; where presets differ, a row for
+    those that are alike."""
+    presets_of: dict[tuple[str, int, str], list[str]] = {}
+    for preset, result in results.items():
+        jobs: dict[str, list[str]] = {}
+        for entry in result["rejected"]:
+            jobs.setdefault(entry["reason"], []).append(entry["job"])
+        for reason, names in jobs.items():
+            presets_of.setdefault((reason, len(names), names[0]), []).append(preset)
+    rows = [
+        [reason, f"{count:,}", first, "all presets" if len(presets) == len(results) else ", ".join(presets)]
+        for (reason, count, first), presets in presets_of.items()
+    ]
+    return Table(["rejected", "jobs", "first job", "under"], rows)
+
+
 def _against(base: Result, result: Result) -> tuple[str, str, str]:
     """Median over jobs of the former completion time over this one; how many jobs became faster, how many slower."""
     former = {row["job"]: took_ms(row) for row in base["per_job"] if row["end_ms"] is not None}
