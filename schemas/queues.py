@@ -290,8 +290,8 @@ KNOBS = {
     " list, on the command line separated by commas",
     "class_reference": "what a request is compared with: the whole cell (`total`), or what no task holds at the moment"
     " (`available`)",
-    "reserve_ratio_permille": "part of the cell with which the pools of all classes but the largest begin, together; at least"
-    " `reserve_ratio_permille_min`",
+    "reserve_ratio_permille": "part of the cell with which the pools of all classes but the largest begin, together;"
+    " at least `reserve_ratio_permille_min`",
     "reserve_ratio_permille_min": "they never have less together",
     "reserve_ratio_permille_max": "they never have more together",
     "phase_window_ms": "a phase of a job has started, or its last tasks trail, when so long none started, or ended",
