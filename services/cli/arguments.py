@@ -74,6 +74,12 @@ jobs_named = _named("/v1/jobs", "job")
 nodes_named = _named("/v1/nodes", "node")
 
 Url = Annotated[str | None, typer.Option("--url", help=URL_TEXT, metavar="URL")]
+UserOfJob = Annotated[
+    str | None,
+    typer.Option(
+        "--user", help="whose job it is, if it names no user  [default: LARGESSE_USER's, else nobody's]", metavar="NAME"
+    ),
+]
 OverToo = Annotated[bool, typer.Option("--all", help="on a terminal too, those that were deleted or have ended")]
 Json = Annotated[bool, typer.Option("--json", help="print one JSON document and nothing else", callback=expect_json)]
 Zone = Annotated[

@@ -36,6 +36,15 @@ def user() -> str:
     return _user()[0]
 
 
+def job_user(option: str | None) -> str | None:
+    """Whose a job is that names no user: `option`, else whom LARGESSE_USER or the context names. None where only the
+    account does: such a job stays without. Raises Wrong as `current_context` does, and for an option that names nobody.
+    """
+    if option is not None:
+        return checked_user(option, "--user")
+    return user() if _said("LARGESSE_USER", "user")[0] else None
+
+
 def _user() -> tuple[str, str]:
     name, source = _said("LARGESSE_USER", "user")
     if not name:

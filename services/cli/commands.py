@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
+from typer.core import TyperCommand
 
 from services.cli import contexts, live
 from services.cli.arguments import Json
@@ -14,6 +15,8 @@ from services.cli.operating import config_app, node_app
 from services.cli.show import plural
 
 if TYPE_CHECKING:
+    from typer._click.core import Context
+
     from schemas import JobRejected
 
 
@@ -223,14 +226,29 @@ LogPath = Annotated[
 ]
 
 
-@app.command(short_help="Read a recorded log; --verify decides it again.")
+class ReplayCommand(TyperCommand):
+    """Says what is not built in every form in which it may be asked for."""
+
+    def parse_args(self, ctx: "Context", args: list[str]) -> list[str]:
+        """What the arguments are. Raises Wrong, and UsageError."""
+        options = args[: args.index("--")] if "--" in args else args
+        if any(word == WHAT_IF or word.startswith(f"{WHAT_IF}=") for word in options):
+            raise Wrong(f"{WHAT_IF}: {NOT_BUILT}")
+        return super().parse_args(ctx, args)
+
+
+WHAT_IF = "--what-if"
+"""May stand alone, with a policy behind it, or joined to one: as an option it could have but one of these forms."""
+NOT_BUILT = "a log cannot be decided under another policy in this version"
+
+
+@app.command(cls=ReplayCommand, short_help="Read a recorded log; --verify decides it again.")
 def replay(
     log: LogPath,
     verify: Annotated[
         bool, _option("--verify", text="decide every round again and compare; exit code 1 if they differ")
     ] = False,
     until: Annotated[int | None, typer.Option("--until", help="only up to this record", metavar="SEQ", min=1)] = None,
-    what_if: Annotated[bool, _option("--what-if", text="not in this version", hidden=True)] = False,
     preset: Annotated[str | None, _option("--preset", text="not in this version", hidden=True)] = None,
     settings: Annotated[list[str] | None, _option("--set", text="not in this version", hidden=True)] = None,
     json: Json = False,
@@ -238,9 +256,8 @@ def replay(
     """Read a recorded log and show the state that it leads to; --verify decides every round again and compares."""
     from services.cli import replaying
 
-    if what_if or preset is not None or settings:
-        option = "--what-if" if what_if else "--preset" if preset is not None else "--set"
-        raise Wrong(f"{option}: a log cannot be decided under another policy in this version")
+    if preset is not None or settings:
+        raise Wrong(f"{'--set' if preset is None else '--preset'}: {NOT_BUILT}")
     (replaying.replay_and_verify if verify else replaying.replay)(log, until=until, json=json)
 
 

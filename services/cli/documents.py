@@ -48,16 +48,18 @@ def read_file(path: str, topic: str) -> Written:
     return _checked(path, data.removeprefix(BOM_UTF8), topic)
 
 
-def read_job(path: str, user: Callable[[], str]) -> Written:
-    """A job spec. One that names a reservation and no user is `user`'s: only jobs of its owner may use a reservation.
+def read_job(path: str, user: Callable[[], str], named: str | None = None) -> Written:
+    """A job spec. One that names no user is `named`'s; where that is nobody, one that names a reservation is
+    `user`'s: only jobs of its owner may use a reservation.
 
     Raises Wrong as `read_file` does.
     """
     written = read_file(path, "jobs")
-    if written.document.get("reservation") is None or written.document.get("user"):
+    if written.document.get("user") or (named is None and written.document.get("reservation") is None):
         return written
+    whose = named if named is not None else user()
     # Decimals that the edge takes have 6 digits behind the point at most: a float's shortest text keeps them.
-    return _checked(path, _dumped(written.document | {"user": user()}, default=float), "jobs", "json", noted=True)
+    return _checked(path, _dumped(written.document | {"user": whose}, default=float), "jobs", "json", noted=True)
 
 
 def checked_document(document: dict[str, object], topic: str, shown: str) -> Written:

@@ -5,8 +5,9 @@ from typing import Annotated, Literal
 
 import typer
 
-from services.cli.arguments import Job, Json, Url, file_path, job_ids, jobs_named
-from services.cli.client import Gateway, step, user
+from services.cli.arguments import Job, Json, Url, UserOfJob, file_path, job_ids, jobs_named
+from services.cli.client import Gateway, job_user, step
+from services.cli.client import user as asker
 from services.cli.ending import Refused, Wrong, note, out, out_json
 
 HOW = {
@@ -40,17 +41,19 @@ def submit(
     follow: Annotated[
         bool, typer.Option("--watch", "-w", help="then follow the job to its end, as watch does")
     ] = False,
+    user: UserOfJob = None,
     url: Url = None,
     json: Json = False,
 ) -> None:
     """Submit a job and print its id, once the log has it.
 
-    A job that names a reservation and no user is submitted as yours: only its owner's jobs may use a reservation.
+    A job that names no user is submitted as that of --user, LARGESSE_USER or the context, else without one; but one
+    that names a reservation as your account's: only its owner's jobs may use a reservation.
     """
     from services.cli.documents import note_answered, read_job
 
     gateway = Gateway(url)
-    written = read_job(file, user)
+    written = read_job(file, asker, job_user(user))
     answer = gateway.document("POST", "/v1/jobs", "job", "state", **written.request)
     note_answered(file, written, answer)
     known = HOW.get(answer.get("job_state"), "nothing happens")
@@ -103,6 +106,7 @@ def run(
     timeout_s: Annotated[
         int | None, typer.Option("--timeout", help="fail it after so many seconds", metavar="S", min=1)
     ] = None,
+    user: UserOfJob = None,
     url: Url = None,
 ) -> None:
     """Run one command as a job of one task and follow what it prints; the exit code is the command's.
@@ -118,7 +122,7 @@ def run(
             raise Wrong(f"--demand: {resource} has an option of its own: --{resource} {amount}")
         amounts[resource] = amount
     timeout_ms = None if timeout_s is None else timeout_s * 1_000
-    asked = running.Asked(command, amounts, name, queue, cwd, _pairs("--env", env), retries, timeout_ms)
+    asked = running.Asked(command, amounts, name, queue, cwd, _pairs("--env", env), retries, timeout_ms, job_user(user))
     raise typer.Exit(running.run(url, asked))
 
 

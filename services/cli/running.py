@@ -35,6 +35,7 @@ class Asked:
     env: dict[str, str] = field(default_factory=dict)
     retries: int = 0
     timeout_ms: int | None = None
+    user: str | None = None
 
     def spec(self) -> Document:
         """The job spec."""
@@ -43,7 +44,7 @@ class Asked:
         stage |= {"retries": self.retries} if self.retries else {}
         more = {"cwd": self.cwd, "timeout_ms": self.timeout_ms}
         stage |= {name: value for name, value in more.items() if value is not None}
-        said = {"job": self.name, "queue": self.queue}
+        said = {"job": self.name, "queue": self.queue, "user": self.user}
         return {name: value for name, value in said.items() if value is not None} | {"stages": [stage]}
 
 

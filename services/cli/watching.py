@@ -102,11 +102,10 @@ def _lines(document: Document) -> Iterator[str]:
             if done or running:
                 failed = f", {plural(tasks['failed_attempts'], 'attempt')} failed" if tasks["failed_attempts"] else ""
                 yield f"{job}/{stage['stage']}: {done} of {tasks['total']} done, {running} running{failed}"
-        if document["why"]:
-            yield f"{job}: {document['why']}"
-    if state != "running" or document["ended_ms"] is not None:
+    why = in_zone(document["detail"] or document["why"] or "")
+    if why or state != "running" or document["ended_ms"] is not None:
         took = f" after {span(document['ended_ms'] - document['submitted_ms'])}" if document["ended_ms"] else ""
-        yield f"{job}: {state}{took}" + (f": {document['detail']}" if document["detail"] else "")
+        yield f"{job}: {state}{took}" + (f": {why}" if why else "")
 
 
 def _clock() -> str:

@@ -8,6 +8,7 @@ from dataclasses import asdict
 from typing import Any
 
 from largesse.lifecycle.job_classes import class_name
+from largesse.lifecycle.job_life import COUNTED
 from schemas.edge.queues import tree_document
 from schemas.grants import WaitReason
 from services.gateway.document import Document
@@ -22,7 +23,7 @@ from services.gateway.view_state import State, said_of, stage_class_key
 WHY: dict[WaitReason | str, str] = {
     "after": "waits for {after}",
     "queue_max": "its queue, or a queue above it, has reached its max",
-    "back_off": "failed, and is retried in {seconds} s",
+    "back_off": "{failed}, and is retried in {seconds} s",
     "no_room": "no node has room for it now",
     "no_node": "no available node could run it",
     "gang_no_room": "there is no room for all tasks of the gang ({tasks}) at once",
@@ -209,10 +210,20 @@ def _why(state: State, queueing: Queueing, job: LiveJob, at: int, waiting: int) 
     if waiting > asked:
         left_ms = job.retry_ms[at] - state.time
         if left_ms > 0:
-            reasons.append(_reason("back_off", waiting - asked, seconds=-(-left_ms // 1_000)))
+            seconds = -(-left_ms // 1_000)
+            reasons.append(_reason("back_off", waiting - asked, failed=_who_failed(job, at), seconds=seconds))
         else:
             reasons.append(_reason("next_round", waiting - asked))
     return reasons
+
+
+def _who_failed(job: LiveJob, at: int) -> str:
+    """The last task of a stage whose failure makes it pause, and why it failed. It need not be among those kept."""
+    stage = job.spec.stages[at].stage
+    for failed in reversed(job.failures):
+        if failed.stage == stage and failed.reason in COUNTED:
+            return f"task {stage}/{failed.index} failed ({failed.reason})"
+    return "failed"
 
 
 def _reason(reason: str, tasks: int, **values: Any) -> Document:

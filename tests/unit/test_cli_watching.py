@@ -117,3 +117,22 @@ def test_a_head_keeps_its_width_beside_a_long_text(monkeypatch):
 
 def test_no_jobs():
     assert jobs_text([]) == "no jobs"
+
+
+def printed(document):
+    """What a pipe shows of a job as it goes, without the times of day."""
+    return list(watching._lines(document))
+
+
+def test_a_job_that_is_followed_says_its_state_before_the_reason():
+    quiet = TASKS | {"running": 0, "succeeded": 0}
+    waits = job("j", stage() | {"tasks": quiet}, state="waiting", why="is considered in the next round")
+    retries = job("j", stage(), why="task map/0 failed (exit_code), and is retried in 1 s")
+
+    assert printed(waits) == ["j: waiting: is considered in the next round"]
+    assert printed(waits | {"why": None}) == ["j: waiting"]
+    assert printed(retries)[1:] == ["j: running: task map/0 failed (exit_code), and is retried in 1 s"]
+    assert printed(retries | {"why": None}) == ["j/map: 1 of 6 done, 3 running"]
+    assert printed(job("j", state="failed", detail="a: exit 1", ended_ms=1_005_000)) == [
+        "j: failed after 5.0 s: a: exit 1"
+    ]

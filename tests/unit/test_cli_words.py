@@ -86,10 +86,13 @@ def test_what_is_not_built_is_not_in_the_help_and_says_so_by_its_name(log):
 
     assert "--verify" in help_text
     assert not any(option in help_text for option in ("--what-if", "--preset", "--set"))
-    for words in (["--what-if"], ["--preset", "drf"], ["--set", "seed=1"]):
+    asked = (["--what-if"], ["--what-if", "fifo"], ["--what-if=fifo"], ["--preset", "drf"], ["--set", "seed=1"])
+    fault = "a log cannot be decided under another policy in this version"
+    for words in asked:
         said = largesse("replay", log, *words)
-        assert said.code == 2
-        assert f"{words[0]}: a log cannot be decided under another policy in this version" in said.err
+        option = words[0].partition("=")[0]
+        assert (said.code, said.out, said.err) == (2, "", f"largesse: {option}: {fault}\n")
+    assert fault in largesse("replay", "--what-if", "fifo", log).err
 
 
 @pytest.mark.parametrize("verify", [[], ["--verify"]])

@@ -89,11 +89,18 @@ def test_a_task_that_failed_says_when_it_is_tried_again():
     cell = Watched(retry_backoff_ms=8_000).submit("j", stage(retries=1)).start("j", "s").fail("j", "s", detail="exit 1")
 
     assert cell.why("j") == [("back_off", 1)]
-    assert cell.job("j")["why"] == "failed, and is retried in 8 s"
+    assert cell.job("j")["why"] == "task s/0 failed (exit_code), and is retried in 8 s"
     assert cell.job("j")["failures"][0]["detail"] == "exit 1"
 
     cell.settle(after_ms=8_000)
     assert cell.tasks("j") == {"starting": 1, "failed_attempts": 1}
+
+
+def test_a_pause_names_the_last_task_that_made_it():
+    cell = Watched(retry_backoff_ms=8_000).submit("j", stage(tasks=3, retries=1)).start("j", "s", count=3)
+    cell.fail("j", "s", index=1, reason="cannot_start").fail("j", "s", index=0, reason="lost")
+
+    assert cell.job("j")["why"] == "task s/1 failed (cannot_start), and is retried in 8 s"
 
 
 def test_a_job_that_failed_says_which_task_and_why():
