@@ -18,11 +18,11 @@ def queue_problem(
     """
     if not leaves or queue in leaves or "" in leaves:
         return _submitter_problem(submitters, queue, user)
-    inner = any(leaf.startswith(queue + "/") for leaf in leaves)
-    what = "has queues below it; name one of those" if inner else "is not in the tree"
+    if below := [leaf for leaf in leaves if leaf.startswith(queue + "/")]:
+        return "unknown_queue", "queue", f'queue "{queue}" has queues below it; name one of those: {listed(below)}'
     near = nearest(queue, list(leaves))
     there = f'the nearest name is "{near}"' if near else f"there is {listed(list(leaves))}"
-    return "unknown_queue", "queue", f'queue "{queue}" {what}; {there}'
+    return "unknown_queue", "queue", f'queue "{queue}" is not in the tree; {there}'
 
 
 def listed(names: list[str]) -> str:

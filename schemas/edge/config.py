@@ -173,7 +173,7 @@ def knobs_of(values: dict[str, Any], parent: str) -> dict[str, KnobValue]:
             raise Malformed(joined(parent, at_key(name)), f"unknown knob; {text}")
     for name, value in values.items():
         if fault := _knob_fault(name, hints[name], value):
-            raise Malformed(joined(parent, name), f"{fault}; is {_knob_shown(value)}")
+            raise Malformed(joined(parent, name), f"{fault}; is {_knob_shown(value)}{_meant(hints[name], value)}")
     return {knob.name: values[knob.name] for knob in fields(Policy) if knob.name in values}
 
 
@@ -207,6 +207,13 @@ def _knob_shown(value: object) -> str:
     if type(value) is list and len(value) <= KNOB_ITEMS_MAX:
         return f"[{', '.join(map(shown, value))}]"
     return shown(value)
+
+
+def _meant(hint: object, value: object) -> str:
+    """The value of a knob that a mistyped one is nearest to, as the end of a message; empty where none is near."""
+    options = get_args(hint) if get_origin(hint) is Literal else ()
+    close = nearest(value, options) if type(value) is str else None
+    return f'; did you mean "{close}"?' if close else ""
 
 
 def _knob_fault(name: str, hint: object, value: object) -> str | None:

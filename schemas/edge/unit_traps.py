@@ -21,7 +21,7 @@ def job_warnings(document: Mapping[str, Any]) -> list[str]:
 
 def amount_warnings(field: str, amounts: Mapping[str, object], *, cores_max: int = CORES_MEANT_MAX) -> list[str]:
     """Quantities that most likely were meant in another unit: more whole cores or GPUs than `cores_max` written as a
-    bare number, and less than 1 MiB.
+    bare number, or any with a suffix for bytes (`100Mi`), and less than 1 MiB.
     """
     return [
         f"{field}.{resource}: {trap}"
@@ -32,6 +32,9 @@ def amount_warnings(field: str, amounts: Mapping[str, object], *, cores_max: int
 
 def _unit_trap(resource: str, amount: object, cores_max: int) -> str | None:
     if resource in ("cpu", "gpu"):
+        if isinstance(amount, str) and amount.endswith("i"):
+            units = "cores" if resource == "cpu" else "GPUs"
+            return f'"{amount}" has a suffix for bytes; write {units}, like "2" or "500m"'
         if type(amount) is not int or amount <= cores_max:
             return None
         units = "cores" if resource == "cpu" else "GPUs"

@@ -1,11 +1,18 @@
 """`largesse cancel`: one job, several, or all that a filter finds."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from services.cli.client import Gateway, job_path
 from services.cli.ending import Ending, Refused, Unanswered, Wrong, note, out, out_json
 
+if TYPE_CHECKING:
+    from services.cli.watching import Document
+
 LIVE = ("waiting", "running")
+QUEUE_DEFAULT = "default"
+"""There is always a queue of this name."""
 PAGE = 10_000
 """Jobs that one question to the gateway lists at most."""
 
@@ -33,9 +40,7 @@ def cancel(gateway: Gateway, jobs: list[str], which: Filter, *, dry_run: bool, j
         raise Wrong("ID: give ids, or select jobs by --state, --queue, --user")
     found, more = _found(gateway, which) if which else (jobs, False)
     if not found:
-        if json:
-            out_json([])
-        raise Refused("no job that has not ended matches")
+        raise Refused(f"no live job matches{_not_in_tree(gateway, which.queue)}")
     if dry_run:
         _show([{"job": job} for job in found], json, "would be cancelled")
     elif not which and len(found) == 1:
@@ -80,6 +85,30 @@ def _found(gateway: Gateway, which: Filter) -> tuple[list[str], bool]:
         for state in states
     ]
     return [job["job"] for page in pages for job in page], any(len(page) == PAGE for page in pages)
+
+
+def _not_in_tree(gateway: Gateway, queue: str | None) -> str:
+    """That a queue is not in the tree, as the end of a message; empty where it is, there is no tree, or nobody says."""
+    try:
+        tree = gateway.get("/v1/config", "queues")["queues"] if queue else None
+    except Ending:
+        tree = None  # What was asked for has been answered.
+    if not tree:
+        return ""
+    paths = list(_paths(tree, ""))
+    if queue in (*paths, QUEUE_DEFAULT) or not paths:
+        return ""
+    from schemas.wording import nearest
+
+    close = nearest(str(queue), paths)
+    return f'; queue "{queue}" is not in the tree' + (f': did you mean "{close}"?' if close else "")
+
+
+def _paths(tree: "Document", above: str) -> Iterator[str]:
+    for child in tree.get("children") or []:
+        path = f"{above}/{child['name']}" if above else child["name"]
+        yield path
+        yield from _paths(child, path)
 
 
 def _show(found: list[dict[str, object]], json: bool, what: str) -> None:

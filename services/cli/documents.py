@@ -4,14 +4,15 @@ import json
 import re
 import sys
 from codecs import BOM_UTF8
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from schemas.edge.read import Cluster, Malformed, read_cluster, read_input, warnings_of
 from schemas.edge.strict_json import INPUT_BYTES_MAX, loads
-from services.cli.ending import Wrong, note
+from services.cli.ending import Ending, Unanswered, Wrong, note
 from services.gateway.bodies import read_body, read_yaml
 from services.simulator.workloads.files import LINE_BYTES_MAX, Damaged, read_bytes
 
@@ -151,6 +152,20 @@ def note_answered(shown: str, written: Written, answer: dict[str, object]) -> No
     for warning in warnings if isinstance(warnings, list) else ():
         if warning not in known:
             note(f"{_shown(shown)}: {warning}")
+
+
+@contextmanager
+def refusals_name(shown: str) -> Iterator[None]:
+    """Around a request that sends what was written there: what the cell refuses of it names the place, as what is found
+    wrong here does, and the field once: not `queue: queue "a" is ...`. Raises what was raised within."""
+    try:
+        yield
+    except Ending as ending:
+        field = (ending.problem or {}).get("field")
+        if field is not None and not isinstance(ending, Unanswered):
+            text = str(ending).replace(f'{field}: {field} "', f'{field}: "', 1)
+            ending.args = (f"{_shown(shown)}: {text}",)
+        raise
 
 
 def _kind_of(path: str, data: bytes) -> str:

@@ -50,11 +50,12 @@ def submit(
     A job that names no user is submitted as that of --user, LARGESSE_USER or the context, else without one; but one
     that names a reservation as your account's: only its owner's jobs may use a reservation.
     """
-    from services.cli.documents import note_answered, read_job
+    from services.cli.documents import note_answered, read_job, refusals_name
 
     gateway = Gateway(url)
     written = read_job(file, asker, job_user(user))
-    answer = gateway.document("POST", "/v1/jobs", "job", "state", **written.request)
+    with refusals_name(file):
+        answer = gateway.document("POST", "/v1/jobs", "job", "state", **written.request)
     note_answered(file, written, answer)
     known = HOW.get(answer.get("job_state"), "nothing happens")
     outcome = {

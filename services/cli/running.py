@@ -9,7 +9,7 @@ from typing import Any
 
 from services.cli import interrupts
 from services.cli.client import Gateway, job_path, step
-from services.cli.documents import checked_document, note_answered
+from services.cli.documents import checked_document, note_answered, refusals_name
 from services.cli.ending import Ending, Refused, Unanswered, note
 from services.cli.printing import FOLLOW_S, Tail
 from services.cli.watching import ENDED_WELL
@@ -56,7 +56,8 @@ def run(url: str | None, asked: Asked) -> int:
     """
     written = checked_document(asked.spec(), "jobs", "run")
     gateway = Gateway(url)
-    answer = gateway.document("POST", "/v1/jobs", "job", "state", **written.request)
+    with refusals_name("run"):
+        answer = gateway.document("POST", "/v1/jobs", "job", "state", **written.request)
     note_answered("run", written, answer)
     job = str(answer["job"])
     if answer["state"] == "repeated":

@@ -90,8 +90,10 @@ def values_of(asked: Asked, preset: str | None, option_of_preset: str = "--prese
         try:
             name, value = knob_of_text(setting)
         except Malformed as fault:
-            place = f'{option}: "{preset}"' if option == "--presets" else f"{option}: {fault.field}"
-            raise Wrong(f"{place}: {fault.reason}" if fault.field else f"{option}: {fault}") from None
+            place, reason = f"{option}: {fault.field}", fault.reason
+            if option == "--presets":  # One of several: it stands first, and need not be said again.
+                place, reason = f'{option}: "{preset}"', reason.replace(f'; is "{preset}"', "", 1)
+            raise Wrong(f"{place}: {reason}" if fault.field else f"{option}: {fault}") from None
         if name in values:
             raise Wrong(f"{option}: {name} is given twice: remove one of them")
         values[name] = value

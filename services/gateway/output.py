@@ -26,7 +26,8 @@ def check_task(state: State, wanted: Wanted) -> None:
         text = f'job "{wanted.job}" has no stage "{wanted.stage}"; it has {", ".join(tasks)}'
         raise Problem(404, "unknown_stage", text, "stage")
     if not 0 <= wanted.index < tasks[wanted.stage]:
-        text = f'stage "{wanted.stage}" has tasks 0 to {tasks[wanted.stage] - 1}'
+        last = tasks[wanted.stage] - 1
+        text = f'stage "{wanted.stage}" has {f"tasks 0 to {last}" if last else "one task, index 0"}'
         raise Problem(404, "unknown_task", text, "index")
 
 

@@ -7,12 +7,16 @@ from schemas.edge.strict_json import INPUT_BYTES_MAX
 from services.gateway.bodies import read_body
 from services.gateway.problems import Problem, dumped, malformed
 
+YAML_HINT = "send YAML with Content-Type: application/yaml"
+
 
 def read_document(data: bytes, content_type: str) -> Any:
     """The document of a request. Raises Problem."""
     try:
         return read_body(data, content_type)
     except Malformed as fault:
+        if fault.reason.startswith("is no JSON") and "json" not in content_type.lower():
+            fault = Malformed(fault.field, f"{fault.reason}; {YAML_HINT}")
         raise malformed(fault, 400) from None
 
 

@@ -119,7 +119,7 @@ def test_names_are_forgotten_when_their_time_is_over():
     ("asked", "said"),
     [
         pytest.param("ads/prodd", 'is not in the tree; the nearest name is "ads/prod"', id="a slip of the pen"),
-        pytest.param("ads", "has queues below it; name one of those", id="an inner queue"),
+        pytest.param("ads", "has queues below it; name one of those: ads/prod, ads/test", id="an inner queue"),
         pytest.param("defualt", 'is not in the tree; the nearest name is "default"', id="the default one misspelt"),
         pytest.param("zzz", "is not in the tree; there is ads/prod, ads/test, ml, default", id="nothing like it"),
     ],

@@ -135,11 +135,12 @@ def test_one_named_job_is_one_document_and_several_are_a_list():
         ([], 2, "ID: give ids, or select jobs by --state, --queue, --user"),
         (["a", "--queue", "q"], 2, "ID: give either ids or --state, --queue and --user"),
         (["a", "b/c/0"], 2, "ID: 'b/c/0' is not a job's id"),
-        (["--queue", "nobody"], 1, "no job that has not ended matches"),
+        (["--queue", "nobody"], 1, "no live job matches"),
     ],
 )
 def test_what_cancel_cannot_do_it_says(words, code, fault):
-    with a_gateway({("GET", "/v1/jobs"): [(200, {"jobs": []}, {})]}) as (url, asked):
+    answers = {("GET", "/v1/jobs"): [(200, {"jobs": []}, {})], ("GET", "/v1/config"): [(200, {"queues": None}, {})]}
+    with a_gateway(answers) as (url, asked):
         said = largesse("cancel", *words, "--url", url)
 
     assert (said.code, said.out) == (code, "")

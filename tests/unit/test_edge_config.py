@@ -243,3 +243,7 @@ def test_as_many_nodes_as_a_cell_may_have():
 )
 def test_what_is_refused_of_a_cluster(document, problem):
     assert str(cluster_refusal(document)).startswith(problem)
+
+
+def test_a_value_that_is_nearly_one_is_named_with_the_nearest():
+    assert str(refusal({"set": {"preset": "carbine"}})).endswith('; is "carbine"; did you mean "carbyne"?')

@@ -120,3 +120,10 @@ def test_a_cluster_file_is_warned_of_too():
 
 def test_warnings_end_somewhere():
     assert len(warnings_of(job(*[stage(f"s{i}", demand={"cpu": 500}) for i in range(100)]))) == WARNINGS_MAX
+
+
+@pytest.mark.parametrize(("resource", "units"), [("cpu", "cores"), ("gpu", "GPUs")])
+def test_cores_with_a_suffix_for_bytes_are_not_meant(resource, units):
+    assert warnings_of(job(stage(demand={resource: "100Mi"}))) == [
+        f'stages[0].demand.{resource}: "100Mi" has a suffix for bytes; write {units}, like "2" or "500m"'
+    ]

@@ -9,8 +9,12 @@ from schemas import (
 from schemas.jobs import Rejection
 from schemas.quantities import fits_in, quantity_text, tasks_on_devices, vector_text
 from schemas.queue_tree import upwards
+from schemas.wording import nearest
 from services.admission.core.apart import rules_problem
 from services.admission.core.state import NodeState, State
+
+RESOURCES = ("cpu", "gpu", "memory", "disk", "network", "disk_io")
+"""Resources with units of their own: what a misspelt one may mean, also where no node has it."""
 
 
 def tasks_problem(state: State, spec: JobSpec) -> tuple[Rejection, str, str] | None:
@@ -65,7 +69,9 @@ def size_problem(state: State, spec: JobSpec) -> tuple[Rejection, str, str] | No
             if not state.capacity.get(resource) and not _is_known(state, resource):
                 have = sorted({r for node in state.nodes.values() for r in node.capacity})
                 where = f"stages[{i}].demand.{resource}"
-                return "unknown_resource", where, f'no node has "{resource}"; there is {", ".join(have)}'
+                close = nearest(resource, {*have, *RESOURCES})
+                what = f'"{resource}" (did you mean "{close}"?)' if close else f'"{resource}"'
+                return "unknown_resource", where, f"no node has {what}; there is {', '.join(have)}"
         rooms = _rooms(state, stage)
         if not any(rooms):
             where, text = _too_large(state, stage)

@@ -1,0 +1,106 @@
+"""What refusals say of the place, and what would be right: of `submit` and `run`, of names, of `cancel`."""
+
+import json
+
+import pytest
+
+from largesse.task_output import Wanted
+from services.gateway.output import check_task
+from services.gateway.problems import Problem
+from tests.builders import job, stage
+from tests.cells import one_node_cell
+from tests.gateway_watch import Watched
+from tests.gateway_watch import stage as watched_stage
+from tests.unit.cli_here import largesse
+from tests.unit.cli_process import CLUSTER
+from tests.unit.stub_server import respond, serving
+
+TREE = {"name": "root", "children": [{"name": "ads", "children": [{"name": "prod"}]}, {"name": "ml"}]}
+
+
+def asked_of(answers, *words):
+    """A command with a gateway that has these answers by path: a status and a document."""
+
+    def answer(request, _):
+        status, document = answers[request.path.partition("?")[0]]
+        respond(request, status, {"Content-Type": "application/json"}, json.dumps(document).encode())
+
+    with serving(answer) as url:
+        return largesse(words[0], "--url", url, *words[1:])
+
+
+@pytest.mark.parametrize(
+    ("field", "detail", "text"),
+    [
+        ("queue", 'queue: queue "ads/tset" is not in the tree', 'queue: "ads/tset" is not in the tree'),
+        ("user", 'user: user "eve" may not submit to queue "ml"', 'user: "eve" may not submit to queue "ml"'),
+        ("stages[0].demand.cpu", "stages[0].demand.cpu: too large", "stages[0].demand.cpu: too large"),
+    ],
+)
+def test_a_refusal_by_the_cell_names_the_file_and_the_field_once(tmp_path, field, detail, text):
+    problem = {"type": "urn:largesse:refused:some", "detail": detail, "field": field}
+    file = tmp_path / "job.json"
+    task = {"stage": "s", "tasks": 1, "command": ["true"], "demand": {"cpu": 1}}
+    file.write_text(json.dumps({"job": "j", "stages": [task]}))
+
+    said = asked_of({"/v1/jobs": (422, problem)}, "submit", file)
+    assert (said.code, said.out, said.err) == (1, "", f"largesse: {file}: {text}\n")
+    assert asked_of({"/v1/jobs": (422, problem)}, "run", "true").err == f"largesse: run: {text}\n"
+
+
+def test_a_problem_that_is_not_of_the_file_does_not_name_it(tmp_path):
+    file = tmp_path / "job.json"
+    task = {"stage": "s", "tasks": 1, "command": ["true"], "demand": {"cpu": 1}}
+    file.write_text(json.dumps({"job": "j", "stages": [task]}))
+    problem = {"type": "urn:largesse:internal", "detail": "see the gateway's log"}
+
+    said = asked_of({"/v1/jobs": (500, problem)}, "submit", file)
+    assert (said.code, said.err) == (3, "largesse: see the gateway's log\n")
+
+
+# ---------------------------------------------------------------- cancel
+@pytest.mark.parametrize(
+    ("queue", "tree", "text"),
+    [
+        ("nope", TREE, '; queue "nope" is not in the tree'),
+        ("ads/prdo", TREE, '; queue "ads/prdo" is not in the tree: did you mean "ads/prod"?'),
+        ("ads", TREE, ""),
+        ("default", TREE, ""),
+        ("ads/prod", TREE, ""),
+        ("nope", None, ""),
+    ],
+)
+def test_where_no_job_is_found_to_cancel_a_queue_that_is_not_there_is_named(queue, tree, text):
+    answers = {"/v1/jobs": (200, {"jobs": []}), "/v1/config": (200, {"set": {}, "queues": tree})}
+    said = asked_of(answers, "cancel", "--queue", queue)
+
+    assert (said.code, said.out, said.err) == (1, "", f"largesse: no live job matches{text}\n")
+
+
+def test_a_filter_that_finds_nothing_is_an_error_document_too():
+    said = asked_of({"/v1/jobs": (200, {"jobs": []})}, "cancel", "--user", "ann", "--json")
+
+    assert (said.code, said.json) == (1, {"error": {"detail": "no live job matches", "exit_code": 1}})
+
+
+# ---------------------------------------------------------------- names that are nearly right
+def test_a_preset_that_is_misspelt_is_said_once_with_the_nearest():
+    said = largesse("compare", "--presets", "fifo,carbine", "--workload", "-", "--cluster", CLUSTER)
+
+    assert said.code == 2
+    assert said.err.startswith('largesse: --presets: "carbine": has to be one of fifo, ')
+    assert said.err.endswith('; did you mean "carbyne"?\n')
+    assert said.err.count("carbine") == 1
+
+
+def test_a_resource_that_is_misspelt_is_named_with_the_nearest_though_no_node_has_it():
+    rejected = one_node_cell().take(job("j", stage(demand={"cpu": 1, "gpus": 1})))
+
+    assert rejected.detail == 'no node has "gpus" (did you mean "gpu"?); there is cpu, memory'
+
+
+@pytest.mark.parametrize(("tasks", "text"), [(1, 'stage "s" has one task, index 0'), (3, 'stage "s" has tasks 0 to 2')])
+def test_a_task_that_is_not_there_is_told_with_those_that_are(tasks, text):
+    cell = Watched().submit("j", watched_stage(tasks=tasks))
+    with pytest.raises(Problem, match=text):
+        check_task(cell.view, Wanted("j", "s", 9))
