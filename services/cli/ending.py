@@ -68,12 +68,13 @@ def expect_json(asked: bool) -> bool:
     return asked
 
 
-def out_json(document: object) -> None:
-    """The one JSON document of a command with `--json`. ASCII only, so that no locale can stop it."""
+def out_json(document: object, indent: int | None = None) -> None:
+    """The one JSON document of a command with `--json`. ASCII only, so that no locale can stop it. `indent`: spaces a
+    level, for readers; None: all of it on one line."""
     import json
 
     _json.set(False)
-    out(json.dumps(document))
+    out(json.dumps(document, indent=indent))
 
 
 def out_error(text: str, code: int, problem: dict[str, object] | None = None) -> None:

@@ -86,8 +86,10 @@ def remove(name: Node, url: Url = None, json: Json = False) -> None:
 
 @config_app.command("show")
 def show_config(url: Url = None) -> None:
-    """Print policy and queues, as `config apply` reads them."""
-    out_json(Gateway(url).get("/v1/config", "set"))
+    """Print policy and queues, as `config apply` reads them; on a terminal a line for each."""
+    from services.cli.show import on_terminal
+
+    out_json(Gateway(url).get("/v1/config", "set"), indent=2 if on_terminal() else None)
 
 
 @config_app.command("apply")

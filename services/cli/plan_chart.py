@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Sequence
+from textwrap import fill
 from typing import Any
 
 from services.cli.client import Gateway
@@ -14,6 +15,8 @@ COLUMNS = 48
 """Of a chart at most: each is a part of the time from the first lease to the end of the last."""
 COLUMNS_LEAST = 16
 """A chart that would be narrower beside the other columns stands on a line of its own."""
+ANSWERS_BESIDE_COLUMNS = 100
+"""On a narrower terminal answers stand below the charts: beside them each would be a column of single words."""
 
 _HEADS = ("reservation", "user", "queue", "state")
 _BARS = " ▁▂▃▄▅▆▇█"
@@ -133,15 +136,18 @@ def charts(found: Sequence[Document]) -> str:
     answers = [refusal_text(each) for each in found]
     names = [(*_HEADS, "promised"), *((*_about(each), "") for each in found)]
     room = width() - sum(2 + max(cells(row[i]) for row in names) for i in range(len(_HEADS)))
-    if any(answers):
+    beside = any(answers) and width() >= ANSWERS_BESIDE_COLUMNS
+    if beside:
         room -= 2 + max(len("answer"), TEXT_COLUMNS_LEAST)
     columns = min(COLUMNS, room if room >= COLUMNS_LEAST else width() - len("  promised: "))
     drawn = [chart(_promised(each), begin, end, columns) for each in found]
     rows = [(*_about(each), bars, answer) for each, bars, answer in zip(found, drawn, answers, strict=True)]
-    if any(answers):
+    if beside:
         text = listed((*_HEADS, "promised", "answer"), rows, kinds="kkkkkl")
     else:
         text = listed((*_HEADS, "promised"), [row[:-1] for row in rows], kinds="kkkkk")
+        said = [f"{each['reservation']}: {answer}" for each, answer in zip(found, answers, strict=True) if answer]
+        text += "".join(["\n", *(f"{fill(line, width(), subsequent_indent='  ')}\n" for line in said)] if said else [])
     return text if begin == end else f"{text}\npromised: {moment(begin)}\n      to: {moment(end)}\n"
 
 
@@ -217,8 +223,11 @@ def answer_text(answer: Document) -> str:
 
 
 def refusal_text(found: Document) -> str:
-    """What became of a reservation that holds nothing."""
-    return answer_text(found["answer"]) if found["answer"] and not found["answer"]["accepted"] else ""
+    """Why a reservation was refused, or an update of one that still holds what it was promised."""
+    answer = found["answer"]
+    if not answer or answer["accepted"]:
+        return ""
+    return ("update refused: " if found["state"] == "accepted" else "") + answer_text(answer)
 
 
 def extent(steps: Sequence[Document]) -> tuple[int, int]:

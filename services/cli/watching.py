@@ -209,7 +209,7 @@ def _alike_failures_text(failures: list[Document]) -> str:
 
 def _results_text(document: Document, draw: Draw) -> str:
     """Where results lie that were written into the folders in which tasks started, and until when."""
-    live = "after the job has ended" if draw is listed else ""
+    live = "not before the job ends" if draw is listed else ""
     rows = [
         (each["node"], live if each["until_ms"] is None else moment(each["until_ms"]), each["folder"])
         for each in document.get("results", [])

@@ -47,6 +47,17 @@ def test_no_chart_is_torn_and_no_line_is_wider_than_the_terminal(monkeypatch, co
     assert any(line.strip().startswith("to: ") for line in lines)
 
 
+@pytest.mark.parametrize(("columns", "below"), [(80, True), (120, False)])
+def test_answers_stand_below_the_charts_where_a_column_would_be_narrow(monkeypatch, columns, below):
+    monkeypatch.setenv("COLUMNS", str(columns))
+    found = [reservation("nightly", answer=NO), reservation("b", "rejected", NO)]
+    lines = charts(found).splitlines()
+
+    assert ("nightly: update refused: no (no_room)" in charts(found)) == below
+    assert any(line.startswith("b: no (no_room)") for line in lines) == below
+    assert any("answer" in line for line in lines) != below
+
+
 class Listing:
     """A gateway that shows these reservations, and these series."""
 

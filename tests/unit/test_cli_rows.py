@@ -175,7 +175,7 @@ def test_where_results_lie_is_said_whole_at_any_width(columns, monkeypatch):
     for result in RESULTS:
         assert result["folder"] in text
     assert "results until" in text
-    assert "after the job has ended" in text
+    assert "not before the job ends" in text
     assert "64Mi" in text
     paths = [result["folder"] for result in RESULTS]
     assert all(len(line) <= columns for line in text.splitlines() if not any(path in line for path in paths))
