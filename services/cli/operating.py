@@ -86,7 +86,7 @@ def remove(name: Node, url: Url = None, json: Json = False) -> None:
 
 @config_app.command("show")
 def show_config(url: Url = None) -> None:
-    """Print policy and queues, as `config apply` reads them; on a terminal a line for each."""
+    """Print policy and queues, as `config apply` reads them."""
     from services.cli.show import on_terminal
 
     out_json(Gateway(url).get("/v1/config", "set"), indent=2 if on_terminal() else None)
