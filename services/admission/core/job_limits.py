@@ -69,7 +69,7 @@ def size_problem(state: State, spec: JobSpec) -> tuple[Rejection, str, str] | No
             if not state.capacity.get(resource) and not _is_known(state, resource):
                 have = sorted({r for node in state.nodes.values() for r in node.capacity})
                 where = f"stages[{i}].demand.{resource}"
-                close = nearest(resource, {*have, *RESOURCES})
+                close = nearest(resource, [*have, *RESOURCES])
                 what = f'"{resource}" (did you mean "{close}"?)' if close else f'"{resource}"'
                 return "unknown_resource", where, f"no node has {what}; there is {', '.join(have)}"
         rooms = _rooms(state, stage)
