@@ -1,4 +1,4 @@
-"""`make bench`: every benchmark, one after the other. `--quick` takes the small sizes.
+"""`make bench`: every benchmark, one after the other. `--quick` takes the small sizes, `--preset` is for `scheduling`.
 
 Ratios are between things measured in the same run; times are CPU seconds of the process. Nothing is asserted.
 """
@@ -8,7 +8,7 @@ import os
 import platform
 import sys
 
-from services.fairness import core as fairness
+from services.fairness.core import state as fairness_state
 
 BENCHMARKS = (
     "scheduling",
@@ -29,7 +29,7 @@ ON_KAFKA = ("kafka_bus", "live_kafka")
 
 def main() -> None:
     """Runs those that can run here and says why another cannot."""
-    cores = "as they stand (`make compile` compiles them)" if fairness.__file__.endswith(".py") else "compiled"
+    cores = "as they stand (`make compile` compiles them)" if fairness_state.__file__.endswith(".py") else "compiled"
     print(f"Python {platform.python_version()}, {os.cpu_count()} processors; the cores of the services: {cores}")
     for name in BENCHMARKS:
         print(f"\n== {name}", flush=True)

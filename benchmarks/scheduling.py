@@ -2,7 +2,8 @@
 
 Every record is made, encoded, hashed and folded by all cores; start-up and reading are outside. Medians of several
 runs, each in a process of its own. Run it with `make bench`, or `python -m benchmarks.scheduling [--quick]` for the
-small sizes, and `--million` for a million pending jobs on 10,000 nodes too.
+small sizes, and `--million` for a million pending jobs on 10,000 nodes too; `--preset NAME` for another than the
+default, e.g. `hdrf`, under which nothing keeps the order of a shadow cluster.
 """
 
 import resource
@@ -17,7 +18,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from schemas import JobSpec, Queue, Record, RoundClosed, Stage, TaskEnd, TaskFinished, TaskRange, TaskStarted
+from schemas import JobSpec, Policy, Queue, Record, RoundClosed, Stage, TaskEnd, TaskFinished, TaskRange, TaskStarted
 from schemas.edge.read import Cluster, ClusterNode, read_workload_line
 from services.simulator.cluster import AUTHOR
 from services.simulator.engine import Cell
@@ -37,7 +38,7 @@ class Bench:
     queues: int
     sizes: tuple[int, ...]
     gap_ms: int
-    preset: str = "largesse"
+    preset: str = Policy().preset
     cell: Cell = field(default_factory=Cell)
     running: list[TaskEnd] = field(default_factory=list)
     jobs: int = 0
@@ -99,10 +100,10 @@ def peak_mib() -> float:
 
 
 def fill(
-    nodes: int, pending: int, queues: int = 10, sizes: tuple[int, ...] = (1,), gap_ms: int = 0
+    preset: str, nodes: int, pending: int, queues: int = 10, sizes: tuple[int, ...] = (1,), gap_ms: int = 0
 ) -> dict[str, float]:
     """First round, rounds on a full cluster, rounds that refill it; memory with all that it began with in it."""
-    bench = Bench(nodes, queues, sizes, gap_ms)
+    bench = Bench(nodes, queues, sizes, gap_ms, preset)
     with uncollected():
         begin = cpu_s()
         bench.submit(bench.specs(pending))
@@ -159,13 +160,13 @@ def arrivals_gaps(mean_ms: int, count: int) -> Iterator[int]:
         before = at
 
 
-def simulated(nodes: int, count: int, gap_ms: int) -> dict[str, float]:
+def simulated(preset: str, nodes: int, count: int, gap_ms: int) -> dict[str, float]:
     """A whole run of one-core jobs."""
     tree = Queue("root", children=[Queue(f"q{i}") for i in range(10)])
     cluster = Cluster([ClusterNode(f"node-{i}", {"cpu": CORES * 1000}) for i in range(nodes)], tree)
     jobs = one_core_jobs(count)
     begin = cpu_s()
-    result = simulate(jobs, cluster, Options({"round_gap_ms": gap_ms}))
+    result = simulate(jobs, cluster, Options({"preset": preset, "round_gap_ms": gap_ms}))
     spent = cpu_s() - begin
     return {
         "jobs_per_s": count / spent,
@@ -174,7 +175,7 @@ def simulated(nodes: int, count: int, gap_ms: int) -> dict[str, float]:
     }
 
 
-def tpch_load(shared: Path, nodes: int, load: float, gap_ms: int, jobs: int) -> dict[str, float]:
+def tpch_load(preset: str, shared: Path, nodes: int, load: float, gap_ms: int, jobs: int) -> dict[str, float]:
     """TPC-H jobs (10 GB, stretched tenfold) arriving so that their dominant work is `load` of the cluster."""
     capacity = {"cpu": 20_000, "memory": 131_072, "disk_io": 4_000, "network": 10_000}
     options: dict[str, Any] = {
@@ -189,7 +190,7 @@ def tpch_load(shared: Path, nodes: int, load: float, gap_ms: int, jobs: int) -> 
     submits = arrivals_ms(max(1, round(work_ms / load)), len(specs), 1, "load")
     cluster = Cluster([ClusterNode(f"node-{i}", capacity) for i in range(nodes)])
     begin = cpu_s()
-    result = simulate(zip(submits, specs, strict=True), cluster, Options({"round_gap_ms": gap_ms}))
+    result = simulate(zip(submits, specs, strict=True), cluster, Options({"preset": preset, "round_gap_ms": gap_ms}))
     spent = cpu_s() - begin
     return {"placements_per_s": result["placements"] / spent, "rounds_per_s": result["rounds"] / spent}
 
@@ -220,25 +221,26 @@ def show(name: str, rows: list[dict[str, float]]) -> dict[str, float]:
 def main(quick: bool | None = None, runs: int = 3) -> None:
     """All of it."""
     quick = "--quick" in sys.argv[1:] if quick is None else quick
-    print("CPU seconds of a process that does nothing else; medians of", runs, "runs")
+    preset = sys.argv[sys.argv.index("--preset") + 1] if "--preset" in sys.argv else Policy().preset
+    print(f"preset {preset}; CPU seconds of a process that does nothing else; medians of {runs} runs")
     for gap_ms in (0, 100):
         for queues, sizes in ((10, (1,)), (10, (1, 2, 4)), (100, (1,))):
             name = f"fill 1,000 x 32 cores, 50,000 pending, {queues} queues, sizes {sizes}, gap {gap_ms}"
-            show(name, [alone(fill, 1_000, 50_000, queues, sizes, gap_ms) for _ in range(runs)])
+            show(name, [alone(fill, preset, 1_000, 50_000, queues, sizes, gap_ms) for _ in range(runs)])
     full = "--million" in sys.argv[1:]
     for nodes, pending in ((1_000, 100_000), *([(3_000, 300_000), (10_000, 1_000_000)] if full else [])):
         name = f"fill {nodes:,} x 32 cores, {pending:,} pending, 100 queues"
-        show(name, [alone(fill, nodes, pending, 100)])
+        show(name, [alone(fill, preset, nodes, pending, 100)])
     for nodes in (100, 1_000, 5_000):
         for pending in (10_000, 50_000, 200_000):
             show(
                 f"growth {nodes:,} nodes, {pending:,} pending",
-                [alone(fill, nodes, pending) for _ in range(1 if quick else runs)],
+                [alone(fill, preset, nodes, pending) for _ in range(1 if quick else runs)],
             )
     for nodes, count in ((100, 10_000), (1_000, 50_000)):
         for gap_ms in (0, 100):
             name = f"simulate {nodes:,} nodes, {count:,} jobs, gap {gap_ms}"
-            show(name, [alone(simulated, nodes, count, gap_ms) for _ in range(runs)])
+            show(name, [alone(simulated, preset, nodes, count, gap_ms) for _ in range(runs)])
     shared = Path(__file__).resolve().parents[2] / "shared"
     if not shared.is_dir():
         print("tpch: left out, the traces are not beside the project")
@@ -248,7 +250,7 @@ def main(quick: bool | None = None, runs: int = 3) -> None:
             for gap_ms in (0, 100):
                 jobs = nodes * (2 if quick else 5)
                 name = f"tpch {nodes:,} nodes, load {load:.0%}, gap {gap_ms}, {jobs:,} jobs"
-                show(name, [alone(tpch_load, shared, nodes, load, gap_ms, jobs)])
+                show(name, [alone(tpch_load, preset, shared, nodes, load, gap_ms, jobs)])
 
 
 if __name__ == "__main__":
