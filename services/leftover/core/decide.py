@@ -3,61 +3,82 @@ find none, and says what was granted, held and revoked, and why classes of tasks
 """
 
 from largesse.core import OpenRound
-from schemas import Asks, ClassWait, DeviceShare, Grant, Grants, StageAsk
+from schemas import Asks, ClassWait, DeviceShare, Grant, Grants, LocalityWait, Revocation, Shortfall, StageAsk
 from services.leftover.core.asks import asks_of, does_ask, in_shard
 from services.leftover.core.board import build, spans_of
-from services.leftover.core.gather import hold, hold_for_gangs, said_of, shortfalls
+from services.leftover.core.gather import hold, hold_for_gangs
 from services.leftover.core.levels import said_levels
 from services.leftover.core.locality import are_over, waits_of
 from services.leftover.core.pool_breaches import pool_breaches
-from services.leftover.core.promised import finish, keep_promises, least, vacated_of, wake_of
-from services.leftover.core.reserved import keeps
+from services.leftover.core.promised import finish, keep_promises, vacated_of, wake_of
 from services.leftover.core.serving import set_floors
 from services.leftover.core.speculation import speculate
 from services.leftover.core.state import Decided, State
 from services.leftover.placement.board import Board, Placement
+from services.leftover.placement.headroom import still_short
 from services.leftover.placement.pending_reasons import reasons
 
 
 def decide(state: State, opened: OpenRound) -> list[Grants]:
-    """Places what the round asks for. Only the caches change; the closing says what binds."""
+    """Places what the round asks for. Only the caches change; the closing says what binds.
+
+    A step that has nothing to do in this round, since nobody has pools, promises, preferred nodes or copies, is not
+    entered: that is checked here.
+    """
     if state.decided is not None:
         state.board = None  # An answer that was never folded: begin again from what binds.
     board = state.board if state.board is not None else build(state)
-    now_ms = opened.time
+    now_ms = opened.record.time
     state.board = board
     shares, asks = opened.upstream["shares"][0], opened.upstream["asks"]
-    board.pools.set(state.pools_ppm)
-    board.set_levels(said_levels(shares.body))
-    for name in are_over(board, now_ms):
-        del board.over_ms[name]
-        if name in board.jobs:
-            board.wait(name, spans_of(state, board, name, state.jobs[name], asks_of(state.jobs[name])))
+    if state.pools_ppm:
+        board.pools.set(state.pools_ppm)
+    if shares.body.levels or shares.body.gone:
+        board.set_levels(said_levels(shares.body))
+    if board.over_ms:
+        _let_go_anywhere(state, board, now_ms)
     asked: dict[str, list[StageAsk]] = {}
     for record in asks:
         _show_asks(state, board, record.body, asked)
     if state.policy.isolation_permille:
         set_floors(state, board)
-    kept = keep_promises(state, board, asked, now_ms) if keeps(state) else None
-    hold_for_gangs(state, board, now_ms)
+    has_promises = (state.promises.on and state.promises.profiles) or state.vacated
+    kept = keep_promises(state, board, asked, now_ms) if has_promises else None
+    if state.short:
+        hold_for_gangs(state, board, now_ms)
     placements = board.place(now_ms, state.policy.ageing_ms)
     gathered = hold(state, board, placements, now_ms)
-    held, revoked, wake_ms = said_of(state, board, gathered.held), [], gathered.wake_ms
-    waits = waits_of(state, board, placements, now_ms)
-    held, wake_ms = held + waits.held, least(wake_ms, waits.wake_ms)
+    held, wakes_ms = gathered.held, [gathered.wake_ms]
+    revoked: list[Revocation] = []
+    delayed: list[LocalityWait] = []
+    if board.bounded or state.delays or state.awaited:
+        waits = waits_of(state, board, placements, now_ms)
+        held, delayed = held + waits.held, waits.begun
+        wakes_ms.append(waits.wake_ms)
     if kept is not None:
         placements = finish(state, board, kept, placements, now_ms)
-        held += vacated_of(state, board, kept)
-        revoked, wake_ms = kept.revoked, least(wake_ms, wake_of(state, kept, now_ms))
+        held, revoked = held + vacated_of(state, board, kept), kept.revoked
+        wakes_ms.append(wake_of(state, kept, now_ms))
     if state.copied or state.runs:
         copies = speculate(state, board, revoked, now_ms, may_start=kept is None)
         placements, revoked = placements + copies.placements, revoked + copies.revoked
-        wake_ms = least(wake_ms, copies.wake_ms)
+        wakes_ms.append(copies.wake_ms)
     grants = [_grant(board, p) for p in placements]
     state.decided = Decided([record.id for record in asks], shares.id, placements, grants, held)
-    said = Grants(grants, held, revoked, _waits(state, board), wake_ms=wake_ms, shortfalls=shortfalls(state, board))
-    said.pool_breaches, said.locality_waits = pool_breaches(state, board), waits.begun
+    wake_ms = min([at_ms for at_ms in wakes_ms if at_ms is not None], default=None)
+    said = Grants(grants, held, revoked, _waits(state, board), wake_ms=wake_ms, shortfalls=_shortfalls(state, board))
+    if board.pools.beyond or state.pool_breaches:
+        said.pool_breaches = pool_breaches(state, board)
+    said.locality_waits = delayed
     return [said]
+
+
+def _let_go_anywhere(state: State, board: Board, now_ms: int) -> None:
+    """Tasks that have waited long enough for nodes that they prefer may go anywhere."""
+    for name in are_over(board, now_ms):
+        del board.over_ms[name]
+        if name in board.jobs:
+            board.wait(name, spans_of(state, board, name, state.jobs[name], asks_of(state.jobs[name])))
 
 
 def _show_asks(state: State, board: Board, asks: Asks, reserved: dict[str, list[StageAsk]]) -> None:
@@ -108,6 +129,14 @@ def _grant(board: Board, placement: Placement) -> Grant:
     if placement.devices:
         grant.devices = [[DeviceShare(index, milli) for index, milli in shares] for shares in placement.devices]
     return grant
+
+
+def _shortfalls(state: State, board: Board) -> list[Shortfall]:
+    """Leaves that began to be short, or are so no longer, by path."""
+    changed, board.leaf_queue.changed = board.leaf_queue.changed, {}
+    are_short = still_short(board, list(changed), state.short)
+    moved = [name for name, is_short in are_short.items() if is_short != (name in state.short)]
+    return [Shortfall(name, over=not are_short[name]) for name in sorted(moved)]
 
 
 def _waits(state: State, board: Board) -> list[ClassWait]:

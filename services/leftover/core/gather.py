@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from schemas import HeldRoom, Shortfall, Vector
+from schemas import HeldRoom, Vector
 from schemas.estimates import end_ms
 from schemas.grants import HoldReason
 from services.leftover.core.board import estimate_of, leaf_of, rules_said, stage_of, task_class_of
@@ -19,7 +19,6 @@ from services.leftover.placement.headroom import (
     lacks_part_of_gang,
     least_needs,
     shortfall,
-    still_short,
     wanted_by,
 )
 from services.leftover.placement.leaf_queue import LeafEntry
@@ -33,13 +32,22 @@ OVERRUN_MOST = 2
 
 
 class Gathered(NamedTuple):
-    """Nodes to hold, by number, and when another answer may come without another fact (ms)."""
+    """What a round says of room that is gathered: where that is another than before, and when another answer may come
+    without another fact (ms).
+    """
+
+    held: list[HeldRoom]
+    wake_ms: int | None
+
+
+class _Nodes(NamedTuple):
+    """Nodes to hold, by number, and when others may be without another fact (ms)."""
 
     held: dict[int, Reserved]
     wake_ms: int | None
 
 
-NOTHING = Gathered({}, None)
+_NO_NODES = _Nodes({}, None)
 
 
 def hold_for_gangs(state: State, board: Board, now_ms: int) -> None:
@@ -47,10 +55,11 @@ def hold_for_gangs(state: State, board: Board, now_ms: int) -> None:
     room of one of its leaf's tasks that ends, so that others would take it at once. Single tasks that are short come
     first, since they can; nodes that are held for others stay so. What the last round has tried does not count here.
     """
-    if not any(board.leaf(name).gangs for name in state.short):
+    leaves = [board.leaves[name] for name in state.short if name in board.leaves]
+    if not any(leaf.gangs for leaf in leaves):
         return
     board.refresh()
-    if not any(lacks_part_of_gang(board, board.leaf(name)) for name in state.short):
+    if not any(lacks_part_of_gang(board, leaf) for leaf in leaves):
         return
     since_ms = now_ms - _wait_ms(state)
     waited = [leaf for leaf in lacking(board, list(state.short), state.short) if state.short[leaf.name] <= since_ms]
@@ -67,6 +76,8 @@ def hold_for_gangs(state: State, board: Board, now_ms: int) -> None:
 def hold(state: State, board: Board, placements: list[Placement], now_ms: int) -> Gathered:
     """Gathers room, once `placements` are made, and lends out what is held meanwhile. Appends what it places."""
     gathered = _gather(state, board, placements, now_ms)
+    if not gathered.held and not board.room.kept_nodes and not state.kept:
+        return Gathered([], gathered.wake_ms)
     while board.room.keep(_classes(gathered)) and (more := board.place(now_ms, state.policy.ageing_ms)):
         placements += more  # Somebody could use what is held no longer.
         gathered = _gather(state, board, placements, now_ms)
@@ -80,10 +91,10 @@ def hold(state: State, board: Board, placements: list[Placement], now_ms: int) -
             return lasting[key]
 
         placements += lend_all(board, gathered.held, now_ms, lasts_ms)
-    return gathered
+    return Gathered(_said_of(state, board, gathered.held), gathered.wake_ms)
 
 
-def _classes(gathered: Gathered) -> dict[int, TaskClass]:
+def _classes(gathered: _Nodes) -> dict[int, TaskClass]:
     return {number: reserved.task for number, reserved in gathered.held.items()}
 
 
@@ -109,16 +120,16 @@ def _wait_ms(state: State) -> int:
     return 0 if state.policy.headroom == "always" else state.policy.headroom_after_ms
 
 
-def _gather(state: State, board: Board, placements: list[Placement], now_ms: int) -> Gathered:
+def _gather(state: State, board: Board, placements: list[Placement], now_ms: int) -> _Nodes:
     if state.policy.headroom == "off" or state.policy.preset == "fifo":
-        return NOTHING
+        return _NO_NODES
     after_ms = _wait_ms(state)
     short_leaves, next_short_ms = _short_leaves(state, board, now_ms, now_ms - after_ms)
     starved, next_starved_ms = _starved_heads(state, board, placements, now_ms, now_ms - after_ms)
     least_ms = min([at_ms for at_ms in (next_short_ms, next_starved_ms) if at_ms is not None], default=None)
     wake_ms = None if least_ms is None else least_ms + after_ms
     if not short_leaves and not starved:
-        return Gathered({}, wake_ms)
+        return _Nodes({}, wake_ms)
     kept = _Kept(state, board, now_ms)
     least = least_needs([*short(board), *(placement.task for placement in placements)])
     wants = _wanted(board, least, short_leaves, starved, kept.before)
@@ -127,7 +138,7 @@ def _gather(state: State, board: Board, placements: list[Placement], now_ms: int
         said = kept.said.get(number)
         if said is not None and said.tasks <= reserved.tasks and kept.by_node[number] == reserved.task.index:
             reserved.promised_ms = reserved.promised_ms if said.complete_ms is None else said.complete_ms
-    return Gathered(held, wake_ms)
+    return _Nodes(held, wake_ms)
 
 
 def _nodes_for(
@@ -314,10 +325,8 @@ class _Running:
         return end_ms(start_ms, lasts_ms, now_ms)
 
 
-def said_of(state: State, board: Board, held: dict[int, Reserved]) -> list[HeldRoom]:
+def _said_of(state: State, board: Board, held: dict[int, Reserved]) -> list[HeldRoom]:
     """Where the room that is held is another than before, by name of the node."""
-    if not held and not state.kept:
-        return []
     after: dict[str, HeldRoom] = {}
     for number, reserved in held.items():
         task, name = reserved.task, board.room.nodes[number].name
@@ -330,13 +339,3 @@ def said_of(state: State, board: Board, held: dict[int, Reserved]) -> list[HeldR
     gone = {name: HeldRoom(name, said.why, {}) for name, said in state.kept.items() if name not in after}
     changed = {name: one for name, one in after.items() if state.kept.get(name) != one}
     return [one for _, one in sorted({**gone, **changed}.items())]
-
-
-def shortfalls(state: State, board: Board) -> list[Shortfall]:
-    """Leaves that began to be short, or are so no longer, by path."""
-    said: dict[str, Shortfall] = {}
-    changed, board.leaf_queue.changed = board.leaf_queue.changed, {}
-    for name, is_short in still_short(board, list(changed), state.short).items():
-        if is_short != (name in state.short):
-            said[name] = Shortfall(name, over=not is_short)
-    return [said[name] for name in sorted(said)]

@@ -70,8 +70,6 @@ def are_over(board: Board, now_ms: int) -> list[str]:
 
 def waits_of(state: State, board: Board, placements: list[Placement], now_ms: int) -> Waits:
     """Which tasks begin to wait, once the round has made these `placements`, and which room they leave free."""
-    if not (board.bounded or state.delays or state.awaited):
-        return Waits([], [], None)  # Nobody waits for preferred nodes, and nobody did.
     begun: dict[tuple[str, str], int] = {}
     rooms: dict[int, HeldRoom] = {}
     near = [task for task in board.bounded.values() if task.bounds is not None and task.bounds.is_near]

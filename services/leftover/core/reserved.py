@@ -15,11 +15,6 @@ from services.leftover.placement.board import Board, Placement
 from services.leftover.placement.task_class import TaskClass
 
 
-def keeps(state: State) -> bool:
-    """Whether reservations have any influence on this round."""
-    return bool((state.promises.on and state.promises.profiles) or state.vacated)
-
-
 @dataclass(slots=True, eq=False)
 class Span:
     """Tasks of a stage that a reserved job asks for and that have not been placed in this round. `parts`: the same as

@@ -18,7 +18,7 @@ class AgeingJobs:
         self._others: IndexedHeap[int] = IndexedHeap()
         self._latest_ms = -_NEVER_MS  # The latest time in that dictionary.
         self._gone = 0  # How many were removed from it since it was last rebuilt.
-        self._first_ms = _NEVER_MS  # No job of either has waited since before this time.
+        self.first_ms = _NEVER_MS  # No job of either has waited since before this time.
 
     def set(self, admitted: int, since_ms: int) -> None:
         """The job holds nothing and has waited since this time."""
@@ -29,8 +29,8 @@ class AgeingJobs:
             self._in_order[admitted] = self._latest_ms = since_ms
         else:
             self._others.set(admitted, since_ms)
-        if since_ms < self._first_ms:
-            self._first_ms = since_ms
+        if since_ms < self.first_ms:
+            self.first_ms = since_ms
 
     def drop(self, admitted: int) -> None:
         """The job holds something, or waits for nothing any more."""
@@ -44,7 +44,7 @@ class AgeingJobs:
 
     def take(self, since_ms: int) -> list[int]:
         """Removes and returns the jobs that have waited since this time or longer, the longest first."""
-        if since_ms < self._first_ms:
+        if since_ms < self.first_ms:
             return []
         found: list[tuple[int, int]] = []
         first_ms: int | None = None
@@ -60,5 +60,5 @@ class AgeingJobs:
             found.append((least_ms, others.drop_top()))
         if first_ms is None or (least_ms is not None and least_ms < first_ms):
             first_ms = least_ms
-        self._first_ms = _NEVER_MS if first_ms is None else first_ms
+        self.first_ms = _NEVER_MS if first_ms is None else first_ms
         return [admitted for _, admitted in sorted(found)]

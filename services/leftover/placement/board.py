@@ -81,12 +81,13 @@ class Board(BoardState):
         a job that holds nothing and could have started so long ago goes first in its leaf; 0: none does.
         """
         self.refresh()
-        if ageing_ms and self.discipline == "fair":
+        if ageing_ms and self.discipline == "fair" and self._ageing.first_ms <= now_ms - ageing_ms:
             for admitted in self._ageing.take(now_ms - ageing_ms):
                 self.by_admission[admitted].aged = True
                 self._enter(self.by_admission[admitted])
         candidates = self._candidates
-        self.kinds_levels.begin()
+        if self.kinds_levels.parts:
+            self.kinds_levels.begin()
         candidates.refresh()
         if self.discipline != "fair":
             candidates.unblock_all()  # The head is tried every round; nobody goes ahead of it.
@@ -102,7 +103,8 @@ class Board(BoardState):
         has_pools = pools.count > 1
         if has_pools:
             pools.begin(stage)
-        self.packers.begin()
+        if self.packers.by_leaf:
+            self.packers.begin()
         while True:
             live = candidates.live
             found = pools.next(leaf_queue, live) if has_pools else leaf_queue.next([live])

@@ -73,10 +73,6 @@ class BoardState(WaitingJobs):
             self.packers.add(entry)
         return entry
 
-    def leaves_of(self, names: list[str]) -> list[LeafEntry]:
-        """The entries of several leaf queues."""
-        return [self.leaf(name) for name in names]
-
     def set_levels(self, levels: list[LeafLevel]) -> None:
         """Fairness says these levels from now on."""
         for level in levels:
@@ -158,14 +154,16 @@ class BoardState(WaitingJobs):
     def refresh(self) -> None:
         """Works out the shares that have moved since the last round."""
         total = self.room.total
-        leaves = [self.leaves[name] for name in self._stale_leaves]
+        leaves, jobs = (
+            [self.leaves[name] for name in self._stale_leaves],
+            [self.jobs[name] for name in self._stale_jobs],
+        )
         for leaf in leaves:
             leaf.share = largest_share(leaf.held, total)
+        shares = [largest_share(job.held, total) for job in jobs]
         self.leaf_queue.move(leaves)
-        for name in self._stale_jobs:
-            job = self.jobs[name]
-            share, before = largest_share(job.held, total), job.share
-            job.share = share
+        for job, share in zip(jobs, shares, strict=True):
+            before, job.share = job.share, share
             moved = share != before or not job.tasks or job.leaf.order not in BY_SHARE
             if moved and job.spans and self.discipline == "fair":
                 job.aged = job.aged and not job.tasks

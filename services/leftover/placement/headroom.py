@@ -67,7 +67,10 @@ def lacking(board: Board, names: list[str], short: dict[str, int]) -> list[LeafE
     where they are `short`, which is to say have not held what they are due since they were, also by a part of a gang.
     """
     found: list[LeafEntry] = []
-    for leaf in board.leaves_of(names):
+    for name in names:
+        leaf = board.leaves.get(name)
+        if leaf is None:
+            continue  # Nothing waits there.
         if shortfall(leaf) > 0 or (leaf.name in short and lacks_part_of_gang(board, leaf)):
             found.append(leaf)
     return found
@@ -79,7 +82,8 @@ def still_short(board: Board, names: list[str], short: dict[str, int]) -> dict[s
     enough. (A queue of gangs whose tasks end one by one falls short again and again.)
     """
     found: dict[str, bool] = {}
-    for leaf in board.leaves_of(names):
+    for name in names:
+        leaf = board.leaves[name]
         is_below = leaf.size_least is not None and leaf.due is not None and leaf.share < leaf.due
         found[leaf.name] = shortfall(leaf) > 0 or (leaf.name in short and (is_below or len(leaf.gangs) > 0))
     return found
@@ -126,8 +130,11 @@ def blocked_heads(board: Board) -> list[TaskClass]:
     heads: list[tuple[LeafEntry, list[int]]] = []
     for leaf, bucket_ids in board.heads(list(board.leaf_queue.reordered)):
         tasks = [_task_of(board, bucket_id) for bucket_id in bucket_ids]
-        heads.append((leaf, [task.index for task in tasks if is_kept_out(board, leaf, task)]))
-    board.leaf_queue.set_heads(heads)
+        indexes = [task.index for task in tasks if is_kept_out(board, leaf, task)]
+        if indexes != leaf.headed:
+            heads.append((leaf, indexes))
+    if heads:
+        board.leaf_queue.set_heads(heads)
     board.leaf_queue.reordered.clear()
     return [task for index in board.leaf_queue.headed if (task := board.classes[index]).blocked]
 

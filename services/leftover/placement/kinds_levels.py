@@ -48,7 +48,7 @@ class KindsLevels:
         self._leaf_queue = leaf_queue  # Knows what runs.
         self._classes: dict[int, int] = {}  # By set of kinds, bit set of the classes whose tasks ask for just those.
         self._new_classes: dict[int, list[int]] = {}  # Those that are not in these sets yet, by number.
-        self._parts: dict[str, list[KindsPart]] = {}
+        self.parts: dict[str, list[KindsPart]] = {}
         self._placed: list[KindsPart] = []  # Those that this round has placed something of.
 
     def add_class(self, task: TaskClass) -> None:
@@ -57,17 +57,15 @@ class KindsLevels:
 
     def set(self, leaf: LeafEntry, levels: tuple[tuple[list[str], int], ...]) -> None:
         """The levels of a leaf by set of kinds, in 10^-9 of the cell, where it has several; else none."""
-        if leaf.order != "drf" or not (levels or leaf.name in self._parts):
+        if leaf.order != "drf" or not (levels or leaf.name in self.parts):
             return
         leaf.choosers = []
         if not levels:
-            del self._parts[leaf.name]
+            del self.parts[leaf.name]
             return
-        room, before = self._room, {part.kinds: part for part in self._parts.get(leaf.name, [])}
+        room, before = self._room, {part.kinds: part for part in self.parts.get(leaf.name, [])}
         targets = {self._named(names): target for names, target in levels}
-        parts = self._parts[leaf.name] = [
-            before.get(kinds) or KindsPart(kinds, 0, len(room.total)) for kinds in targets
-        ]
+        parts = self.parts[leaf.name] = [before.get(kinds) or KindsPart(kinds, 0, len(room.total)) for kinds in targets]
         if any(kinds not in before for kinds in targets):  # Else what they hold has been counted all along.
             for part in parts:
                 part.held = [0] * len(room.total)
@@ -89,17 +87,17 @@ class KindsLevels:
     def run(self, leaf: str, demand: Vector, count: int) -> None:
         """So many more tasks of a leaf run (fewer, where negative), whether or not their jobs are over."""
         self._leaf_queue.run(leaf, demand, count)
-        if self._parts:
+        if self.parts:
             self._add(leaf, self._room.pairs(demand), count, placed=False)
 
     def place(self, leaf: LeafEntry, task: TaskClass, count: int) -> None:
         """The round has placed so many; that they run is counted later."""
-        if self._parts:
+        if self.parts:
             self._add(leaf.name, task.pairs, count, placed=True)
 
     def begin(self) -> None:
         """A round begins: what the last one placed and the cell let start runs by now."""
-        if self._parts and self._new_classes:
+        if self.parts and self._new_classes:
             for kinds, indexes in self._new_classes.items():
                 self._classes[kinds] = self._classes.get(kinds, 0) | bit_set(indexes)
             self._new_classes = {}
@@ -108,11 +106,11 @@ class KindsLevels:
             self._rank(part)
         if self._placed:
             self._placed = []
-            for parts in self._parts.values():
+            for parts in self.parts.values():
                 parts.sort(key=_by_ratio)
 
     def _add(self, leaf: str, pairs: list[tuple[int, int]], count: int, *, placed: bool) -> None:
-        parts = self._parts.get(leaf)
+        parts = self.parts.get(leaf)
         if parts is None:
             return
         kinds = _kinds_of(pairs)

@@ -339,8 +339,6 @@ class LeafQueue:
         """Counts each leaf among those with these classes as their heads, and no longer among those with others."""
         headed = self.headed
         for leaf, indexes in heads:
-            if leaf.headed == indexes:
-                continue
             for index in leaf.headed:
                 if headed[index] == 1:
                     del headed[index]

@@ -169,7 +169,7 @@ class Packers:
     ) -> None:
         """`classes` and `by_admission`: those of the board, by number and by admission."""
         self._alignment, self._room, self._classes, self._by_order = alignment, room, classes, by_admission
-        self._of: dict[str, list[Packer]] = {}
+        self.by_leaf: dict[str, list[Packer]] = {}
 
     def add(self, leaf: LeafEntry) -> None:
         """Gives a new leaf its packers, if its order packs."""
@@ -179,20 +179,20 @@ class Packers:
                 Packer(leaf, at, self._room, self._classes, self._by_order, permille) for at in range(len(leaf.ready))
             ]
             leaf.packs = True
-            self._of[leaf.name], leaf.choosers = packers, [packer.first_of for packer in packers]
+            self.by_leaf[leaf.name], leaf.choosers = packers, [packer.first_of for packer in packers]
 
     def begin(self) -> None:
         """A round begins, or a part of one."""
-        for packers in self._of.values():
+        for packers in self.by_leaf.values():
             for packer in packers:
                 packer.begin()
 
     def note(self, job: JobEntry) -> None:
         """Tasks of a job have been placed."""
-        if job.leaf.name in self._of:
-            for packer in self._of[job.leaf.name]:
+        if job.leaf.name in self.by_leaf:
+            for packer in self.by_leaf[job.leaf.name]:
                 packer.note(job)
 
     def may_pack(self, job: JobEntry) -> bool:
         """Whether a job that waits is among those that may pack now. Depends on what holds and waits alone."""
-        return job.leaf.name not in self._of or self._of[job.leaf.name][0].may_pack(job)
+        return job.leaf.name not in self.by_leaf or self.by_leaf[job.leaf.name][0].may_pack(job)
