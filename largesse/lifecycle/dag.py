@@ -18,6 +18,11 @@ RUN_BY = ("durations_ms", "command", "env", "cwd", "true_demand")
 _Shape = tuple[tuple[object, ...], ...]
 _read: Callable[[Stage], tuple[object, ...]] = attrgetter(*[f.name for f in fields(Stage) if f.name not in RUN_BY])
 
+_SPEC_FIELDS = [f.name for f in fields(JobSpec)]
+_STAGES = _SPEC_FIELDS.index("stages")
+_read_spec: Callable[[JobSpec], tuple[object, ...]] = attrgetter(*_SPEC_FIELDS)
+_new_spec: Callable[..., JobSpec] = JobSpec
+
 _shapes: dict[_Shape, Graph] = {}
 _stages_kept = 0
 
@@ -69,12 +74,17 @@ def _bare(stage: Stage) -> Stage:
 
 def lean(spec: JobSpec, graph: Graph) -> JobSpec:
     """An equal spec, perhaps the same, that shares with the graph and so with jobs alike what they have in common."""
-    stages = graph.stages
-    if all(stage.demand is bare.demand for stage, bare in zip(spec.stages, stages, strict=True)):
+    stages, shared, is_bare = graph.stages, True, True
+    for at, stage in enumerate(spec.stages):
+        shared = shared and stage.demand is stages[at].demand
+        is_bare = is_bare and _is_bare(stage)
+    if shared:
         return spec
-    if not all(_is_bare(stage) for stage in spec.stages):
+    if not is_bare:
         stages = [_with_rest(bare, stage) for bare, stage in zip(stages, spec.stages, strict=True)]
-    return replace(spec, stages=stages)
+    values = list(_read_spec(spec))
+    values[_STAGES] = stages
+    return _new_spec(*values)  # As `replace` does, which takes three times as long.
 
 
 def _is_bare(stage: Stage) -> bool:

@@ -33,6 +33,8 @@ def listed(names: list[str]) -> str:
 
 def _submitter_problem(submitters: Mapping[str, list[str]], queue: str, user: str) -> tuple[Rejection, str, str] | None:
     """The queue that names submitters, this one or the nearest above it, does not name this user."""
+    if not submitters:
+        return None
     naming = next((path for path in upwards(queue) if path in submitters), None)
     if naming is None or user in submitters[naming]:
         return None

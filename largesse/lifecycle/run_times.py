@@ -135,11 +135,12 @@ def learn(history: History, job: str, seen: dict[str, Seen]) -> None:
         del stages[next(iter(stages))]
 
 
-def informed(history: History, spec: JobSpec, estimates: Estimates) -> tuple[JobSpec, list[int]]:
+def informed(history: History, spec: JobSpec, policy: Policy) -> tuple[JobSpec, list[int]]:
     """The spec of a job that is admitted, with what earlier runs say of its stages, and the positions of those stages.
     The spec itself where they say nothing."""
     if not history.stages:
         return spec, []
+    estimates = rule_of(policy)
     name, lasts = recurring_name(spec.job), []
     for stage in spec.stages:
         seen = None

@@ -1,11 +1,13 @@
 """Which jobs may run: a queue with `running_jobs_max` lets so many run, the others are *parked*, that is held back.
 
-Used by every core that follows jobs. A job that may run may do so until it ends, also when the limit is lowered. Who is
+Used by every core that follows jobs; those that decide keep nothing of jobs where no queue has a limit (`may_run`,
+`relimit`), since a million may wait. A job that may run may do so until it ends, also when the limit is lowered. Who is
 next: of the parked jobs for which every queue above them is below its limit, the one of highest priority, then the one
 admitted first.
 """
 
 from bisect import insort
+from collections.abc import Iterable
 
 from largesse.lifecycle.state import Parked, RunningLimits
 from schemas.queues import Queue
@@ -18,6 +20,21 @@ def admit(running: RunningLimits, job: str, queue: str, priority: int, admitted:
         return True
     insort(running.parked.setdefault(queue, []), Parked(job, priority, admitted), key=_rank)
     return False
+
+
+def may_run(running: RunningLimits, job: str, queue: str, priority: int, admitted: int) -> bool:
+    """The same, where jobs are kept only as long as any queue has a limit."""
+    return not running.limits or admit(running, job, queue, priority, admitted)
+
+
+def relimit(running: RunningLimits, tree: Queue | None, queues: Iterable[tuple[str, str]]) -> list[str]:
+    """`limit`, where jobs are kept only as long as any queue has a limit. `queues`: of each live job."""
+    if not running.limits:
+        running.leaf = dict(queues)
+    ready = limit(running, tree)
+    if not running.limits:
+        running.leaf = {}
+    return ready
 
 
 def leave(running: RunningLimits, job: str) -> list[str]:

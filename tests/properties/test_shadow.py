@@ -119,7 +119,7 @@ def check(shadow):
         if cluster is None:
             continue
         runs = {**shadow.base.runs, **cluster.runs} if cluster is shadow.ahead else cluster.runs
-        held = [sum(run.held[p] for run in runs.values()) for p in range(len(shadow.kinds))]
+        held = [sum(run.held[p] for run in runs.values() if run.left) for p in range(len(shadow.kinds))]
         assert [free + used for free, used in zip(cluster.free, held, strict=True)] == shadow.total
         lines = [sum(line.held[p] for line in cluster.lines.values()) for p in range(len(shadow.kinds))]
         assert lines == held
@@ -127,5 +127,5 @@ def check(shadow):
     for seq in shadow.base.runs:
         assert seq in shadow.works
     assert shadow.claims.keys() == shadow.ends.keys()
-    waiting = set(shadow.renewals)
+    waiting = {*shadow.renewals, *((when, seq) for when, seqs in shadow.lapsed.items() for seq in seqs)}
     assert all((claim.renew_ms, seq) in waiting for seq, claim in shadow.claims.items())

@@ -11,7 +11,6 @@ from services.leftover.placement.fits import (
     members,
     step,
     top_of_step,
-    weights_of,
 )
 from tests.strategies import for_all
 
@@ -119,7 +118,7 @@ def test_of_the_open_nodes_with_room_the_first_of_the_least_rank_is_found(given,
     frees.set(moved)
 
     wants = [(p, amount, weight) for p, (amount, weight) in needs.items()]
-    best = frees.least(wants, weights_of(wants, 2))
+    best = frees.least(wants(wants, 2))
 
     able = [i for i in range(len(now)) if i not in shut and all(now[i][p] >= amount for p, amount, _ in wants)]
     assert best == min(able, key=lambda i: (sum(weight * now[i][p] for p, _, weight in wants), i), default=None)

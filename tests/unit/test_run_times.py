@@ -26,6 +26,7 @@ from tests.unit.test_altruism_plans import cell, plans
 
 UNESTIMATED = replace(stage("s", 4), estimate_ms=0)
 ESTIMATED = replace(stage("s", 4), estimate_ms=5_000)
+SPEC = Policy(estimates="spec")
 
 
 @pytest.mark.parametrize(
@@ -77,10 +78,10 @@ def test_earlier_runs_give_the_estimate_that_a_spec_lacks():
     history = History()
     learn(history, "r-1", {"s": Seen(2, 400)})
     learn(history, "r-2", {"s": Seen(1, 500)})
-    spec, positions = informed(history, job("r-3", UNESTIMATED, replace(UNESTIMATED, stage="t")), "spec")
+    spec, positions = informed(history, job("r-3", UNESTIMATED, replace(UNESTIMATED, stage="t")), SPEC)
     assert [each.estimate_ms for each in spec.stages] == [300, 0]
     assert source_of(spec.stages[0], 0, positions, {}) == "history"
-    assert informed(history, job("other-3", UNESTIMATED), "spec")[1] == []
+    assert informed(history, job("other-3", UNESTIMATED), SPEC)[1] == []
 
 
 def test_by_the_knob_earlier_runs_go_before_the_estimate_of_the_spec():
@@ -88,8 +89,8 @@ def test_by_the_knob_earlier_runs_go_before_the_estimate_of_the_spec():
     learn(history, "r-1", seen_of(ESTIMATED, "history", (2, [100, 300])))
     submitted = job("r-2", ESTIMATED)
 
-    assert informed(history, submitted, "spec") == (submitted, [])
-    spec, positions = informed(history, submitted, "history")
+    assert informed(history, submitted, SPEC) == (submitted, [])
+    spec, positions = informed(history, submitted, Policy(estimates="history"))
     assert spec.stages[0].estimate_ms == 200
     assert positions == [0]
 
@@ -137,7 +138,7 @@ def test_cores_of_one_process_share_what_earlier_runs_make_of_a_spec():
         learn(history, "r-1", {"s": Seen(1, 100)})
     spec = job("r-2", UNESTIMATED)
 
-    assert informed(one, spec, "spec")[0] is informed(other, spec, "spec")[0]
+    assert informed(one, spec, SPEC)[0] is informed(other, spec, SPEC)[0]
 
 
 def test_the_latest_runs_count_for_more_than_all_those_before():

@@ -103,9 +103,9 @@ def _rooms(state: State, stage: Stage) -> list[int]:
 
 
 def _room(node: NodeState, stage: Stage) -> int:
-    if not _has_labels(node, stage.labels) or not fits_in(stage.demand, node.capacity):
+    if (stage.labels and not _has_labels(node, stage.labels)) or not fits_in(stage.demand, node.capacity):
         return 0
-    room = min((node.capacity[r] // amount for r, amount in stage.demand.items() if amount), default=stage.tasks)
+    room = min([node.capacity[r] // amount for r, amount in stage.demand.items() if amount], default=stage.tasks)
     gpu = stage.demand.get("gpu", 0)
     return tasks_on_devices(gpu, [device.milli for device in node.devices], room) if gpu else room
 

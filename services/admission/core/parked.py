@@ -2,10 +2,10 @@
 class.
 
 The rule is that of the cores that place tasks (largesse/lifecycle/running_limit.py), folded from the same records.
-Where no queue has a limit nothing is kept, so that a million pending jobs cost nothing here.
+Where no queue has a limit nothing is kept.
 """
 
-from largesse.lifecycle.running_limit import admit, leave, limit
+from largesse.lifecycle.running_limit import leave, may_run, relimit
 from schemas import Queue
 from services.admission.core.demand import note_job
 from services.admission.core.state import JobState, State
@@ -13,8 +13,7 @@ from services.admission.core.state import JobState, State
 
 def admit_job(state: State, name: str, job: JobState) -> None:
     """A job was admitted: it may run, or is parked."""
-    running = state.running_limits
-    if running.limits and not admit(running, name, job.spec.queue, job.spec.priority, job.seq):
+    if not may_run(state.running_limits, name, job.spec.queue, job.spec.priority, job.seq):
         job.parked = True
 
 
@@ -26,13 +25,9 @@ def leave_queue(state: State, name: str) -> None:
 
 def limit_queues(state: State, tree: Queue) -> None:
     """Another tree is in force."""
-    running = state.running_limits
-    if not running.limits:  # Nobody was held back so far.
-        cancelled = {end.job: True for end in state.over if end.outcome == "cancelled"}  # Those have left.
-        running.leaf = {name: job.spec.queue for name, job in state.jobs.items() if name not in cancelled}
-    _let_run(state, limit(running, tree))
-    if not running.limits:
-        running.leaf = {}
+    cancelled = {end.job: True for end in state.over if end.outcome == "cancelled"}  # Those have left.
+    queues = [(name, job.spec.queue) for name, job in state.jobs.items() if name not in cancelled]
+    _let_run(state, relimit(state.running_limits, tree, queues))
 
 
 def _let_run(state: State, names: list[str]) -> None:

@@ -5,7 +5,7 @@ from largesse.lifecycle.dag import graph_of, progress_of
 from largesse.lifecycle.job_life import backoff_ms, fail, gang_backoff_ms, next_gang_attempt, succeed
 from largesse.lifecycle.promises import fold_plans, switch
 from largesse.lifecycle.run_times import informed, learn, observe, rule_of
-from largesse.lifecycle.running_limit import admit, leave, limit
+from largesse.lifecycle.running_limit import leave, may_run, relimit
 from largesse.lifecycle.state import Span
 from largesse.lifecycle.task_facts import facts_of
 from schemas import (
@@ -75,7 +75,8 @@ def _config(state: State, record: Record[ConfigChanged]) -> None:
         state.queues_permille = {
             path: queue.altruism_permille for path, queue in walk(body.queues) if queue.altruism_permille is not None
         }
-        _begin(state, limit(state.running_limits, body.queues), record.time)
+        queues = [(name, job.queue) for name, job in state.jobs.items()]
+        _begin(state, relimit(state.running_limits, body.queues, queues), record.time)
 
 
 def _switch(state: State, time: int, *, on: bool) -> None:
@@ -112,14 +113,14 @@ def _derail(state: State, name: str, job: Job) -> None:
 
 def _admitted(state: State, record: Record[JobAdmitted]) -> None:
     body = record.body
-    spec, from_history = informed(state.history, body.spec, rule_of(state.policy))
+    spec, from_history = informed(state.history, body.spec, state.policy)
     graph = graph_of(spec)
     job = state.jobs[spec.job] = Job(graph, progress_of(graph), spec.queue, record.seq)
     if from_history:
         job.from_history = from_history
     job.altruism_permille = spec.altruism_permille
     admit_reserved(state, spec)
-    if admit(state.running_limits, spec.job, spec.queue, spec.priority, record.seq):
+    if may_run(state.running_limits, spec.job, spec.queue, spec.priority, record.seq):
         _begin(state, [spec.job], record.time)
 
 

@@ -82,7 +82,7 @@ def _set_capacity(state: State, node: str, capacity: Vector | None) -> None:
 
 def _admitted(state: State, record: Record[JobAdmitted]) -> None:
     body = record.body
-    spec, _ = informed(state.history, body.spec, rule_of(state.policy))
+    spec, _ = informed(state.history, body.spec, state.policy)
     state.jobs[spec.job] = Job(body.job_class, graph_of(spec))
 
 

@@ -7,7 +7,7 @@ from largesse.lifecycle.job_life import fail, succeed
 from largesse.lifecycle.promises import fold_plans
 from largesse.lifecycle.queue_policy import sharing_of
 from largesse.lifecycle.run_times import informed, learn, observe, rule_of
-from largesse.lifecycle.running_limit import admit, leave, limit
+from largesse.lifecycle.running_limit import leave, may_run, relimit
 from largesse.lifecycle.slots import counted_capacity, slots_of
 from largesse.lifecycle.task_facts import facts_of
 from schemas import (
@@ -36,7 +36,7 @@ from services.fairness.core.backoff import back_off, forget_backoffs, requeue_ga
 from services.fairness.core.demand import recount
 from services.fairness.core.fill_tree import goes_by_holdings
 from services.fairness.core.placeable import forget_placed
-from services.fairness.core.promised import divide_anew, place_reserved, queue_of, switch_promises
+from services.fairness.core.promised import divide_anew, place_reserved, queue_of, queues_named, switch_promises
 from services.fairness.core.queue_report import forget_queues
 from services.fairness.core.round_fold import (
     count_tasks,
@@ -80,7 +80,7 @@ def _config(state: State, record: Record[ConfigChanged]) -> None:
             state.full_round = -state.policy.keyframe_rounds  # Every queue's guarantee is published in the next round.
     if body.queues is not None:
         state.queues = body.queues  # Demand stays: jobs are in the same leaves, and a tree without those is refused.
-        _begin(state, limit(state.running_limits, body.queues))
+        _begin(state, relimit(state.running_limits, body.queues, queues_named(state)))
         forget_queues(state)
         forget_placed(state)
     state.by_holdings = state.queues is not None and goes_by_holdings(state.queues, sharing_of(state.policy.preset))
@@ -117,10 +117,10 @@ def _drained(state: State, record: Record[NodeDrained]) -> None:
 
 def _admitted(state: State, record: Record[JobAdmitted]) -> None:
     body = record.body
-    spec, _ = informed(state.history, body.spec, rule_of(state.policy))
+    spec, _ = informed(state.history, body.spec, state.policy)
     graph = graph_of(spec)
     state.jobs[body.spec.job] = Job(queue_of(state, body.spec), graph, progress_of(graph))
-    if admit(state.running_limits, body.spec.job, body.spec.queue, body.spec.priority, record.seq):
+    if may_run(state.running_limits, body.spec.job, body.spec.queue, body.spec.priority, record.seq):
         _begin(state, [body.spec.job])
     state.changed_seq = record.seq
 

@@ -23,6 +23,12 @@ def queue_of(state: State, spec: JobSpec) -> str:
     return "" if is_accepted(state.promises, spec.reservation) else spec.queue
 
 
+def queues_named(state: State) -> list[tuple[str, str]]:
+    """Live jobs, each with the queue that it names, in which it may not ask."""
+    reserving = state.reserving
+    return [(name, reserving[name].queue if name in reserving else job.queue) for name, job in state.jobs.items()]
+
+
 def switch_promises(state: State) -> None:
     """Another policy is in force."""
     if switch(state.promises, state.policy):

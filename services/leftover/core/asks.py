@@ -31,6 +31,9 @@ def ask(job: Job, asks: list[StageAsk]) -> None:
 
 def shorten(job: Job, grant: Grant) -> None:
     """Takes granted tasks off what the job asks for."""
+    if job.fresh_ms >= 0 and len(job.graph.stages) == 1 and grant.count == job.graph.tasks[0]:
+        job.asks, job.fresh_ms = NO_ASKS, -1  # All that it asks for: so it is with most jobs.
+        return
     asks = asks_of(job)
     for i, asked in enumerate(asks):
         behind = grant.first - asked.first

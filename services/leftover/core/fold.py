@@ -8,7 +8,7 @@ from largesse.lifecycle.job_life import fail, succeed
 from largesse.lifecycle.promises import fold_plans, switch
 from largesse.lifecycle.queue_policy import groups, uses_shadow_order
 from largesse.lifecycle.run_times import informed, learn, observe, rule_of
-from largesse.lifecycle.running_limit import admit, leave, limit
+from largesse.lifecycle.running_limit import leave, may_run, relimit
 from largesse.lifecycle.task_facts import SpareEnd, facts_of
 from schemas import (
     Asks,
@@ -80,7 +80,8 @@ def _config(state: State, record: Record[ConfigChanged]) -> None:
     state.served = {leaf: seq for leaf, seq in state.served.items() if leaf in leaves}
     forget_board(state)
     if body.queues is not None:
-        _begin(state, limit(state.running_limits, body.queues), record)
+        queues = [(name, job.queue) for name, job in state.jobs.items()]
+        _begin(state, relimit(state.running_limits, body.queues, queues), record)
 
 
 def _regroup(state: State, time: int, *, served: bool) -> None:
@@ -138,7 +139,7 @@ def _forgotten(state: State, record: Record[NodeForgotten]) -> None:
 
 def _admitted(state: State, record: Record[JobAdmitted]) -> None:
     body = record.body
-    spec, _ = informed(state.history, body.spec, rule_of(state.policy))
+    spec, _ = informed(state.history, body.spec, state.policy)
     graph = graph_of(spec)
     job = Job(spec.queue, record.seq, spec.priority, graph, progress_of(graph), body.job_class)
     state.jobs[spec.job] = job
@@ -146,7 +147,7 @@ def _admitted(state: State, record: Record[JobAdmitted]) -> None:
         state.reserving[spec.job] = Reserving(spec.reservation, spec.reservation_atom)
     if state.board is not None:
         add_job(state, state.board, spec.job, job)
-    if admit(state.running_limits, spec.job, spec.queue, spec.priority, record.seq):
+    if may_run(state.running_limits, spec.job, spec.queue, spec.priority, record.seq):
         _begin(state, [spec.job], record)
 
 

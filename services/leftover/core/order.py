@@ -10,6 +10,7 @@ eighth of its remaining work is done, or when an eighth of its remaining time ha
 grows with the logarithm of the time, not with the number of rounds.
 """
 
+from bisect import insort
 from heapq import heappop, heappush
 
 from services.leftover.core.shadow_state import Claim, Shadow
@@ -53,7 +54,10 @@ def claim(state: State, job: Job, time: int) -> None:
     before = shadow.claims.get(seq)
     shadow.claims[seq] = Claim(key, work, end_ms, renew_ms)
     if before is None or before.renew_ms != renew_ms:
-        heappush(shadow.renewals, (renew_ms, seq))
+        if left_ms > LEFT_MS_MIN:
+            heappush(shadow.renewals, (renew_ms, seq))
+        else:
+            insort(shadow.lapsed.setdefault(renew_ms, []), seq)
     if state.board is not None and (before is None or before.key != key):
         _show(state.board, seq, key)
 
@@ -65,23 +69,68 @@ def note_work(state: State, job: Job) -> None:
     if known is None or not known.renew_ms:
         return
     work = work_left(shadow, job)
+    known.is_exact = known.is_exact and work == known.work
     if work > known.work or (known.work - work) * RENEWED_PART >= known.work:
         known.renew_ms = 0
         heappush(shadow.renewals, (0, seq))
 
 
 def renew(state: State, time: int) -> None:
-    """Computes keys again of which too much time has passed."""
+    """Computes keys again of which too much time has passed, those first for which it passed first."""
+    shadow = state.shadow
+    count = len(shadow.renewals) + sum([len(seqs) for seqs in shadow.lapsed.values()])
+    if count > 2 * len(shadow.claims) + RENEWED_A_ROUND:
+        shadow.renewals = sorted([(known.renew_ms, seq) for seq, known in shadow.claims.items()])
+        shadow.lapsed = {}
+    left = RENEWED_A_ROUND
+    for when in list(shadow.lapsed):
+        if when > time or not left:
+            break
+        left = _renew_lapsed(state, time, when, left)
+    _renew_before(state, time, time + 1, 0, left)
+
+
+def _renew_before(state: State, time: int, until_ms: int, before: int, left: int) -> int:
+    """Computes the keys again that are due before this moment, or at it and of jobs `before` this one; `left`: at most
+    so many. How many are left then.
+    """
     shadow, renewals = state.shadow, state.shadow.renewals
-    if len(renewals) > 2 * len(shadow.claims) + RENEWED_A_ROUND:
-        renewals[:] = sorted([(known.renew_ms, seq) for seq, known in shadow.claims.items()])
-    count = 0
-    while renewals and renewals[0][0] <= time and count < RENEWED_A_ROUND:
-        when, seq = heappop(renewals)
+    while left and renewals:
+        when, seq = renewals[0]
+        if when > until_ms or (when == until_ms and seq >= before):
+            break
+        heappop(renewals)
         known = shadow.claims.get(seq)
         if known is not None and known.renew_ms == when:
-            count += 1
+            left -= 1
             claim(state, state.jobs[shadow.works[seq].name], time)
+    return left
+
+
+def _renew_lapsed(state: State, time: int, when: int, left: int) -> int:
+    """The same for what is due before jobs that count as ending after the least time, and for those. Of most of these
+    neither the end nor the work is another, and so the key is not: they just wait for the next time.
+    """
+    shadow, seqs = state.shadow, state.shadow.lapsed.pop(when)
+    again_ms, again = time + LEFT_MS_MIN // RENEWED_PART, list[int]()
+    for at, seq in enumerate(seqs):
+        if shadow.renewals and shadow.renewals[0][0] <= when:
+            left = _renew_before(state, time, when, seq, left)
+        if not left:
+            shadow.lapsed = {when: seqs[at:], **shadow.lapsed}
+            break
+        known = shadow.claims.get(seq)
+        if known is None or known.renew_ms != when:
+            continue
+        left -= 1
+        if known.is_exact and end_of(shadow, seq) == known.end_ms:
+            known.renew_ms = again_ms
+            again.append(seq)
+        else:
+            claim(state, state.jobs[shadow.works[seq].name], time)
+    if again:
+        shadow.lapsed[again_ms] = sorted(shadow.lapsed.get(again_ms, []) + again)
+    return left
 
 
 def work_left(shadow: Shadow, job: Job) -> int:

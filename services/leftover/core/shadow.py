@@ -7,11 +7,12 @@ that have jobs. A job that needs more of a kind than is free waits for that kind
 with a smaller share; others pass it. Work is counted in steps and can be left off after any of them.
 """
 
+from bisect import insort
 from heapq import heappop, heappush
 
 from schemas import Queue
 from schemas.quantities import SHARE_UNITS, largest_share
-from services.leftover.core.shadow_state import LINE, NOWHERE, Cluster, Lines, Run, Shadow, Work
+from services.leftover.core.shadow_state import LINE, NOWHERE, OVER, Cluster, Lines, Run, Shadow, Work
 from services.leftover.core.shadow_weights import weigh
 
 CHUNKS = 10
@@ -123,25 +124,35 @@ def _end(shadow: Shadow, cluster: Cluster, job: int, stage: int, count: int, end
     known = _read(shadow, cluster, job)
     if known is None:
         return  # The job is over: its room was given back then.
-    run, work = own(shadow, cluster, job), shadow.works[job]
+    work = shadow.works[job]
     line = cluster.lines[work.leaf]
     for p, amount in work.needs[stage]:
-        run.held[p] -= amount * count
         line.held[p] -= amount * count
         cluster.free[p] += amount * count
     line.share = largest_share(line.held, shadow.total)
+    if known.left[stage] == count == sum(known.left):
+        ended.append((cluster.now_ms, job))
+        _less(cluster, line)
+        _end_job(shadow, cluster, job)
+        return
+    run = own(shadow, cluster, job)
+    for p, amount in work.needs[stage]:
+        run.held[p] -= amount * count
     share, before = largest_share(run.held, shadow.total), run.share
     run.share = share
     run.left[stage] -= count
     woken = not run.left[stage] and _release(run, work, stage)
-    if not any(run.left):
-        ended.append((cluster.now_ms, job))
-        _less(cluster, line)
-        if cluster is shadow.base:
-            del cluster.runs[job]
-        return
     if woken or (run.ready and share != before):
         _queue(line, job, run, LINE if woken else run.at)
+
+
+def _end_job(shadow: Shadow, cluster: Cluster, job: int) -> None:
+    """All tasks of a job have ended."""
+    if cluster is shadow.base:
+        own(shadow, cluster, job)
+        del cluster.runs[job]
+    else:
+        cluster.runs[job] = OVER
 
 
 def _release(run: Run, work: Work, stage: int) -> bool:
@@ -150,7 +161,7 @@ def _release(run: Run, work: Work, stage: int) -> bool:
     for child in work.children[stage]:
         run.parents[child] -= 1
         if not run.parents[child]:
-            run.ready.append(child)
+            run.ready = [*run.ready, child]
             woken = True
     if woken:
         path_ms = work.path_ms
@@ -160,22 +171,36 @@ def _release(run: Run, work: Work, stage: int) -> bool:
 
 def _serve(shadow: Shadow, cluster: Cluster, steps: int) -> int:
     """Starts tasks until none fits, or the steps are used up; how many are left."""
+    lines = list(cluster.lines.values())
     live = 0
-    for line in cluster.lines.values():
+    for line in lines:
         live += line.live
         _tidy(shadow, cluster, line)
     most = SHARE_UNITS // (CHUNKS * max(1, live))
-    price = 1 + len(cluster.lines) // LEAVES_A_STEP
+    price = 1 + len(lines) // LEAVES_A_STEP
+    claims = sorted([(_claim(line), at) for at, line in enumerate(lines) if line.live])
     while steps > 0:
-        found = _next(shadow, cluster)
+        found = None
+        for place in range(len(claims)):
+            line = lines[claims[place][1]]
+            found = _first(shadow, cluster, line)
+            if found is not None:
+                break
         if found is None:
             cluster.open = False
             break
-        line, at, job = found
+        at, job = found
         heappop(line.turn if at == LINE else line.parked[at])
         _start(shadow, cluster, line, job, most)
+        _, leaf = claims.pop(place)
+        insort(claims, (_claim(line), leaf))
         steps -= price
     return steps
+
+
+def _claim(line: Lines) -> int:
+    """What leaves are served by, least first."""
+    return line.share * SHARE_UNITS // max(1, line.part)
 
 
 def _tidy(shadow: Shadow, cluster: Cluster, line: Lines) -> None:
@@ -188,22 +213,6 @@ def _tidy(shadow: Shadow, cluster: Cluster, line: Lines) -> None:
                 if _holds(shadow, cluster, entry, at):
                     kept[entry] = True
             heap[:] = sorted(kept)
-
-
-def _next(shadow: Shadow, cluster: Cluster) -> tuple[Lines, int, int] | None:
-    """Who is served next: its leaf's lines, the heap on top of which it is, and the job."""
-    best: tuple[Lines, int, int] | None = None
-    best_claim = 0
-    for line in cluster.lines.values():
-        if not line.live:
-            continue
-        claim = line.share * SHARE_UNITS // max(1, line.part)
-        if best is not None and claim >= best_claim:
-            continue
-        found = _first(shadow, cluster, line)
-        if found is not None:
-            best, best_claim = (line, found[0], found[1]), claim
-    return best
 
 
 def _first(shadow: Shadow, cluster: Cluster, line: Lines) -> tuple[int, int] | None:

@@ -92,9 +92,14 @@ class Run:
         self.at = at
 
     def copied(self) -> "Run":
-        """One that can go its own way."""
-        left, waits, parents = self.left.copy(), self.waits.copy(), self.parents.copy()
-        return Run(left, waits, parents, self.ready.copy(), self.held.copy(), self.share, self.at)
+        """One that can go its own way. `ready` is replaced where it changes, and `parents` change where there are
+        several stages."""
+        parents = self.parents.copy() if len(self.parents) > 1 else self.parents
+        return Run(self.left.copy(), self.waits.copy(), parents, self.ready, self.held.copy(), self.share, self.at)
+
+
+OVER = Run([], [], [], [], [])
+"""Of jobs that have ended in a cluster that looks ahead: shared, since nobody changes it."""
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -175,19 +180,22 @@ class Cluster:
 class Claim:
     """What a live job is served by (`key`, least first): the work that was left of it and the time that was left until
     it ends in the shadow when this was computed (order.py). `work`: that work, in share units x ms; `end_ms`: that end;
-    `renew_ms`: when the time that is left has become so much shorter that the key is computed again.
+    `renew_ms`: when the time that is left has become so much shorter that the key is computed again; `is_exact`: that
+    is still the work which is left.
     """
 
     key: int
     work: int
     end_ms: int
     renew_ms: int
+    is_exact: bool
 
-    def __init__(self, key: int, work: int, end_ms: int, renew_ms: int) -> None:
+    def __init__(self, key: int, work: int, end_ms: int, renew_ms: int, is_exact: bool = True) -> None:
         self.key = key
         self.work = work
         self.end_ms = end_ms
         self.renew_ms = renew_ms
+        self.is_exact = is_exact
 
 
 @dataclass(slots=True)
@@ -200,7 +208,8 @@ class Shadow:
     `outside`: by seq, names of the jobs that it has no place for. `moved`: another job,
     or another capacity, so what was seen ahead no longer holds. `ends`: by live job, when it ends in the shadow, with
     STALE where that was seen before the last move. `ranked`: live jobs whose end is not stale. `claims`: by live job,
-    what it is served by; `renewals`: a heap of (when, job), in which entries other than the claim's are passed over.
+    what it is served by; `renewals`: a heap of (when, job), in which entries other than the claim's are passed over;
+    `lapsed`: the same by when, the earliest first, of jobs whose end is over or close, which come again and again.
     """
 
     tree: Queue | None = None
@@ -218,3 +227,4 @@ class Shadow:
     ranked: dict[int, bool] = field(default_factory=dict)
     claims: dict[int, Claim] = field(default_factory=dict)
     renewals: list[tuple[int, int]] = field(default_factory=list)
+    lapsed: dict[int, list[int]] = field(default_factory=dict)

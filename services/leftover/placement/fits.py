@@ -7,7 +7,6 @@ So what is found may turn out too small; nothing that fits is left out. `FreeAmo
 """
 
 import numpy as np
-from numpy.typing import NDArray
 
 _BITS = 3
 _STEPS = 1 << _BITS
@@ -172,10 +171,8 @@ class FreeAmounts:
         """
         self._frees = frees
         self._free = np.array(frees, np.int64).reshape(len(frees), width).T.copy()
-        self._open = open_
         self._opens = np.array(open_, bool)
         self._fits = self._opens.copy()  # Whose memory is used again and again.
-        self._rank = np.zeros(len(frees), np.int64)
 
     def set(self, numbers: list[int]) -> None:
         """These nodes have something else free now."""
@@ -186,47 +183,21 @@ class FreeAmounts:
             for number in numbers:
                 self._free[:, number] = frees[number]
 
-    def least(self, needs: list[tuple[int, int, int]], weights: NDArray[np.int64]) -> int | None:
+    def least(self, needs: list[tuple[int, int, int]]) -> int | None:
         """Of the open nodes with room for `needs`, as (resource position, amount, weight), that with the least sum of
-        weight x free, the first of equals; None where none has room. `weights`: the same, by resource position. Sums
-        have to stay below 2^63.
+        weight x free, the first of equals; None where none has room. Sums have to stay below 2^63.
         """
-        if not self._open:
-            return None
-        rank, free = self._rank, self._free
-        np.dot(weights, free, rank)
-        for _ in range(_TRIED_ALONE):  # Those of least rank have most room, and mostly enough of everything.
-            best = int(rank.argmin())
-            if self._suits(needs, best):
-                return best
-            rank[best] = _RANK_MOST
-        fits = self._opens
+        free, fits = self._free, self._opens
         for p, amount, _ in needs:
             fits = np.logical_and(fits, free[p] >= amount, self._fits)
-        rank[~fits] = _RANK_MOST
-        best = int(rank.argmin())
-        return best if self._suits(needs, best) else None
+        fitting = fits.nonzero()[0]  # In a full cell they are few: only these are ranked.
+        if not len(fitting):
+            return None
+        rank = np.zeros(len(fitting), np.int64)
+        for p, _, weight in needs:
+            rank += free[p][fitting] * weight
+        return int(fitting[rank.argmin()])
 
-    def _suits(self, needs: list[tuple[int, int, int]], number: int) -> bool:
-        free = self._frees[number]
-        for p, amount, _ in needs:
-            if free[p] < amount:
-                return False
-        return self._open[number]
-
-
-_RANK_MOST = (1 << 63) - 1
-
-_TRIED_ALONE = 6
-"""After so many nodes that lack something, all nodes are compared with what is needed."""
 
 _SET_AT_ONCE = 8
 """More nodes than this are set together."""
-
-
-def weights_of(needs: list[tuple[int, int, int]], width: int) -> NDArray[np.int64]:
-    """What `FreeAmounts.least` takes as weights; `needs` as (resource position, amount, weight)."""
-    weights = np.zeros(width, np.int64)
-    for p, _, weight in needs:
-        weights[p] = weight
-    return weights

@@ -69,12 +69,17 @@ class IndexedHeap(Generic[Id]):
 class JobHeap:
     """The same for jobs, by their keys (keys.py). The number of a job is part of its key, so the heap needs no pairs.
     Of a million jobs that wait nearly all are in such heaps.
+
+    Most keys are above all that came before: jobs come in the order of admission, and one that was served goes behind
+    the others. These stand in a list in order, of which the first `_gone` have been passed; the others are in a heap.
     """
 
-    __slots__ = ("_heap", "key")
+    __slots__ = ("_gone", "_heap", "_in_order", "key")
 
     def __init__(self) -> None:
         self.key: dict[int, int] = {}
+        self._in_order: list[int] = []
+        self._gone = 0
         self._heap: list[int] = []
 
     def set(self, admitted: int, key: int) -> None:
@@ -84,14 +89,15 @@ class JobHeap:
             return
         assert key >> POSITION_BITS & ADMITTED_MASK == admitted, f"{key} is no key of job {admitted}"
         self.key[admitted] = key
-        heap = self._heap
-        if before is not None and heap[0] == before:  # Most moves are of what is on top: no entry is left behind.
+        heap, in_order = self._heap, self._in_order
+        if not in_order or key > in_order[-1]:
+            in_order.append(key)
+        elif before is not None and heap and heap[0] == before:  # No entry is left behind.
             heapreplace(heap, key)
-            return
-        heappush(heap, key)
-        if len(heap) > 2 * len(self.key) + 64:  # Entries left behind by moves: more of them than jobs.
-            heap[:] = list(self.key.values())
-            heapify(heap)
+        else:
+            heappush(heap, key)
+        if len(heap) + len(in_order) > 2 * len(self.key) + 64:  # Entries left behind: more of them than jobs.
+            self._in_order, self._gone, self._heap = sorted(self.key.values()), 0, []
 
     def drop(self, admitted: int) -> None:
         """Removes a job, if it is there."""
@@ -99,18 +105,25 @@ class JobHeap:
 
     def top(self) -> int | None:
         """The job with the least key, or None."""
-        heap, key = self._heap, self.key
-        while heap:
-            least = heap[0]
-            admitted = least >> POSITION_BITS & ADMITTED_MASK
-            if key.get(admitted) == least:
-                return admitted
-            heappop(heap)
-        return None
+        least = self.least()
+        return None if least is None else least >> POSITION_BITS & ADMITTED_MASK
 
     def least(self) -> int | None:
-        """The key of what is on top, or None."""
-        return None if self.top() is None else self._heap[0]
+        """The least key, or None."""
+        in_order, heap = self._in_order, self._heap
+        at = self._gone
+        while at < len(in_order) and not self._holds(in_order[at]):
+            at += 1
+        self._gone = at
+        while heap and not self._holds(heap[0]):
+            heappop(heap)
+        if not heap:
+            return in_order[at] if at < len(in_order) else None
+        return heap[0] if at == len(in_order) or heap[0] < in_order[at] else in_order[at]
+
+    def _holds(self, key: int) -> bool:
+        """Whether an entry still is the key of its job."""
+        return self.key.get(key >> POSITION_BITS & ADMITTED_MASK) == key
 
     def __len__(self) -> int:
         return len(self.key)

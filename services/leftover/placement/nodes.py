@@ -9,7 +9,7 @@ many tasks wait keeps a *view*: a heap of the nodes that suit it by rank, update
 from schemas.placement_rules import class_key
 from schemas.quantities import SHARE_UNITS, SLOTS, Vector, on_devices
 from services.leftover.placement.apart import Counters, matches
-from services.leftover.placement.fits import FreeAmounts, NodeIndex, members, step, weights_of
+from services.leftover.placement.fits import FreeAmounts, NodeIndex, members, step
 from services.leftover.placement.indexed_heap import IndexedHeap
 from services.leftover.placement.task_class import NodeRoom, TaskClass
 
@@ -333,10 +333,7 @@ class Room:
         else:
             frees.set(list(self._moved))
         self._moved = {}
-        weights = task.weights
-        if weights is None:
-            weights = task.weights = weights_of(task.needs, len(self.total))
-        return frees.least(task.needs, weights)
+        return frees.least(task.needs)
 
     def take(self, task: TaskClass, number: int) -> list[tuple[int, int]]:
         """One task of the class starts on the node: its device shares as (index, milli)."""

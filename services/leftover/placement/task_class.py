@@ -5,9 +5,6 @@ task.
 
 from dataclasses import dataclass, field
 
-import numpy as np
-from numpy.typing import NDArray
-
 from schemas.quantities import Vector
 from services.leftover.placement.apart import Bounds
 from services.leftover.placement.indexed_heap import IndexedHeap
@@ -39,7 +36,7 @@ class TaskClass:
     in a node's rank), for the resources that some node has; `wants`: the same as (resource position, step of the
     amount). `gpu`: milli-units; `size`: what one task (all tasks of a gang) takes as a dominant share, in share units,
     rounded down. `bounds`: rules and preferences that bar nodes to it (apart.py). `is_plain`: nothing but room is asked
-    of a node; `is_ranked_at_once`: and its ranks fit into 64 bits. `weights`: those of `needs` in an array, once asked.
+    of a node; `is_ranked_at_once`: and its ranks fit into 64 bits.
 
     Where it fits. `among`: bit set of the nodes that have what it asks for beside room, `could_fit`: whether any empty
     node would hold one of its tasks; both None until first needed. `nodes`: its view of nodes by rank, if it has one;
@@ -70,5 +67,4 @@ class TaskClass:
     buckets: dict[tuple[str, int], bool] = field(default_factory=dict)
     could_fit: bool | None = None
     is_ranked_at_once: bool = False
-    weights: NDArray[np.int64] | None = None
     bounds: Bounds | None = None
