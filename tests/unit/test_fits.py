@@ -118,7 +118,7 @@ def test_of_the_open_nodes_with_room_the_first_of_the_least_rank_is_found(given,
     frees.set(moved)
 
     wants = [(p, amount, weight) for p, (amount, weight) in needs.items()]
-    best = frees.least(wants(wants, 2))
+    best = frees.least(wants)
 
     able = [i for i in range(len(now)) if i not in shut and all(now[i][p] >= amount for p, amount, _ in wants)]
     assert best == min(able, key=lambda i: (sum(weight * now[i][p] for p, _, weight in wants), i), default=None)
