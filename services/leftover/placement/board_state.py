@@ -1,6 +1,6 @@
 """What the core tells a board: the leaves with their levels, the jobs with what they hold, and the classes of tasks."""
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from schemas.jobs import PlacementRule
 from schemas.placement_rules import class_key
@@ -18,7 +18,7 @@ from services.leftover.placement.task_class import TaskClass
 from services.leftover.placement.task_span import TaskSpan
 from services.leftover.placement.waiting_jobs import WaitingJobs
 
-CLASSES_MAX = 4_096
+CLASSES_MAX: Final = 4_096
 """So many classes of tasks are remembered before those that nobody waits in any more are forgotten."""
 
 
@@ -146,10 +146,14 @@ class BoardState(WaitingJobs):
         if job.held is self._nothing:
             job.held = self._nothing.copy()
         mine, ours = job.held, leaf.held
+        fewer = -count
         for p, amount in task_pairs:
-            if p >= 0:
-                mine[p] += amount * count
-                ours[p] += amount * count
+            if p >= 0 and count >= 0:  # Multiplied by what is not negative, as in `add_amounts`.
+                more = amount * count
+                mine[p], ours[p] = mine[p] + more, ours[p] + more
+            elif p >= 0:
+                less = amount * fewer
+                mine[p], ours[p] = mine[p] - less, ours[p] - less
         if self.pools.count > 1:
             self.pools.hold(job.job_class, task_pairs, count)
         job.tasks += count

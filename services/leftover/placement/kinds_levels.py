@@ -8,6 +8,7 @@ the others go on when that kind is used up. Only leaves that serve jobs by DRF d
 """
 
 from dataclasses import dataclass
+from typing import Final
 
 from schemas.quantities import SHARE_UNITS, Vector
 from services.leftover.placement.fits import bit_set
@@ -16,7 +17,7 @@ from services.leftover.placement.leaf_queue import LeafEntry, LeafQueue, ReadyQu
 from services.leftover.placement.nodes import Room
 from services.leftover.placement.task_class import TaskClass
 
-_RATIO_BITS = 30
+_RATIO_BITS: Final = 30
 
 
 @dataclass(slots=True, eq=False)

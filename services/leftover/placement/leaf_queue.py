@@ -10,6 +10,7 @@ somebody waits.
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Final
 
 from schemas.quantities import SHARE_UNITS, Vector
 from schemas.queues import ServingOrder
@@ -20,15 +21,19 @@ from services.leftover.placement.ranks import Block, Ranks
 from services.leftover.placement.task_class import TaskClass
 from services.leftover.placement.task_span import SoleSpans
 
-_RATIO_BITS = 30
-_SERVED_BITS = 64
-_BEYOND_BITS = 200  # Far above any ratio of a share to a target of one unit.
-_RETURNED, _OWN, _BEYOND, _NOTHING = range(4)
+_RATIO_BITS: Final = 30
+_SERVED_BITS: Final = 64
+_BEYOND_BITS: Final = 200  # Far above any ratio of a share to a target of one unit.
+_RETURNED: Final = 0
+_OWN: Final = 1
+_BEYOND: Final = 2
+_NOTHING: Final = 3
 """On what ground a leaf takes its next task, best first: its level was reduced while its tasks found no room, and now
 there is room again; the task is within its level; it is beyond its level; the leaf is entitled to nothing."""
 
 
-_NONE_THERE, _NONE_BEFORE = -1, -2
+_NONE_THERE: Final = -1
+_NONE_BEFORE: Final = -2
 
 
 def _is_in(live: bytes, index: int) -> bool:
