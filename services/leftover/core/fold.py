@@ -250,14 +250,15 @@ def _release(state: State, node: str, job: str, stage: str, first: int, count: i
     for index in range(first, first + count):
         held = on_node.pop(f"{prefix}{index}")
         if board is not None:
-            pairs = board.room.pairs(held.demand)
+            shape = board.shape_in(job, stage, held.demand)
+            pairs = shape.pairs
             devices = [(share.index, share.milli) for share in held.devices] if held.devices else []
             board.room.give(number, pairs, devices)
             if held.counted:
                 board.count(held.counted, number, -1)
             if not spare:
                 board.hold(job, pairs, -1, held.queue)
-                board.kinds_levels.run(leaf_at(state, held.queue), held.demand, -1)
+                board.kinds_levels.run(leaf_at(state, held.queue), shape, -1)
         if state.copied:
             stragglers.leave(state, node, job, f"{stage}/{index}", spare=spare)
     if not on_node:
