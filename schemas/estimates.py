@@ -1,6 +1,8 @@
 """How long a task is expected to run. One rule for every core that plans ahead (docs/concepts/altruism.md)."""
 
-DEFAULT_MS = 60_000
+from typing import Final
+
+DEFAULT_MS: Final = 60_000
 """Of a task of which nothing is known: neither estimated, nor seen."""
 
 

@@ -7,19 +7,20 @@ exact. Demands round up to base units, capacities down (docs/jobs.md).
 import re
 from decimal import Decimal
 from fractions import Fraction
+from typing import Final
 
 Vector = dict[str, int]
 """Resource name -> whole base units. Keys in sorted order wherever a vector enters a record."""
 
-MILLIONTHS = 1_000_000  # A weight of 1.
-SHARE_UNITS = 1_000_000_000  # A share of the whole cell.
+MILLIONTHS: Final = 1_000_000  # A weight of 1.
+SHARE_UNITS: Final = 1_000_000_000  # A share of the whole cell.
 SLOTS = "slots"  # What alone counts under the preset of that name: places of nodes, one a task.
-QUANTITY_MAX = 2**53 - 1  # The largest integer that every JSON reader keeps exactly.
+QUANTITY_MAX: Final = 2**53 - 1  # The largest integer that every JSON reader keeps exactly.
 
-BARE_MIN = 1_000_000
+BARE_MIN: Final = 1_000_000
 """A bare amount of bytes or bit/s (memory, disk, network, disk_io) below this is refused: a suffix was forgotten."""
 
-MIB = 1 << 20
+MIB: Final = 1 << 20
 _BINARY = {"Ki": 1 << 10, "Mi": 1 << 20, "Gi": 1 << 30, "Ti": 1 << 40, "Pi": 1 << 50}
 _DECIMAL = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "P": 10**15}
 _UNIT = {  # Natural units, those of a quantity without suffix -> base units.

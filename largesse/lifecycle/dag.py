@@ -3,12 +3,13 @@
 from collections.abc import Callable
 from dataclasses import fields, replace
 from operator import attrgetter
+from typing import Final
 
 from largesse.lifecycle.state import Graph, Progress
 from schemas.estimates import duration_ms
 from schemas.jobs import JobSpec, Stage
 
-SHAPES_STAGES_MAX = 16_384
+SHAPES_STAGES_MAX: Final = 16_384
 """Graphs are cached, and shared by equal jobs, until they have more stages than this together; the oldest are evicted
 first."""
 

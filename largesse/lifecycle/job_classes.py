@@ -6,6 +6,7 @@ opening on.
 """
 
 from collections.abc import Sequence
+from typing import Final
 
 from schemas import ReleaseCurve, Vector
 from schemas.jobs import UNJUDGED
@@ -14,7 +15,7 @@ from schemas.queues import Policy, Preset
 POOLED: tuple[Preset, ...] = ("dress", "largesse")
 """Presets that have pools by class, where the knob `classes` leaves it to the preset."""
 
-WHOLE_PERMILLE = 1_000
+WHOLE_PERMILLE: Final = 1_000
 
 
 def thresholds_of(policy: Policy) -> list[int]:

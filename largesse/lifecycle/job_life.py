@@ -8,20 +8,20 @@ attempts in a row fail the task; a gang shares one attempt, which ends for all o
 success, and is retried as a whole once nothing of that attempt runs any more.
 """
 
-from typing import Literal
+from typing import Final, Literal
 
 from largesse.lifecycle.dag import end_tasks, own
 from largesse.lifecycle.state import JobLife, Tries
 from schemas.queues import Policy
 from schemas.tasks import Failure
 
-LOST_ATTEMPTS_MAX = 10
+LOST_ATTEMPTS_MAX: Final = 10
 """So many attempts of one task that end `lost` in a row fail it: something about it kills nodes."""
 
 COUNTED: tuple[Failure, ...] = ("exit_code", "timeout", "cannot_start", "memory")
 """Failures that count against a stage's retries."""
 
-DOUBLINGS_MAX = 32
+DOUBLINGS_MAX: Final = 32
 """A back-off is doubled so often at most: `retry_backoff_ms_max` cuts it off long before."""
 
 AfterFailure = Literal["again", "over"]

@@ -8,11 +8,12 @@ the capacity without what is promised at the opening. Without reservations all o
 
 from bisect import bisect_right
 from collections.abc import Iterator
+from typing import Final
 
 from largesse.lifecycle.state import Promises
 from schemas import Plans, PlanStep, Policy, Vector
 
-ALWAYS_MS = 0
+ALWAYS_MS: Final = 0
 """Before every opening: what is promised has to be recomputed."""
 
 

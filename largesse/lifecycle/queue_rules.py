@@ -1,12 +1,13 @@
 """What the queue tree says of who submits where: alike for jobs and reservations, and for the dry runs of these."""
 
 from collections.abc import Mapping
+from typing import Final
 
 from schemas.jobs import Rejection
 from schemas.queue_tree import upwards
 from schemas.wording import nearest
 
-NAMES_SHOWN_MAX = 10
+NAMES_SHOWN_MAX: Final = 10
 """Names that a rejection lists as those that would do."""
 
 

@@ -14,6 +14,7 @@ plans for it agree.
 """
 
 from dataclasses import dataclass, field, replace
+from typing import Final
 
 from mypy_extensions import mypyc_attr
 
@@ -25,18 +26,18 @@ from schemas.queues import PLANNING, Estimates, Policy
 HISTORY_STAGES_MAX = 10_000
 """Earlier runs of so many stages are remembered; beyond, those go first of which no run has ended for longest."""
 
-HISTORY_TASKS_MAX = 1_000
+HISTORY_TASKS_MAX: Final = 1_000
 """The weight, in tasks, of all earlier runs of a stage at most, so that the estimate follows the latest runs."""
 
-SEEN_TASKS_MIN = 5
+SEEN_TASKS_MIN: Final = 5
 """With `estimates` set to `finished`, so many tasks of a stage must have succeeded before they go before its estimate:
 a few say little, and those that succeed first are the short ones."""
 
-SEEN_OFF_PERMILLE = 250
+SEEN_OFF_PERMILLE: Final = 250
 """And only where their mean differs from the estimate by more than this part of it. The first tasks to end differ from
 the others in any case: where estimates are right, to follow them makes plans worse (services/DECISIONS.md, 123)."""
 
-PERMILLE = 1_000
+PERMILLE: Final = 1_000
 
 _NUMBER = frozenset("0123456789")
 _SEPARATOR = frozenset("-_.:@# ")
@@ -99,8 +100,11 @@ def observe(
 ) -> dict[str, Seen]:
     """Tasks of a job's stage have succeeded: what to keep as seen from now on. Nothing is added where nobody would ask
     for it."""
+    unused = not run_ms or (estimates == "spec" and stage.estimate_ms > 0)
+    if unused and not seen:
+        return seen
     known = seen.get(stage.stage)
-    if not run_ms or (stage.estimate_ms and estimates == "spec"):
+    if unused:
         if known is not None:
             known.first = False
         return seen

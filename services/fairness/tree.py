@@ -7,17 +7,18 @@ so that sums of shares are exact, do not depend on their order and come out alik
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
+from typing import Final
 
 from schemas.quantities import SHARE_UNITS
 
-ONE_BITS = 128
-ONE = 1 << ONE_BITS
+ONE_BITS: Final = 128
+ONE: Final = 1 << ONE_BITS
 """A share of the whole cell. Far finer than a base unit of any kind, so that no rounding adds up to one."""
 
-NEAR = 1 << 68
+NEAR: Final = 1 << 68
 """Shares closer than this (2^-60 of the cell) are the same share: far below one base unit, far above all rounding."""
 
-DEPTH_MAX = 64
+DEPTH_MAX: Final = 64
 """Levels of a tree. Deeper ones are refused: the walks recurse."""
 
 SHARE_ORDERS = ("hdrf", "naive", "fair")

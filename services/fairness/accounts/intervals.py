@@ -6,9 +6,9 @@ children whose interval a new rate leaves are found without visiting the others.
 
 from collections.abc import Sequence
 from heapq import heapify, heappop, heappush
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
-_BITS = 64
+_BITS: Final = 64
 
 
 class QuietBand(NamedTuple):

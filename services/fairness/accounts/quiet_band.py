@@ -1,11 +1,13 @@
 """How far a queue's sums and guarantee may move before something has to be published of it again (tree_accounts.py)."""
 
+from typing import Final
+
 from schemas.quantities import SHARE_UNITS
 from services.fairness.accounts.intervals import QuietBand
 from services.fairness.accounts.queue_account import Published, QueueAccount
 from services.fairness.tree import NEAR, ONE, ONE_BITS
 
-PUBLISH_STEP = 1_000_000
+PUBLISH_STEP: Final = 1_000_000
 """A value that has moved by less than this (a permille of the cell, in billionths) is not published again."""
 
 

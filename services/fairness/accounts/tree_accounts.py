@@ -15,6 +15,7 @@ Guarantees are shares of `ONE`; published values are in billionths of the cell.
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 from operator import add, ge, sub
+from typing import Final
 
 from schemas.quantities import SHARE_UNITS
 from services.fairness.accounts.division import Claimant, divided
@@ -22,7 +23,7 @@ from services.fairness.accounts.queue_account import Limits, Published, QueueAcc
 from services.fairness.accounts.quiet_band import PUBLISH_STEP, find_quiet_band, first_with
 from services.fairness.tree import NEAR, ONE, ONE_BITS, share_units
 
-FINE = 1 << 88
+FINE: Final = 1 << 88
 """More than this (2^-40 of the cell) beyond all that there is, and too much is guaranteed."""
 
 

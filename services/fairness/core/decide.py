@@ -1,6 +1,7 @@
 """How fairness answers an open round."""
 
 from collections.abc import Mapping, Sequence
+from typing import Final
 
 from largesse.core import OpenRound
 from largesse.lifecycle.job_classes import has_pools
@@ -13,7 +14,7 @@ from services.fairness.core.refill import kinds_levels, unpublished
 from services.fairness.core.state import State
 from services.fairness.core.tolerance import newcomers
 
-SETTLE_MS = 1_000
+SETTLE_MS: Final = 1_000
 """If some job still waits this long after the last change that may have led to a grant, and no other round has opened,
 fairness asks for another round: it then publishes what came of the change."""
 

@@ -14,6 +14,7 @@ Deeper queues are treated first.
 
 from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
+from typing import Final
 
 from largesse.lifecycle.queue_policy import sharing_of
 from schemas import Queue
@@ -40,7 +41,7 @@ Caps = Mapping[str, Sequence[int]]
 _WEIGHT_BITS, _LEAST_BITS = 50, 10
 """A share in the place of a weight: this much of it. A queue with next to nothing weighs no more than 2^-40 of all."""
 
-_FINE_BITS = 64
+_FINE_BITS: Final = 64
 
 
 def goes_by_holdings(tree: Queue, policy: str) -> bool:

@@ -3,6 +3,7 @@ result.
 """
 
 from collections.abc import Mapping, Sequence
+from typing import Final
 
 from largesse.lifecycle.queue_policy import sharing_of
 from schemas.queue_tree import upwards
@@ -18,11 +19,11 @@ from services.fairness.core.tolerance import fits
 from services.fairness.hdrf.static import Fill, fill
 from services.fairness.tree import ONE, ONE_BITS, leaves, share_units, walk
 
-CAPPINGS_MAX = 3
+CAPPINGS_MAX: Final = 3
 """How many times in a round the share that some units cannot place is offered to others. After that it goes to the
 whole tree."""
 
-_BLUR = 1 << ONE_BITS - 34
+_BLUR: Final = 1 << ONE_BITS - 34
 """What clipping a demand at a maximum may round off a share."""
 
 

@@ -12,6 +12,7 @@ what it is due. Cost: the units of which a sum or the level changed, and a compa
 """
 
 from collections.abc import Sequence
+from typing import Final
 
 from largesse.lifecycle.slots import counted_demand
 from schemas import Grant, Shares
@@ -23,11 +24,11 @@ from services.fairness.core.stale import refill
 from services.fairness.core.state import Cap, Short, State
 from services.fairness.core.tolerance import note_cap
 
-CAP_FALLS_MS = 1_000
+CAP_FALLS_MS: Final = 1_000
 """A unit that holds less than its cap for so long counts as able to place only what it holds."""
 
-_RATIO_BITS = 30
-_BEYOND = SHARE_UNITS << _RATIO_BITS  # A worse claim than that of any unit within its level.
+_RATIO_BITS: Final = 30
+_BEYOND: Final = SHARE_UNITS << _RATIO_BITS  # A worse claim than that of any unit within its level.
 
 
 def forget_placed(state: State) -> None:

@@ -14,6 +14,7 @@ state, so a replay from any snapshot refills in the same rounds.
 """
 
 from collections.abc import Mapping
+from typing import Final
 
 from schemas import Record, Vector
 from schemas.quantities import SHARE_UNITS
@@ -21,7 +22,7 @@ from services.fairness.accounts.queue_account import QueueAccount
 from services.fairness.accounts.tree_accounts import TreeAccounts
 from services.fairness.core.state import State
 
-_PERMILLE = SHARE_UNITS // 1_000
+_PERMILLE: Final = SHARE_UNITS // 1_000
 
 
 def note_cap(state: State, before: int, after: int) -> None:

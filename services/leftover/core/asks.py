@@ -3,7 +3,7 @@ and are not stored: in a full cell nearly all jobs are like that.
 """
 
 from largesse.ids import shard_of
-from schemas import Asks, Grant, StageAsk
+from schemas import Asks, StageAsk
 from services.leftover.core.state import NO_ASKS, Job
 
 
@@ -29,23 +29,30 @@ def ask(job: Job, asks: list[StageAsk]) -> None:
     job.asks, job.fresh_ms = list(asks) or NO_ASKS, -1  # A list of its own. Spans are never changed in place.
 
 
-def shorten(job: Job, grant: Grant) -> None:
-    """Takes granted tasks off what the job asks for."""
-    if job.fresh_ms >= 0 and len(job.graph.stages) == 1 and grant.count == job.graph.tasks[0]:
+def shorten(job: Job, name: str, stage: str, first: int, count: int) -> None:
+    """Takes granted tasks `first` .. `first + count - 1` of a stage off what the job `name` asks for."""
+    if job.fresh_ms >= 0 and len(job.graph.stages) == 1 and count == job.graph.tasks[0]:
         job.asks, job.fresh_ms = NO_ASKS, -1  # All that it asks for: so it is with most jobs.
         return
     asks = asks_of(job)
     for i, asked in enumerate(asks):
-        behind = grant.first - asked.first
-        if asked.stage != grant.stage or behind < 0 or behind >= asked.count:
+        if asked.stage != stage:
             continue
-        ahead = asked.count - behind - grant.count
-        assert ahead >= 0, f"{grant.job}/{grant.stage}: granted tasks are not one span that it asked for"
-        parts = ((asked.first, behind), (grant.first + grant.count, ahead))
-        asks[i : i + 1] = [_part(asked, first, count) for first, count in parts if count]
+        asked_first, asked_count = asked.first, asked.count
+        behind = first - asked_first
+        if behind < 0 or behind >= asked_count:
+            continue
+        ahead = asked_count - behind - count
+        assert ahead >= 0, f"{name}/{stage}: granted tasks are not one span that it asked for"
+        if ahead:
+            asks.insert(i + 1, _part(asked, first + count, ahead))
+        if behind:
+            asks[i] = _part(asked, asked_first, behind)
+        else:
+            del asks[i]
         job.asks, job.fresh_ms = asks or NO_ASKS, -1
         return
-    raise AssertionError(f"{grant.job}/{grant.stage}/{grant.first} was granted but not asked for")
+    raise AssertionError(f"{name}/{stage}/{first} was granted but not asked for")
 
 
 def _part(asked: StageAsk, first: int, count: int) -> StageAsk:

@@ -42,14 +42,15 @@ def build(state: State) -> Board:
         add_job(state, board, name, job)
     for node_name, on_node in state.held.items():
         for key, held in on_node.items():
-            pairs = room.pairs(held.demand)
+            shape = board.shape_of(held.demand)
+            pairs = shape.pairs
             if node_name in room.number:
                 room.occupy(node_name, pairs, [(share.index, share.milli) for share in held.devices])
                 if held.counted:
                     board.count(held.counted, room.number[node_name], 1)
             if not state.copied or counts(state, node_name, held.job, key):
                 board.hold(held.job, pairs, 1, held.queue)
-                board.kinds_levels.run(leaf_at(state, held.queue), held.demand, 1)
+                board.kinds_levels.run(leaf_at(state, held.queue), shape, 1)
     board.set_levels(kept_levels(state))
     for name, job in state.jobs.items():
         if does_ask(job) and name in board.jobs:

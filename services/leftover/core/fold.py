@@ -33,6 +33,7 @@ from schemas import (
     Vector,
 )
 from schemas.nodes import devices_of
+from schemas.queues import Estimates
 from schemas.tasks import TaskEnd, TaskFailure
 from services.leftover.core import locality, stragglers
 from services.leftover.core.asks import asks_of
@@ -188,33 +189,35 @@ def _forget_job(state: State, name: str, *, succeeded: bool = False) -> None:
 
 
 def _tasks(state: State, record: Record) -> None:
+    rule = rule_of(state.policy)
     for fact in facts_of(record.body):
+        name, stage, first, count = fact.job, fact.stage, fact.first, fact.count
         if isinstance(fact, TaskEnd):
-            _release(state, fact.node, fact.job, fact.stage, fact.first, fact.count)
+            _release(state, fact.node, name, stage, first, count)
             if state.runs:
                 stragglers.note_end(state, fact)
-            _succeed(state, fact)
+            _succeed(state, fact, name, stage, count, rule)
         elif isinstance(fact, TaskFailure):
-            _release(state, fact.node, fact.job, fact.stage, fact.first, fact.count)
+            _release(state, fact.node, name, stage, first, count)
             if state.runs:
                 stragglers.note_end(state, fact)
             _fail(state, fact)
         elif isinstance(fact, SpareEnd):
-            _release(state, fact.node, fact.job, fact.stage, fact.first, fact.count, spare=True)
+            _release(state, fact.node, name, stage, first, count, spare=True)
             if state.runs:
                 stragglers.note_spare_end(state, fact)
 
 
-def _succeed(state: State, ended: TaskEnd) -> None:
-    name = ended.job
+def _succeed(state: State, ended: TaskEnd, name: str, stage: str, count: int, rule: Estimates) -> None:
     job = state.jobs.get(name)
     if job is None:
         return
-    at = job.graph.position[ended.stage]
-    job.seen = observe(job.seen, job.graph.stages[at], ended.count, ended.run_ms, rule_of(state.policy))
-    if len(job.graph.stages) == 1 == job.graph.stages[0].tasks:
+    graph = job.graph
+    at = graph.position[stage]
+    job.seen = observe(job.seen, graph.stages[at], count, ended.run_ms, rule)
+    if len(graph.tasks) == 1 == graph.tasks[0]:
         return  # The job is over, and nobody asks how far it has come.
-    succeed(job, at, ended.count, ended.attempt)
+    succeed(job, at, count, ended.attempt)
     note_duration(state, job, at)
     _note_work(state, name, job)
 
@@ -243,18 +246,20 @@ def _release(state: State, node: str, job: str, stage: str, first: int, count: i
     """Attempts hold no room any more. Those that are `spare` do not end their task, for which its queue holds room
     still."""
     board: Board | None = state.board
-    on_node = state.held[node]
+    on_node, prefix = state.held[node], f"{job}/{stage}/"
+    number = board.room.number[node] if board is not None else -1
     for index in range(first, first + count):
-        held = on_node.pop(f"{job}/{stage}/{index}")
+        held = on_node.pop(f"{prefix}{index}")
         if board is not None:
-            pairs = board.room.pairs(held.demand)
+            shape = board.shape_in(job, stage, held.demand)
+            pairs = shape.pairs
             devices = [(share.index, share.milli) for share in held.devices] if held.devices else []
-            board.room.give(board.room.number[node], pairs, devices)
+            board.room.give(number, pairs, devices)
             if held.counted:
-                board.count(held.counted, board.room.number[node], -1)
+                board.count(held.counted, number, -1)
             if not spare:
                 board.hold(job, pairs, -1, held.queue)
-                board.kinds_levels.run(leaf_at(state, held.queue), held.demand, -1)
+                board.kinds_levels.run(leaf_at(state, held.queue), shape, -1)
         if state.copied:
             stragglers.leave(state, node, job, f"{stage}/{index}", spare=spare)
     if not on_node:

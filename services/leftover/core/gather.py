@@ -1,7 +1,7 @@
 """From what leftover keeps to the room that a round gathers, and to what it says of it."""
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from schemas import HeldRoom, Vector
 from schemas.estimates import end_ms
@@ -27,7 +27,7 @@ from services.leftover.placement.pending_reasons import WANTS_ROOM, reason_of, s
 from services.leftover.placement.task_class import TaskClass
 from services.leftover.placement.timeline import End, Reserved
 
-OVERRUN_MOST = 2
+OVERRUN_MOST: Final = 2
 """A task that runs on is expected to end at any moment until it has run so many times as long as it was expected to."""
 
 

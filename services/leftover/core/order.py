@@ -12,28 +12,29 @@ grows with the logarithm of the time, not with the number of rounds.
 
 from bisect import insort
 from heapq import heappop, heappush
+from typing import Final
 
 from services.leftover.core.shadow_state import Claim, Shadow
 from services.leftover.core.state import Job, State
 from services.leftover.placement.board import Board
 
-STALE = 1 << 60
+STALE: Final = 1 << 60
 """Above any moment of log time; part of the end of a job that has not been seen to end since the shadow's last move."""
 
-LAST = 1 << 60
+LAST: Final = 1 << 60
 """Above any key: of jobs for which the shadow has no place."""
 
-LEFT_MS_MIN = 1_000
+LEFT_MS_MIN: Final = 1_000
 """A job that has ended in the shadow, or is about to, counts as one that ends after this time: among such jobs the work
 that is left decides."""
 
-RENEWED_PART = 8
+RENEWED_PART: Final = 8
 """A key is computed again when this part of the work, or of the time, that was left is over."""
 
-RENEWED_A_ROUND = 256
+RENEWED_A_ROUND: Final = 256
 """Most keys that are computed again in one round for work or time that is over. Others follow in the next."""
 
-DIGITS = 32
+DIGITS: Final = 32
 """Binary digits of a product that count in a key. Above them stands how many follow."""
 
 

@@ -7,13 +7,14 @@ that are watched. The file is a cache: it can be made anew from what runs.
 
 from dataclasses import dataclass
 from heapq import heappop, heappush
+from typing import Final
 
 from services.leftover.core.state import Job, Run, StageRuns, State, Watch
 from services.leftover.core.stragglers import may_be_copied
 
-WHOLE_PERMILLE = 1_000
+WHOLE_PERMILLE: Final = 1_000
 
-_STRAYS_MAX = 64
+_STRAYS_MAX: Final = 64
 """Entries of the heap that say nothing any more, before it is made anew."""
 
 

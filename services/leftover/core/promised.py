@@ -6,6 +6,7 @@ starts on room that is promised before it is expected to end starts as revocable
 """
 
 from dataclasses import dataclass, field
+from typing import Final
 
 from largesse.lifecycle.promises import active, next_edge_ms
 from largesse.lifecycle.run_times import known_ms
@@ -19,7 +20,7 @@ from services.leftover.placement.board import Board, Placement
 from services.leftover.placement.promised import Clearing, Space, Victim, by_position, empty
 from services.leftover.placement.task_class import TaskClass
 
-AGAIN_MS = 1_000
+AGAIN_MS: Final = 1_000
 """After so long, or the grace if that is longer, the room that was chosen for a lease is looked at again."""
 
 

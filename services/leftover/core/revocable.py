@@ -2,6 +2,7 @@
 
 from bisect import bisect_right
 from dataclasses import dataclass
+from typing import Final
 
 from largesse.lifecycle.promises import active
 from largesse.lifecycle.run_times import known_ms
@@ -15,13 +16,13 @@ from services.leftover.placement.board import Board, Placement
 from services.leftover.placement.promised import PromisedNodes, Space, by_position, empty
 from services.leftover.placement.task_class import TaskClass
 
-MOMENTS_MAX = 16
+MOMENTS_MAX: Final = 16
 """So many starts of leases are looked at one by one in a round. Later ones count as one, at the first of them, with the
 most that each reservation is promised from then on: a task that runs so far into the future may be called revocable
 though it is not."""
 
 
-UNKNOWN_MS = 1 << 62
+UNKNOWN_MS: Final = 1 << 62
 """The estimated end of a task without any estimate: it may still run at the start of every lease."""
 
 

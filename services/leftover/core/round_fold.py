@@ -27,6 +27,7 @@ from services.leftover.core.serving import move
 from services.leftover.core.state import NO_ASKS, Allocation, State
 from services.leftover.placement.apart import counters_of
 from services.leftover.placement.pending_reasons import WANTS_ROOM
+from services.leftover.placement.task_class import TaskClass
 
 
 def forget_board(state: State) -> None:
@@ -114,9 +115,10 @@ def fold_grants(state: State, record: Record[Grants]) -> None:
 
 
 def fold_closing(state: State, record: Record[RoundClosed]) -> None:
-    body = record.body
-    for grant in body.grants:
-        _bind(state, grant, record.time)
+    body, time = record.body, record.time
+    tasks = _classes_of(state, body)
+    for i, grant in enumerate(body.grants):
+        _bind(state, grant, time, tasks[i] if tasks else None)
     if body.revoked:
         take_back(state, body.revoked)
     if state.board is not None:
@@ -127,40 +129,53 @@ def fold_closing(state: State, record: Record[RoundClosed]) -> None:
     state.decided = None
 
 
-def _bind(state: State, grant: Grant, time: int) -> None:
-    job = state.jobs[grant.job]
+def _classes_of(state: State, body: RoundClosed) -> list[TaskClass]:
+    """The classes of the grants of a closing, in their order, where the answer that was closed is known to be the one
+    that was decided here; else none."""
+    decided = state.decided
+    if state.board is None or decided is None or body.struck:
+        return []
+    return [placement.task for placement in decided.placements]
+
+
+def _bind(state: State, grant: Grant, time: int, task: TaskClass | None) -> None:
+    """`task`: the class that was placed, where it is known."""
+    name = grant.job
+    job = state.jobs[name]
     if grant.why == "speculative":
         stragglers.bind(state, job, grant, time)
         return
+    named, first, count, granted_devices = grant.stage, grant.first, grant.count, grant.devices
     stages = job.graph.stages
-    stage = stages[0] if len(stages) == 1 else stages[job.graph.position[grant.stage]]
-    leaf = leaf_of(state, job)
-    if state.board is not None:
-        state.board.kinds_levels.run(leaf, stage.demand, grant.count)
-    is_outside = is_reserved(state, grant.job)
-    if state.groups and state.served.get(leaf) != state.opened and not is_outside:
+    stage = stages[0] if len(stages) == 1 else stages[job.graph.position[named]]
+    demand, leaf, board = stage.demand, leaf_of(state, job), state.board
+    if board is not None:
+        board.kinds_levels.run(leaf, board.shape_in(name, named, demand), count)
+    if state.groups and state.served.get(leaf) != state.opened and not is_reserved(state, name):
         state.served[leaf] = state.opened
-        if state.board is not None:
-            state.board.serve(leaf, state.opened)
-    prefix, first, on_node = f"{grant.job}/{grant.stage}/", grant.first, state.held.setdefault(grant.node, {})
-    rules = rules_of(grant.job, job.queue, stage)
+        if board is not None:
+            board.serve(leaf, state.opened)
+    prefix, on_node = f"{name}/{named}/", state.held.setdefault(grant.node, {})
+    rules = rules_of(name, job.queue, stage)
     counted = counters_of(rules)
-    for task in range(grant.count):
-        devices = grant.devices[task] if grant.devices else []
-        held = Allocation(grant.job, grant.stage, job.queue, time, stage.demand, devices)
-        on_node[f"{prefix}{first + task}"] = held
+    for index in range(count):
+        devices = granted_devices[index] if granted_devices else []
+        held = Allocation(name, named, job.queue, time, demand, devices)
+        on_node[f"{prefix}{first + index}"] = held
         if counted:
             held.counted = counted
-    if grant.revocable or grant.job in state.reserving:
+    if grant.revocable or name in state.reserving:
         note_runs(state, grant)
     if state.policy.speculation_permille:
         stragglers.note_start(state, grant, stage, time)
     if state.starved:
-        like = (stage.demand, stage.labels, stage.prefer, stage.tasks if stage.gang else 0)
-        key = state.board.class_for(*like, rules).key if state.board is not None else class_key(*like, rules)
+        if task is not None and task.bounds is None:
+            key = task.key
+        else:
+            key = class_key(demand, stage.labels, stage.prefer, stage.tasks if stage.gang else 0, rules)
         if key in state.starved:
             state.starved[key] = state.opened_ms
-    shorten(job, grant)
+    shorten(job, name, named, first, count)
     if state.delays:
         locality.start(state, grant)
 

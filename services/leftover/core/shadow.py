@@ -9,20 +9,21 @@ with a smaller share; others pass it. Work is counted in steps and can be left o
 
 from bisect import insort
 from heapq import heappop, heappush
+from typing import Final
 
 from schemas import Queue
 from schemas.quantities import SHARE_UNITS, largest_share
 from services.leftover.core.shadow_state import LINE, NOWHERE, OVER, Cluster, Lines, Run, Shadow, Work
 from services.leftover.core.shadow_weights import weigh
 
-CHUNKS = 10
+CHUNKS: Final = 10
 """Tasks that start in one step come to at most this part of an equal share (or are one): fewer are more exact, and
 cost more steps."""
 
-LEAVES_A_STEP = 8
+LEAVES_A_STEP: Final = 8
 """Looking through so many leaves for the next job counts as one step more."""
 
-_STRAYS_MAX = 64
+_STRAYS_MAX: Final = 64
 """Entries of a heap that say nothing any more, before anybody counts them."""
 
 

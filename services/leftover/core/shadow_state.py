@@ -1,6 +1,7 @@
 """What the shadow cluster keeps: plain data, which snapshots hold. shadow.py moves it, serving.py reads it."""
 
 from dataclasses import dataclass, field
+from typing import Final
 
 from mypy_extensions import mypyc_attr
 
@@ -9,10 +10,10 @@ from schemas import Queue, Vector
 Pairs = list[tuple[int, int]]
 """Of one task: (position of a kind of resource, amount)."""
 
-LINE = -1
+LINE: Final = -1
 """Where a job of the shadow waits: for its turn. From 0 on: for more of the kind of resource at that position."""
 
-NOWHERE = -2
+NOWHERE: Final = -2
 """It waits for nothing."""
 
 

@@ -10,6 +10,7 @@ time that it takes to kill one.
 """
 
 from dataclasses import dataclass, field
+from typing import Final
 
 from schemas import Revocation
 from services.leftover.core.board import stage_class
@@ -23,7 +24,7 @@ from services.leftover.placement.promised import Space, by_position
 from services.leftover.placement.task_class import NodeRoom, TaskClass
 from services.leftover.placement.timeline import could_hold
 
-TRIED_MAX = 200
+TRIED_MAX: Final = 200
 """Stragglers that a round looks for room for; those that are overdue by most come first."""
 
 

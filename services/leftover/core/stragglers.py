@@ -7,6 +7,7 @@ attempt counts from then on.
 """
 
 from bisect import insort
+from typing import Final
 
 from largesse.lifecycle.task_facts import SpareEnd
 from schemas import Grant, Stage
@@ -16,7 +17,7 @@ from services.leftover.core.reserved_runs import note_runs
 from services.leftover.core.state import Allocation, Copied, Job, Run, StageRuns, State
 from services.leftover.placement.apart import counters_of
 
-SAMPLES_MAX = 1_000
+SAMPLES_MAX: Final = 1_000
 """The median of a stage is that of so many of its tasks, those that succeeded first."""
 
 ENDED_BY_OTHERS: tuple[Failure, ...] = ("superseded", "revoked", "lost", "killed")

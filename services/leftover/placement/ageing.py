@@ -2,9 +2,11 @@
 that no job waits for ever behind others of its queue that keep coming.
 """
 
+from typing import Final
+
 from services.leftover.placement.indexed_heap import IndexedHeap
 
-_NEVER_MS = 1 << 62
+_NEVER_MS: Final = 1 << 62
 
 
 class AgeingJobs:

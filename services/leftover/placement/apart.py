@@ -6,10 +6,11 @@ tasks one by one under these rules reaches as many as any other order would, so 
 """
 
 from dataclasses import dataclass, field
+from typing import Final
 
 from schemas.jobs import PlacementRule
 
-AVOIDED = 1 << 78
+AVOIDED: Final = 1 << 78
 """What each task on the node, or each task more than on the value with the fewest, adds to the rank of a node: more
 than any alignment can outweigh, while 2^20 of them weigh less than one preferred label.
 """

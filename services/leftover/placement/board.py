@@ -218,8 +218,11 @@ class Board(BoardState):
         for job, span in self._touched:
             by_node, shares = span.placed or {}, span.devices or {}
             for (number, beyond), count in by_node.items():
-                tasks = (job, span.stage, span.first, count, span.attempt, number, beyond, span.task)
-                placements.append(Placement(*tasks, shares.get((number, beyond), []), self.jobs[job].queue))
+                of_task = shares.get((number, beyond), [])
+                queue, first = self.jobs[job].queue, span.first
+                placements.append(
+                    Placement(job, span.stage, first, count, span.attempt, number, beyond, span.task, of_task, queue)
+                )
                 span.first += count
             span.placed = span.devices = None
         self._touched = []

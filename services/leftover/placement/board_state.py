@@ -1,24 +1,24 @@
 """What the core tells a board: the leaves with their levels, the jobs with what they hold, and the classes of tasks."""
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from schemas.jobs import PlacementRule
 from schemas.placement_rules import class_key
 from schemas.quantities import Vector, largest_share
 from schemas.queues import ServingOrder
 from services.leftover.placement.barred import bind
-from services.leftover.placement.entries import BY_SHARE, Discipline, JobEntry
+from services.leftover.placement.entries import BY_SHARE, NO_SHAPES, Discipline, JobEntry
 from services.leftover.placement.keys import CLASS_MASK
 from services.leftover.placement.kinds_levels import KindsLevels
 from services.leftover.placement.leaf_queue import LeafEntry, ReadyQueue
 from services.leftover.placement.nodes import Room
 from services.leftover.placement.packing import Alignment, Packers
 from services.leftover.placement.queue_limits import QueueLimits, count_in
-from services.leftover.placement.task_class import TaskClass
+from services.leftover.placement.task_class import Shape, TaskClass
 from services.leftover.placement.task_span import TaskSpan
 from services.leftover.placement.waiting_jobs import WaitingJobs
 
-CLASSES_MAX = 4_096
+CLASSES_MAX: Final = 4_096
 """So many classes of tasks are remembered before those that nobody waits in any more are forgotten."""
 
 
@@ -58,6 +58,7 @@ class BoardState(WaitingJobs):
         self.kinds_levels = KindsLevels(room, self.leaf_queue)
         self.over_ms: dict[str, int | None] = {}  # When the core has to say anew what a job waits for (locality).
         self._class_of: dict[tuple[object, ...], TaskClass] = {}
+        self._shapes: dict[tuple[tuple[str, int], ...], Shape] = {}
         self._stale_jobs: dict[str, bool] = {}  # What these hold may have changed since their shares were worked out.
         self._stale_leaves: dict[str, bool] = {}
         self._touched: list[tuple[str, TaskSpan]] = []  # Spans with placements of this round, and the names of jobs.
@@ -142,10 +143,14 @@ class BoardState(WaitingJobs):
         if job.held is self._nothing:
             job.held = self._nothing.copy()
         mine, ours = job.held, leaf.held
+        fewer = -count
         for p, amount in task_pairs:
-            if p >= 0:
-                mine[p] += amount * count
-                ours[p] += amount * count
+            if p >= 0 and count >= 0:  # Multiplied by what is not negative, as in `add_amounts`.
+                more = amount * count
+                mine[p], ours[p] = mine[p] + more, ours[p] + more
+            elif p >= 0:
+                less = amount * fewer
+                mine[p], ours[p] = mine[p] - less, ours[p] - less
         if self.pools.count > 1:
             self.pools.hold(job.job_class, task_pairs, count)
         job.tasks += count
@@ -195,6 +200,26 @@ class BoardState(WaitingJobs):
             self._class_of[key] = task
             self.kinds_levels.add_class(task)
         return task
+
+    def shape_of(self, demand: Vector) -> Shape:
+        """What tasks with a demand ask for."""
+        key = tuple(demand.items())
+        shape = self._shapes.get(key)
+        if shape is None:
+            shape = self._shapes[key] = Shape(self.room.pairs(demand))
+        return shape
+
+    def shape_in(self, name: str, stage: str, demand: Vector) -> Shape:
+        """The same of tasks of a job's stage: where the job is on the board, by its stage, which costs less."""
+        job = self.jobs.get(name)
+        if job is None:
+            return self.shape_of(demand)
+        shape = job.shapes.get(stage)
+        if shape is None:
+            if job.shapes is NO_SHAPES:
+                job.shapes = {}
+            shape = job.shapes[stage] = self.shape_of(demand)
+        return shape
 
     def count(self, names: list[str], number: int, count: int) -> None:
         """So many tasks more (fewer, where negative) that these counters count run on a node."""

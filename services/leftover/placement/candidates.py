@@ -3,15 +3,17 @@ fit on a node that has got room since. It follows from two bitmap indexes, of wh
 free, so a class that cannot fit is never looked at, however many there are.
 """
 
+from typing import Final
+
 from services.leftover.placement.fits import ClassIndex, bit_set, members
 from services.leftover.placement.nodes import NODES_AT_ONCE_LEAST, Room
 from services.leftover.placement.task_class import TaskClass
 
-_SWEPT_AFTER = 16
+_SWEPT_AFTER: Final = 16
 """Once this many classes, plus one for each node, have found no room in a round, all other classes are compared with
 every node at once: many new classes may have come to a full cell."""
 
-_TRIED_MOST = 16
+_TRIED_MOST: Final = 16
 """Where more nodes than this got room and more tasks of a class wait, the class keeps a heap of nodes by rank."""
 
 _FAILURE_COSTS = 16

@@ -14,7 +14,7 @@ While only jobs of one class wait there is nobody to keep room for, and one stag
 Under the order `giving` optional tasks are not served before the last stage: leftover goes across pools.
 """
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from services.leftover.placement.fits import ClassIndex, members, top_of_step
 from services.leftover.placement.keys import OPTIONAL_BIT, job_class_of
@@ -22,12 +22,12 @@ from services.leftover.placement.leaf_queue import LeafEntry, LeafQueue
 from services.leftover.placement.nodes import Room
 from services.leftover.placement.task_class import TaskClass
 
-JOB_CLASSES_MAX = 8
+JOB_CLASSES_MAX: Final = 8
 """Classes of jobs at the most; a segment has room for 256."""
 
-PPM = 1_000_000
+PPM: Final = 1_000_000
 
-_SHUT_LEAST = 16
+_SHUT_LEAST: Final = 16
 """After so many classes of tasks that found their pool too small, all classes that it is too small for are found at
 once."""
 

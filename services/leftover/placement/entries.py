@@ -6,6 +6,7 @@ from typing import Literal
 from services.leftover.placement.keys import JOB_CLASS_BITS
 from services.leftover.placement.leaf_queue import LeafEntry
 from services.leftover.placement.queue_limits import QueueEntry
+from services.leftover.placement.task_class import Shape
 from services.leftover.placement.task_span import NO_SPANS, TaskSpan
 
 Discipline = Literal["fair", "fifo_job", "fifo_stage"]
@@ -27,6 +28,9 @@ BY_PRIORITY_ALONE = ("priority", "tetris")
 NO_BUCKETS: list[int] = []
 """Of jobs that wait for nothing: shared, since such jobs are many, so never to be changed in place."""
 
+NO_SHAPES: dict[str, Shape] = {}
+"""Of jobs of which nothing has run: shared, as above."""
+
 
 @dataclass(slots=True, eq=False)
 class JobEntry:
@@ -40,6 +44,8 @@ class JobEntry:
     `spans`: what it waits for, in its order; `buckets`: the numbers of the buckets that these are in or, where nobody
     else waits for the class, would be in. `has_sole`: some are of the latter kind. They stand in the ready queue of the
     leaf themselves, the required ones as `sole_id`, the optional ones as `sole_id` - 1: negative, as no bucket is.
+
+    `shapes`: by stage, what its tasks ask for, where some have run.
     """
 
     name: str
@@ -59,6 +65,7 @@ class JobEntry:
     sole_id: int = 0
     spans: list[TaskSpan] = field(default_factory=list)
     buckets: list[int] = field(default_factory=list)
+    shapes: dict[str, Shape] = field(default_factory=dict)
 
     def __init__(
         self,
@@ -91,3 +98,4 @@ class JobEntry:
         self.sole_id = -1 - (admitted << 1)
         self.spans = NO_SPANS
         self.buckets = NO_BUCKETS
+        self.shapes = NO_SHAPES

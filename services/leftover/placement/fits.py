@@ -6,13 +6,16 @@ significant bits of an amount for nodes, which move from step to step all the ti
 So what is found may turn out too small; nothing that fits is left out. `FreeAmounts` compares what all nodes have free.
 """
 
-import numpy as np
+from typing import Final
 
-_BITS = 3
-_STEPS = 1 << _BITS
-_FINE_BITS = 5
-_FINE_STEPS = 1 << _FINE_BITS
-_SPARSE = 12
+import numpy as np
+from mypy_extensions import i64
+
+_BITS: Final = 3
+_STEPS: Final = 1 << _BITS
+_FINE_BITS: Final = 5
+_FINE_STEPS: Final = 1 << _FINE_BITS
+_SPARSE: Final = 12
 """Sets with at most so many members are read bit by bit, larger ones byte by byte."""
 
 _IN_BYTE = [[bit for bit in range(8) if byte >> bit & 1] for byte in range(256)]
@@ -162,6 +165,17 @@ class ClassIndex:
         return among
 
 
+def rank_of_room(needs: list[tuple[int, int, int]], free: list[int]) -> int | None:
+    """The rank of a node with so much free, for a class whose ranks fit into 64 bits; None where it has no room."""
+    rank: i64 = 0
+    for p, amount, weight in needs:
+        have: i64 = free[p]
+        if have < amount:
+            return None
+        rank += weight * have
+    return rank
+
+
 class FreeAmounts:
     """What each node has free, by resource position, in one array; brought up to date by whoever uses it."""
 
@@ -199,5 +213,5 @@ class FreeAmounts:
         return int(fitting[rank.argmin()])
 
 
-_SET_AT_ONCE = 8
+_SET_AT_ONCE: Final = 8
 """More nodes than this are set together."""

@@ -8,30 +8,32 @@ Jobs are served by a *key*, the least first. From the top: whether the tasks are
 leaf (`rank_of` in waiting_jobs.py), when the job was admitted, and the position of the span among those of its job.
 """
 
-SEGMENT_BITS = 32
+from typing import Final
+
+SEGMENT_BITS: Final = 32
 """In the number of a bucket: above these bits is its segment, below them its class of tasks."""
-CLASS_MASK = (1 << SEGMENT_BITS) - 1
+CLASS_MASK: Final = (1 << SEGMENT_BITS) - 1
 
-JOB_CLASS_BITS = 8
+JOB_CLASS_BITS: Final = 8
 """The lowest bits of a segment: the class of its jobs."""
-_JOB_CLASS_MASK = (1 << JOB_CLASS_BITS) - 1
+_JOB_CLASS_MASK: Final = (1 << JOB_CLASS_BITS) - 1
 
-ADMITTED_BITS = 44
-POSITION_BITS = 24
+ADMITTED_BITS: Final = 44
+POSITION_BITS: Final = 24
 """The lowest bits of a key: the position of the span, and above it the job's number in the order of admission."""
-ADMITTED_MASK = (1 << ADMITTED_BITS) - 1
+ADMITTED_MASK: Final = (1 << ADMITTED_BITS) - 1
 
-RANK_SHIFT = ADMITTED_BITS + POSITION_BITS
+RANK_SHIFT: Final = ADMITTED_BITS + POSITION_BITS
 """Above these bits of a key is the rank of the job."""
 
-OPTIONAL_BIT = 240
+OPTIONAL_BIT: Final = 240
 """In a key: far above any rank, so that all that is required comes before all that is not."""
 
-SHARE_BITS = 40
-SHARE_MOST = (1 << SHARE_BITS) - 1
+SHARE_BITS: Final = 40
+SHARE_MOST: Final = (1 << SHARE_BITS) - 1
 """The lowest bits of a rank by dominant share, and the largest share that it tells from others."""
 
-PRIORITY_BITS = SHARE_BITS + RANK_SHIFT
+PRIORITY_BITS: Final = SHARE_BITS + RANK_SHIFT
 """Above these bits of a key by dominant share is the priority of the job."""
 
 

@@ -8,15 +8,16 @@ the others go on when that kind is used up. Only leaves that serve jobs by DRF d
 """
 
 from dataclasses import dataclass
+from typing import Final
 
-from schemas.quantities import SHARE_UNITS, Vector
+from schemas.quantities import SHARE_UNITS
 from services.leftover.placement.fits import bit_set
 from services.leftover.placement.keys import PRIORITY_BITS
 from services.leftover.placement.leaf_queue import LeafEntry, LeafQueue, ReadyQueue
 from services.leftover.placement.nodes import Room
-from services.leftover.placement.task_class import TaskClass
+from services.leftover.placement.task_class import Shape, TaskClass
 
-_RATIO_BITS = 30
+_RATIO_BITS: Final = 30
 
 
 @dataclass(slots=True, eq=False)
@@ -69,8 +70,8 @@ class KindsLevels:
         if any(kinds not in before for kinds in targets):  # Else what they hold has been counted all along.
             for part in parts:
                 part.held = [0] * len(room.total)
-            for demand, count in self._leaf_queue.running.get(leaf.name, {}).items():
-                self._add(leaf.name, room.pairs(dict(demand)), count, placed=False)
+            for shape, count in self._leaf_queue.running.get(leaf.name, {}).items():
+                self._add(leaf.name, shape.pairs, count, placed=False)
         for part in parts:
             part.target = targets[part.kinds]
             self._rank(part)
@@ -84,11 +85,11 @@ class KindsLevels:
                 kinds |= 1 << self._room.position[name]
         return kinds
 
-    def run(self, leaf: str, demand: Vector, count: int) -> None:
+    def run(self, leaf: str, shape: Shape, count: int) -> None:
         """So many more tasks of a leaf run (fewer, where negative), whether or not their jobs are over."""
-        self._leaf_queue.run(leaf, demand, count)
+        self._leaf_queue.run(leaf, shape, count)
         if self.parts:
-            self._add(leaf, self._room.pairs(demand), count, placed=False)
+            self._add(leaf, shape.pairs, count, placed=False)
 
     def place(self, leaf: LeafEntry, task: TaskClass, count: int) -> None:
         """The round has placed so many; that they run is counted later."""

@@ -10,25 +10,30 @@ somebody waits.
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Final
 
-from schemas.quantities import SHARE_UNITS, Vector
+from schemas.quantities import SHARE_UNITS
 from schemas.queues import ServingOrder
 from services.leftover.placement.indexed_heap import IndexedHeap, JobHeap
 from services.leftover.placement.keys import CLASS_MASK
 from services.leftover.placement.queue_limits import QueueEntry
 from services.leftover.placement.ranks import Block, Ranks
-from services.leftover.placement.task_class import TaskClass
+from services.leftover.placement.task_class import Shape, TaskClass
 from services.leftover.placement.task_span import SoleSpans
 
-_RATIO_BITS = 30
-_SERVED_BITS = 64
-_BEYOND_BITS = 200  # Far above any ratio of a share to a target of one unit.
-_RETURNED, _OWN, _BEYOND, _NOTHING = range(4)
+_RATIO_BITS: Final = 30
+_SERVED_BITS: Final = 64
+_BEYOND_BITS: Final = 200  # Far above any ratio of a share to a target of one unit.
+_RETURNED: Final = 0
+_OWN: Final = 1
+_BEYOND: Final = 2
+_NOTHING: Final = 3
 """On what ground a leaf takes its next task, best first: its level was reduced while its tasks found no room, and now
 there is room again; the task is within its level; it is beyond its level; the leaf is entitled to nothing."""
 
 
-_NONE_THERE, _NONE_BEFORE = -1, -2
+_NONE_THERE: Final = -1
+_NONE_BEFORE: Final = -2
 
 
 def _is_in(live: bytes, index: int) -> bool:
@@ -236,7 +241,7 @@ class LeafQueue:
         self.owed: list[Ranks[str]] = [Ranks() for _ in range(job_classes)]  # Of these, those below their guarantee.
         self.changed: dict[str, bool] = {}  # Leaves whose claim may have moved since somebody took this note.
         self.reordered: dict[str, bool] = {}  # The same, and those of which another bucket, or none, may come first.
-        self.running: dict[str, dict[tuple[tuple[str, int], ...], int]] = {}  # By leaf and demand, how many tasks run.
+        self.running: dict[str, dict[Shape, int]] = {}  # By leaf and what they ask for, how many tasks run.
         self.headed: dict[int, int] = {}  # By class, how many leaves are set to have it as a head.
 
     def claim(self, leaf: LeafEntry) -> int:
@@ -318,22 +323,22 @@ class LeafQueue:
             self.owed[job_class].drop(leaf.name)
 
     # ------------------------------------------------------------ what runs, and what is kept out
-    def run(self, leaf: str, demand: Vector, count: int) -> None:
+    def run(self, leaf: str, shape: Shape, count: int) -> None:
         """So many more tasks of a leaf run (fewer, where negative), whether or not their jobs are over."""
-        running, key = self.running.get(leaf), tuple(demand.items())
+        running = self.running.get(leaf)
         if running is None:
             running = self.running[leaf] = {}
-        before = running.get(key, 0)
+        before = running.get(shape, 0)
         if after := before + count:
-            running[key] = after
+            running[shape] = after
         else:
-            running.pop(key, None)
+            running.pop(shape, None)
         if leaf in self.leaves and not (before and after):
             self.reordered[leaf] = True
 
-    def runs(self, leaf: str, demand: Vector) -> bool:
-        """Whether tasks of a leaf with this demand run."""
-        return tuple(demand.items()) in self.running.get(leaf, {})
+    def runs(self, leaf: str, shape: Shape) -> bool:
+        """Whether tasks of a leaf that ask for this run."""
+        return shape in self.running.get(leaf, {})
 
     def set_heads(self, heads: list[tuple[LeafEntry, list[int]]]) -> None:
         """Counts each leaf among those with these classes as their heads, and no longer among those with others."""

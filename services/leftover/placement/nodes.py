@@ -6,30 +6,32 @@ bitmap index (fits.py) names the nodes that may have room, so the cost follows t
 many tasks wait keeps a *view*: a heap of the nodes that suit it by rank, updated with the nodes that got room.
 """
 
+from typing import Final
+
 from schemas.placement_rules import class_key
 from schemas.quantities import SHARE_UNITS, SLOTS, Vector, on_devices
 from services.leftover.placement.apart import Counters, matches
-from services.leftover.placement.fits import FreeAmounts, NodeIndex, members, step
+from services.leftover.placement.fits import FreeAmounts, NodeIndex, members, rank_of_room, step
 from services.leftover.placement.indexed_heap import IndexedHeap
 from services.leftover.placement.task_class import NodeRoom, TaskClass
 
-_SCALE_BITS = 60
-_PREFERRED = 1 << 100  # Outweighs every alignment.
+_SCALE_BITS: Final = 60
+_PREFERRED: Final = 1 << 100  # Outweighs every alignment.
 
-_SCANNED_MOST = 8
+_SCANNED_MOST: Final = 8
 """Up to so many nodes are compared for each task; if there are more, the class keeps a view."""
 
 NODES_AT_ONCE_LEAST = 64
 """From so many nodes on their ranks are computed in arrays, below it one by one."""
 
-_OUTDATED_MOST = 8
+_OUTDATED_MOST: Final = 8
 """After so many entries at the top of a view that have another rank by now, all nodes are compared in arrays: tasks of
 other classes have been placed on these nodes since, and the entries below are likely to be outdated too."""
 
-_SCAN_COSTS = 16
+_SCAN_COSTS: Final = 16
 """Comparing all nodes in arrays costs about as much as bringing a view up to date with so many of them."""
 
-_AT_ONCE_RANK = 1 << 62
+_AT_ONCE_RANK: Final = 1 << 62
 """Ranks are computed in arrays only for classes whose ranks stay below this, so that they fit into 64 bits."""
 
 VIEW_ENTRIES_MAX = 1 << 20
@@ -112,14 +114,16 @@ class Room:
 
     def suits(self, task: TaskClass, node: NodeRoom) -> int | None:
         """The rank of the node for one task of the class, less is better; None where it does not fit now."""
+        if not node.open or (node.kept is not None and node.kept is not task):
+            return None
+        if task.is_ranked_at_once:
+            return rank_of_room(task.needs, node.free)
         free, rank = node.free, 0
         for p, amount, weight in task.needs:
             have = free[p]
             if have < amount:
                 return None
             rank += weight * have
-        if not node.open or (node.kept is not None and node.kept is not task):
-            return None
         if task.is_plain:
             return rank
         if not self.allows(task, node):
@@ -338,8 +342,9 @@ class Room:
     def take(self, task: TaskClass, number: int) -> list[tuple[int, int]]:
         """One task of the class starts on the node: its device shares as (index, milli)."""
         node = self.nodes[number]
+        free = node.free
         for p, amount in task.pairs:
-            node.free[p] -= amount
+            free[p] = free[p] - amount
         self._shrunk[number] = True
         self._note(number)
         if task.bounds is not None:
@@ -430,7 +435,7 @@ def _add(node: NodeRoom, pairs: list[tuple[int, int]], devices: list[tuple[int, 
     free = node.free
     for p, amount in pairs:
         if p >= 0:
-            free[p] += amount * sign
+            free[p] = free[p] + amount if sign > 0 else free[p] - amount
     for index, milli in devices:
         if index in node.device_indexes:
             node.devices[node.device_indexes.index(index)] += milli * sign

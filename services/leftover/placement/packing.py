@@ -13,7 +13,7 @@ dominant shares (Tetris, section 4.3). A node then idles where none of their tas
 
 from bisect import bisect_left, insort
 from heapq import heapify, heappop, heappush, heapreplace
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from services.leftover.placement.entries import JobEntry
 from services.leftover.placement.keys import ADMITTED_BITS, CLASS_MASK, OPTIONAL_BIT, POSITION_BITS, RANK_SHIFT
@@ -22,11 +22,11 @@ from services.leftover.placement.nodes import Room
 from services.leftover.placement.task_class import TaskClass
 from services.leftover.placement.waiting_jobs import rank_of
 
-PERMILLE = 1_000
+PERMILLE: Final = 1_000
 
 _TIER_SHIFT = {"tetris": 0, "tetris-fair": 40, "giving": 100}  # In a rank: below the priority.
-_OPTIONAL = 1 << OPTIONAL_BIT
-_UNSEEN = -(1 << 200)  # Better than any score.
+_OPTIONAL: Final = 1 << OPTIONAL_BIT
+_UNSEEN: Final = -(1 << 200)  # Better than any score.
 
 
 class Alignment(NamedTuple):

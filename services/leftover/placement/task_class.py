@@ -29,6 +29,15 @@ class NodeRoom:
 
 
 @dataclass(slots=True, eq=False)
+class Shape:
+    """What one task asks for, whatever else of it differs: one object for all equal demands on a board. `pairs`: as
+    (resource position, amount).
+    """
+
+    pairs: list[tuple[int, int]]
+
+
+@dataclass(slots=True, eq=False)
 class TaskClass:
     """Tasks that placement cannot tell apart. `index`: its number on the board; `key`: its name in records.
 

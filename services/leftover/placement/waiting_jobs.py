@@ -9,6 +9,8 @@ stages with demands of their own moves as one entry when its share changes, and 
 that it serves, not their stages.
 """
 
+from typing import Final
+
 from schemas.quantities import SHARE_UNITS
 from services.leftover.placement.ageing import AgeingJobs
 from services.leftover.placement.candidates import Candidates
@@ -20,6 +22,7 @@ from services.leftover.placement.keys import (
     CLASS_MASK,
     OPTIONAL_BIT,
     POSITION_BITS,
+    RANK_SHIFT,
     SEGMENT_BITS,
     SHARE_BITS,
     SHARE_MOST,
@@ -31,9 +34,9 @@ from services.leftover.placement.queue_limits import count_in, queue_at_maximum
 from services.leftover.placement.task_class import TaskClass
 from services.leftover.placement.task_span import NO_SPANS, SoleSpans, TaskSpan
 
-_WORK_BITS = 100
-_PRIORITY_TOP = 1 << 20
-_ABOVE_FLOOR = 1 << 90  # Above any share, and any moment in ms.
+_WORK_BITS: Final = 100
+_PRIORITY_TOP: Final = 1 << 20
+_ABOVE_FLOOR: Final = 1 << 90  # Above any share, and any moment in ms.
 
 
 def rank_of(job: JobEntry) -> int:
@@ -42,7 +45,7 @@ def rank_of(job: JobEntry) -> int:
     if order == "fifo" or job.aged:
         return 0
     top = _PRIORITY_TOP - job.priority
-    if order in BY_SHARE:
+    if order == "drf" or order in BY_SHARE:
         share = job.share
         return (top << SHARE_BITS) | (share if share < SHARE_MOST else SHARE_MOST)
     if order == "fair":
@@ -59,8 +62,9 @@ def rank_of(job: JobEntry) -> int:
 def key_of(discipline: Discipline, job: JobEntry, span: TaskSpan) -> int:
     """What a span of a job is served by in its leaf, least first (keys.py)."""
     if discipline == "fair":
-        key = (rank_of(job) << ADMITTED_BITS | job.admitted) << POSITION_BITS | span.position
-        return key | span.optional << OPTIONAL_BIT
+        # One shift and one addition of a number of more than one machine word: there are no fewer.
+        key = rank_of(job) << RANK_SHIFT | (job.admitted << POSITION_BITS | span.position)
+        return key | 1 << OPTIONAL_BIT if span.optional else key
     if discipline == "fifo_job":
         return (job.admitted << POSITION_BITS) | span.position
     return (span.since_ms << ADMITTED_BITS | job.admitted) << POSITION_BITS | span.stage_at
@@ -235,7 +239,7 @@ class WaitingJobs:
         key = key_of(self.discipline, job, span)
         if span.is_sole:
             listed = leaf.ready[job.job_class].key[job.sole_id - span.optional]
-            if listed >> POSITION_BITS == key >> POSITION_BITS:
+            if listed == key or listed >> POSITION_BITS == key >> POSITION_BITS:
                 return job, span
             self._offer_sole(leaf, job)
             return None
@@ -283,13 +287,14 @@ class WaitingJobs:
         if job.held is self._nothing:
             job.held = self._nothing.copy()
         mine, ours = job.held, leaf.held
+        of_job, of_leaf = job.share, leaf.share
         for p, amount in task.pairs:
-            mine[p] += amount * count
-            ours[p] += amount * count
-            if (share := mine[p] * SHARE_UNITS // total[p]) > job.share:
-                job.share = share
-            if (share := ours[p] * SHARE_UNITS // total[p]) > leaf.share:
-                leaf.share = share
+            more, whole = amount * count, total[p]
+            mine[p] = held = mine[p] + more
+            of_job = max(of_job, held * SHARE_UNITS // whole)
+            ours[p] = held = ours[p] + more
+            of_leaf = max(of_leaf, held * SHARE_UNITS // whole)
+        job.share, leaf.share = of_job, of_leaf
         span.count -= count
         self._count_waiting(task, -count)
         self.recheck[task.index] = True
