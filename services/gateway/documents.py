@@ -204,6 +204,8 @@ def _why(state: State, queueing: Queueing, job: LiveJob, at: int, waiting: int) 
         reasons.append({"reason": "queue_max", "tasks": asked, "text": text})
     elif asked:
         found = _reason(said_of(state, stage_class_key(job.spec, stage)) or "next_round", asked)
+        if found["reason"] == "queue_max" and (text := queueing.was_at_max(job.spec.queue, stage)):
+            found["text"] = text
         if found["reason"] in ("no_node", "gang_no_room") and (text := queueing.drained(stage)):
             found["text"] = text
         reasons.append(found)
