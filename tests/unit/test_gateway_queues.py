@@ -362,6 +362,32 @@ def test_no_maximum_is_why_a_task_waits_under_fifo():
     assert why(cell, "many") == ("no_room", "no node has room for it now")
 
 
+@pytest.mark.parametrize(
+    ("preset", "ignored"),
+    [
+        pytest.param("largesse", {"ads": ([], []), "ads/prod": (["cpu"], [])}, id="below a list"),
+        pytest.param("srtf", {"ads": (["cpu"], []), "ads/prod": (["cpu"], [])}, id="one list"),
+        pytest.param("fifo", {"ads": (["cpu"], ["cpu"]), "ads/prod": (["cpu"], ["gpu"])}, id="no limit"),
+        pytest.param("slots", {"ads": (["cpu"], ["cpu"]), "ads/prod": (["cpu"], ["gpu"])}, id="other than slots"),
+    ],
+)
+def test_limits_that_do_not_count_are_told(preset, ignored):
+    prod = queue("prod", guaranteed={"cpu": 1_000}, max={"gpu": 1_000})
+    ads = queue("ads", 1, prod, policy="fifo", guaranteed={"cpu": 1_000}, max={"cpu": 2_000})
+    document = queue_document(folded(view.start(), ConfigChanged(Policy(preset=preset), tree(ads))))
+    found = {path: each["ignored"] for path, each in by_path(document).items()}
+
+    assert document["preset"] == preset
+    assert {path: (found[path]["guaranteed"], found[path]["max"]) for path in ignored} == ignored
+
+
+def test_guarantees_count_under_a_preset_that_plans_jobs():
+    shape = tree(queue("a", guaranteed={"cpu": 1_000}, max={"cpu": 2_000}))
+    state = folded(view.start(), ConfigChanged(Policy(preset="carbyne"), shape))
+
+    assert by_path(queue_document(state))["a"]["ignored"] == {"guaranteed": [], "max": []}
+
+
 def test_a_task_that_a_new_maximum_rules_out_says_that_it_can_never_run():
     cell = Watched(cpu=2, queues=tree("a")).submit("fills", stage(cpu=2), queue="a")
     cell.submit("gang", stage(tasks=2, gang=True), queue="a")
