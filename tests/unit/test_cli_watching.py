@@ -4,8 +4,8 @@ import re
 
 import pytest
 
-from services.cli import watching
-from services.cli.show import rendered, table
+from services.cli import show, watching
+from services.cli.show import in_blocks, listed, rendered, table
 from services.cli.watching import PLACES_SHOWN, job_text, jobs_text, ranges_text
 
 TASKS = {"total": 6, "waiting": 1, "starting": 1, "running": 3, "succeeded": 1, "failed_attempts": 0}
@@ -113,6 +113,15 @@ def test_a_head_keeps_its_width_beside_a_long_text(monkeypatch):
     lines = rendered(table((head, "x"), [("v", "y" * 60)])).splitlines()
     assert lines[0].split() == [head, "x"]
     assert max(map(len, lines)) <= 40
+
+
+def test_states_have_colours_and_names_that_read_alike_have_none(monkeypatch):
+    monkeypatch.setattr(show, "on_terminal", lambda: True)
+    red = "\x1b[31m"
+
+    assert red not in in_blocks(("", "fifo"), [("rejected", "0")])
+    assert red not in listed(("job", "state"), [("failed", "waiting")], kinds="kk")
+    assert red in listed(("job", "state"), [("j", "failed")], kinds="kk")
 
 
 def test_no_jobs():
