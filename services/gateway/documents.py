@@ -260,6 +260,8 @@ def _ended(state: State, job: EndedJob, whole: bool) -> Document:
                 "after": stage.after,
                 "state": "succeeded" if stage.succeeded == stage.tasks else "unfinished",
                 "tasks": _counts(stage.tasks, 0, 0, 0, stage.succeeded, stage.failed),
+                "killed": stage.killed,
+                "never_started": stage.never_started,
                 "why": [],
                 "copies": 0,
                 "ending": 0,

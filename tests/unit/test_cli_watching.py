@@ -130,7 +130,40 @@ def test_no_jobs():
 
 def printed(document):
     """What a pipe shows of a job as it goes, without the times of day."""
-    return list(watching._lines(document))
+    return [line for _, line in watching._lines(document)]
+
+
+def test_what_a_queue_at_its_max_holds_is_no_news(capsys):
+    def waits(text, reason="queue_max"):
+        why = {"reason": reason, "tasks": 1, "text": text}
+        return job("j", stage() | {"tasks": TASKS | {"running": 0, "succeeded": 0}, "why": [why]}, why=text)
+
+    full = "queue a has a max of cpu 1 and holds"
+    texts = [waits(f"{full} 1"), waits(f"{full} 750m; a task asks for 500m"), waits("no node has room", "no_room")]
+    list(watching._printed(iter([*texts, texts[0]])))
+
+    lines = [line.partition(" ")[2] for line in capsys.readouterr().out.splitlines()]
+    assert lines == [f"j: running: {text}" for text in (f"{full} 1", "no node has room", f"{full} 1")]
+
+
+def test_what_the_end_of_a_job_left_undone_is_told_by_stage():
+    done = TASKS | {"succeeded": 1, "running": 0, "starting": 0}
+    over = job(
+        "j",
+        stage("map") | {"tasks": done, "killed": 2, "never_started": 1},
+        stage("reduce") | {"tasks": done | {"succeeded": 0}, "killed": 0, "never_started": 6},
+        state="failed",
+        ended_ms=1_005_000,
+    )
+
+    rows = [re.split(r" {2,}", line) for line in watching.stages_text(over).splitlines()]
+
+    assert [row[-1] for row in rows] == [
+        "what is left",
+        "2 tasks ended with the job; 1 task never started",
+        "never started",
+    ]
+    assert "why it waits" in watching.stages_text(job("j", stage()))
 
 
 def test_a_job_that_is_followed_says_its_state_before_the_reason():
