@@ -7,6 +7,7 @@ nothing (H-DRF, section 4.3: recursive scheduling).
 
 from typing import NamedTuple, cast, get_args
 
+from schemas.quantities import SLOTS, Vector
 from schemas.queue_tree import below
 from schemas.queues import LIST_POLICIES, PLANNING, Policy, Preset, Queue, ServingOrder, Sharing
 
@@ -56,6 +57,13 @@ def order_of(preset: Preset) -> ServingOrder | None:
         return "giving"
     sharing = sharing_of(preset)
     return cast(ServingOrder, sharing) if sharing in LIST_POLICIES and preset != "fifo" else None
+
+
+def ignored_of_max(preset: Preset, limit: Vector) -> list[str]:
+    """Resources of which a queue's `max` does not hold under the preset; placement keeps to all others."""
+    if preset == "fifo":
+        return list(limit)
+    return [kind for kind in limit if kind != SLOTS] if preset == "slots" else []
 
 
 def groups(tree: Queue | None, preset: Preset, fair: ServingOrder = "drf") -> dict[str, Group]:

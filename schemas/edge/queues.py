@@ -145,6 +145,9 @@ def queue_warnings(field: str, queue: Mapping[str, Any]) -> list[str]:
     warnings = []
     for limit in ("guaranteed", "max"):
         warnings += amount_warnings(f"{field}.{limit}", queue.get(limit) or {}, cores_max=QUANTITY_MAX)
+    if queue.get("submitters") == []:
+        text = "is empty, which is as if it were left out: those of the queue above may submit, or everybody"
+        warnings.append(f"{field}.submitters: {text}")
     for i, child in enumerate(queue.get("children") or []):
         warnings += queue_warnings(f"{field}.children[{i}]", child)
     return warnings

@@ -213,8 +213,7 @@ class Guardian:
         """Notes what its processes hold together, and ends the attempt at once if that is more than it may."""
         used_mib = self.meter.look(self.child)
         if used_mib is not None and self.reason is None:
-            limit_mib = self.meter.limit_mib
-            self._stop("memory", 0, f"used {used_mib} MiB of memory, more than the {limit_mib} MiB it may")
+            self._stop("memory", 0)
 
     def _signal(self, number: int) -> None:
         if number == signal.SIGKILL:
@@ -255,8 +254,11 @@ class Guardian:
             if self.meter.full_of_processes():
                 detail += f"; it was refused more than its {self.task['pids']} processes and threads"
         # What was ended for its memory has no exit code: the signal was not the command's.
-        said = None if reason == "memory" else exit_code
-        result: dict[str, Any] = {"run_ms": run_ms, **self.meter.usage(), "exit_code": said}
+        said, usage = None if reason == "memory" else exit_code, self.meter.usage()
+        if self.reason == "memory":  # By the peak that is reported: it went on to grow until it was killed.
+            limit_mib = self.meter.limit_mib
+            self.detail = f"used {usage['peak_mib']} MiB of memory, more than the {limit_mib} MiB it may"
+        result: dict[str, Any] = {"run_ms": run_ms, **usage, "exit_code": said}
         if reason is None:
             return {"state": "succeeded", **result}
         return {"state": "failed", "reason": reason, "detail": self.detail or detail, **result}

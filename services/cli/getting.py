@@ -95,6 +95,8 @@ def node_row(node: dict[str, Any]) -> tuple[str, str, int, str]:
     free = ", ".join(
         f"{kind} {rounded(node['free'][kind])} of {rounded(amount)}" for kind, amount in node["capacity"].items()
     )
+    if labels := node.get("labels"):
+        free += "; labels " + ", ".join(f"{key}={value}" for key, value in sorted(labels.items()))
     if kept := node["kept"]:
         room = ", ".join(f"{kind} {rounded(amount)}" for kind, amount in kept["demand"].items())
         free += f"; kept for {KEPT_FOR[kept['why']]}: {room}"

@@ -26,8 +26,10 @@ SPAN_MS_MAX = 10 * 365 * 86_400_000
 
 
 def _span_ms(option: str, text: str) -> int:
-    """Milliseconds of `90s`, `10m`, `2h`, `1d`, or of a bare number of seconds. Raises Wrong."""
+    """Milliseconds of `90s`, `10m`, `2h`, `1d`, or `0`. Raises Wrong."""
     match = _SPAN.fullmatch(text)
+    if match is not None and match[2] is None and int(match[1]):
+        raise Wrong(f"{option}: {text!r} has no unit: write {text}s for seconds, {text}m for minutes, or h or d")
     span_ms = int(match[1]) * _SPAN_MS[match[2] or "s"] if match is not None else None
     if span_ms is None or span_ms > SPAN_MS_MAX:
         raise Wrong(f"{option}: {text!r} is not a duration: write it like 90s, 10m, 2h or 1d, at most ten years")

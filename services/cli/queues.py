@@ -11,6 +11,8 @@ Document = dict[str, Any]
 NAME_COLUMNS = 16
 """So wide may the names of the tree be before columns are left out for them; then they are folded."""
 SUBMITTERS_SHOWN = 5
+IGNORED = " (ignored)"
+"""Marks a limit that does not count."""
 BROKEN = "!"
 """Marks a queue that has had less than it is guaranteed for too long."""
 
@@ -32,10 +34,12 @@ def tree_text(tree: Document) -> str:
     """The tree as a table that fits the terminal; below it limits and broken guarantees, where there are any."""
     queues = list(_walk(tree))
     drawn, shortened = _fitted("queue", [name for name, _ in queues], _columns([queue for _, queue in queues]))
-    text = rendered(drawn) + "\n" + _legend("shares in % of the cell", shortened)
+    text = rendered(drawn) + "\n" + _legend("shares in % of the cell" + _unshared(tree, queues), shortened)
     limits = [(queue["queue"] or "root", message) for _, queue in queues if (message := limits_text(queue))]
     if limits:
         text += "\n" + rendered(table(("queue", "limits"), limits))
+    if any(IGNORED in message for _, message in limits):
+        text += _paragraph(f"ignored: does not count under the preset {tree['preset']}, or below a list of jobs")
     promised = [(queue["queue"] or "root", _limit(queue["promised"])) for _, queue in queues if queue["promised"]]
     if promised:
         text += "\n" + rendered(table(("queue", "promised now, beside the shares"), promised))
@@ -61,13 +65,26 @@ def tree_rows(tree: Document) -> str:
 def limits_text(queue: Document) -> str:
     """What the config says of a queue beside its weight: `fifo; max cpu 4; 2 jobs run at once`."""
     limits, texts = queue["limits"], [queue["policy"]] if queue["policy"] else []
-    texts += [f"{name} {_limit(limits[name])}" for name in ("guaranteed", "max") if limits[name]]
+    for name in ("guaranteed", "max"):
+        void = queue.get("ignored", {}).get(name, ())  # An older gateway does not tell.
+        if counts := {kind: amount for kind, amount in limits[name].items() if kind not in void}:
+            texts.append(f"{name} {_limit(counts)}")
+        if void:
+            texts.append(f"{name} {_limit({kind: limits[name][kind] for kind in void})}{IGNORED}")
     if (most := limits["running_jobs_max"]) is not None:
         texts.append(f"{plural(most, 'job')} run{'s' if most == 1 else ''} at once")
     if users := limits["submitters"]:
         more = f" and {len(users) - SUBMITTERS_SHOWN} more" if len(users) > SUBMITTERS_SHOWN else ""
         texts.append(f"from {', '.join(users[:SUBMITTERS_SHOWN])}{more}")
     return "; ".join(texts)
+
+
+def _unshared(tree: Document, queues: list[tuple[str, Document]]) -> str:
+    """Says why columns are empty; nothing where a queue has shares of its own."""
+    if not tree["children"] or any(queue["guaranteed"] is not None for _, queue in queues):
+        return ""
+    under = f" under {tree['preset']}" if tree.get("preset") else ""
+    return f"; guaranteed, fair, lent and borrowed are empty: no queue has shares of its own{under}"
 
 
 def _limit(amounts: dict[str, str]) -> str:
@@ -165,7 +182,7 @@ def effect_text(answer: Document) -> str:
     if found:
         names = [SIGNS[each["change"]] + (each["queue"] or "root") for each in found]
         drawn, shortened = _fitted("  queue", names, _moves(found))
-        text += rendered(drawn) + "\n" + _legend("shares in % of the cell; + new, - gone", shortened)
+        text += rendered(drawn) + "\n" + _legend(f"shares in % of the cell; + new, - gone{_idle(found)}", shortened)
     else:
         text += "no queue would have another share\n"
     limits = [(each["queue"] or "root", moved) for each in found if (moved := _limits_move(each))]
@@ -174,6 +191,13 @@ def effect_text(answer: Document) -> str:
     for note in answer["notes"]:
         text += "\n" + rendered(table(("", ""), [("note", note)]))
     return text + "\n" + _paragraph("dry run: nothing has been changed")
+
+
+def _idle(found: list[Document]) -> str:
+    """Says why all shares are nothing; empty where one is not."""
+    sides = [side for each in found for side in (each["before"], each["after"]) if side is not None]
+    shares = [side[name] for side in sides for name in ("guaranteed", "fair") if side[name] is not None]
+    return "" if any(shares) or not shares else "; all are 0 as long as no queue asks for anything"
 
 
 def _moves(found: list[Document]) -> list[_Column]:

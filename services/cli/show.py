@@ -182,16 +182,17 @@ def table(heads: Sequence[str], rows: Sequence[Sequence[object]], *, kinds: str 
         least = max([len(head), *(cells(row[i]) for row in rows if kept and i < len(row) and row[i] is not WHOLE)])
         drawn.add_column(head, justify=aligned, overflow="fold", no_wrap=kept, min_width=least)
     for row in rows:
-        drawn.add_row(*(_cell(value) for value in row))
+        # What stands first is a name, and never a state: a job may be called "failed".
+        drawn.add_row(*(_cell(value, coloured=i > 0) for i, value in enumerate(row)))
     return drawn
 
 
-def _cell(value: object) -> "Text":
+def _cell(value: object, *, coloured: bool) -> "Text":
     from rich.text import Text
 
     if value is WHOLE:
         return Text(_WHOLE)
-    return Text(plain(value), style=_COLOURS.get(str(value), ""))
+    return Text(plain(value), style=_COLOURS.get(str(value), "") if coloured else "")
 
 
 def cells(value: object) -> int:

@@ -5,8 +5,9 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
+from largesse.lifecycle.queue_policy import ignored_of_max
 from largesse.lifecycle.queue_rules import listed as names_of
 from largesse.lifecycle.queue_rules import named as queue_named
 from largesse.log.export import ExportWriter
@@ -15,7 +16,7 @@ from schemas import JobRejected
 from schemas.edge.read import Cluster, Malformed, knob_of_text
 from schemas.quantities import quantity_texts
 from schemas.queue_tree import walk
-from schemas.queues import KnobValue, Queue
+from schemas.queues import KnobValue, Preset, Queue
 from schemas.wording import plural
 from services.cli.documents import read_cluster_of
 from services.cli.ending import Refused, Wrong, note
@@ -316,13 +317,15 @@ def compare_presets(asked: Asked, presets: list[str], report: str | None) -> dic
 
 
 def _ignored_limits(tree: Queue | None, presets: list[str]) -> list[str]:
-    """Presets under which a `max` of a queue does not hold. Others keep to it, and may look slower for it."""
+    """Presets under which a `max` of a queue does not hold. Others keep to it, and may look slower for it. What is
+    larger than a `max` is refused under all of them, so that all have the same jobs."""
     limits = {path: queue.max for path, queue in walk(tree) if queue.max} if tree is not None else {}
     remarks = []
-    for preset, kept in (("fifo", ()), ("slots", ("slots",))):
-        ignored = [queue_named(path) for path, limit in limits.items() if any(kind not in kept for kind in limit)]
-        if preset in presets and ignored:
-            remarks.append(f"{preset}: the max of {names_of(ignored)} does not hold under this preset")
+    for preset in dict.fromkeys(presets):
+        ignored = [queue_named(path) for path, limit in limits.items() if ignored_of_max(cast(Preset, preset), limit)]
+        if ignored:
+            text = f"the max of {names_of(ignored)} does not hold under this preset; it only refuses what is larger"
+            remarks.append(f"{preset}: {text}")
     return remarks
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from datetime import datetime
+from itertools import islice
 from time import time
 from typing import Any
 
@@ -68,9 +69,19 @@ def stages_text(document: Document, draw: Draw = listed) -> str:
             running = f"{running or 0} + {copies:,} {'copy' if copies == 1 else 'copies'}"
         if ending := stage.get("ending"):
             running = f"{running or 0} + {ending:,} ending"
-        why = "; ".join(in_zone(reason["text"]) for reason in stage["why"])
+        why = "; ".join(in_zone(reason["text"]) for reason in stage["why"]) or _left_text(stage)
         rows.append((stage["stage"], task_bar(tasks), f"{tasks['succeeded']}/{tasks['total']}", running, why))
-    return draw(("stage", "progress", "done", "running", "why it waits"), rows, kinds="kkrrl")
+    last = "why it waits" if document["ended_ms"] is None else "what is left"
+    return draw(("stage", "progress", "done", "running", last), rows, kinds="kkrrl")
+
+
+def _left_text(stage: Document) -> str:
+    """What became of tasks that a job's end left undone; an older gateway does not tell."""
+    killed, never = stage.get("killed", 0), stage.get("never_started", 0)
+    texts = [f"{plural(killed, 'task')} ended with the job"] if killed else []
+    if never:
+        texts.append(f"{plural(never, 'task')} never started" if never < stage["tasks"]["total"] else "never started")
+    return "; ".join(texts)
 
 
 def task_bar(tasks: dict[str, int]) -> str:
@@ -85,15 +96,18 @@ def _printed(seen: Iterator[Document]) -> Iterator[Document]:
     before: list[str] = []
     for document in seen:
         lines = list(_lines(document))
-        for line in lines:
-            if line not in before:
+        for news, line in lines:
+            if news not in before:
                 out(f"{_clock()} {line}")
-        before = lines
+        before = [news for news, _ in lines]
         yield document
 
 
-def _lines(document: Document) -> Iterator[str]:
-    """What there is to say of a job now; what was not said before is news."""
+def _lines(document: Document) -> Iterator[tuple[str, str]]:
+    """What there is to say of a job now, line by line: what makes a line news, unless it was so before, and the line.
+
+    What a queue at its max holds changes with every task that ends, and is no news.
+    """
     job, state = document["job"], document["state"]
     if document["ended_ms"] is None:
         for stage in document["stages"]:
@@ -101,11 +115,20 @@ def _lines(document: Document) -> Iterator[str]:
             done, running = tasks["succeeded"], tasks["running"]
             if done or running:
                 failed = f", {plural(tasks['failed_attempts'], 'attempt')} failed" if tasks["failed_attempts"] else ""
-                yield f"{job}/{stage['stage']}: {done} of {tasks['total']} done, {running} running{failed}"
+                line = f"{job}/{stage['stage']}: {done} of {tasks['total']} done, {running} running{failed}"
+                yield line, line
     why = in_zone(document["detail"] or document["why"] or "")
     if why or state != "running" or document["ended_ms"] is not None:
         took = f" after {span(document['ended_ms'] - document['submitted_ms'])}" if document["ended_ms"] else ""
-        yield f"{job}: {state}{took}" + (f": {why}" if why else "")
+        line = f"{job}: {state}{took}"
+        at_max = any(text["reason"] == "queue_max" for text in _said(document))
+        yield f"{line}: {'queue_max' if at_max else why}", line + (f": {why}" if why else "")
+
+
+def _said(document: Document) -> list[Document]:
+    """The reason that a job gives as its own, if it waits for more than its own stages."""
+    reasons = (each for stage in document["stages"] for each in stage["why"] if each["text"] == document["why"])
+    return list(islice(reasons, 1))
 
 
 def _clock() -> str:

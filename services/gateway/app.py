@@ -25,6 +25,7 @@ from services.gateway.follow import Follower
 from services.gateway.front_page import add_front_page
 from services.gateway.guard import Budget, Guard
 from services.gateway.job_models import Job, Jobs, Submitted
+from services.gateway.label_hints import label_hint
 from services.gateway.models import JobState, Live, Ready
 from services.gateway.openapi import EVERYWHERE, Asker, Responses, answer, complete, operation_id, problems
 from services.gateway.output import ReadOutput, check_task, first_of, printed, why_nothing
@@ -128,14 +129,18 @@ def _add_jobs(app: FastAPI, api: Api) -> None:
         """Submits a job spec (JSON, or YAML by content type). The answer names the job in any case. A problem of type
         `refused:...`: the cell refuses it; `job_state` where the name is taken: what the job of that name is now, null
         if that is forgotten."""
-        document, _ = await api.body(request, "jobs")
+        document, spec = await api.body(request, "jobs")
         data, name, warnings = message_of(document), document.get("job"), warnings_of(document)
+        labels = [stage.labels for stage in spec.stages]
         warnings += unpromised_warnings(api.follower.state.reservations, document)
-        del document  # It takes ten times the bytes of the body, and waiting for the log does not need it.
+        del document, spec  # They take ten times the bytes of the body, and waiting for the log does not need it.
         found = await api.send("jobs", data, asker)
         # The sequencer names a job without a name after its place in the topic.
         place = f"jobs-{api.follower.partition}-{found.offset}"
-        return _submitted(name or place, found, warnings, documents.state_of(api.follower.state, name or place))
+        view = api.follower.state
+        body = found.record.body if found.record is not None else None
+        hint = label_hint(view, body.field, labels) if isinstance(body, JobRejected) else ""
+        return _submitted(name or place, found, warnings, documents.state_of(view, name or place), hint)
 
     @app.get(
         "/v1/jobs", tags=["jobs"], dependencies=ready, responses={200: answer(Jobs, "jobs in brief"), **problems(422)}
@@ -173,8 +178,9 @@ def _add_jobs(app: FastAPI, api: Api) -> None:
         return as_json(api.job(job), 200 if over else 202)
 
 
-def _submitted(name: str, found: Answer, warnings: list[str], before: str | None) -> Response:
-    """The answer to a submission. `before`: the state of the job that had the name already. Raises Problem."""
+def _submitted(name: str, found: Answer, warnings: list[str], before: str | None, hint: str) -> Response:
+    """The answer to a submission. `before`: the state of the job that had the name already. `hint`: what to add to a
+    refusal. Raises Problem."""
     body = found.record.body if found.record is not None else None
     answer: Document = {"warnings": warnings}
     match body:
@@ -184,7 +190,7 @@ def _submitted(name: str, found: Answer, warnings: list[str], before: str | None
             state, status = "repeated", 200
             answer["job_state"] = before
         case JobRejected():
-            detail = f"{body.field}: {body.detail}"
+            detail = f"{body.field}: {body.detail}{hint}"
             if body.reason == "name_taken":
                 answer["job_state"] = before
                 detail += f"; that job has ended: {documents.HOW[before]}" if before in documents.HOW else ""

@@ -204,6 +204,8 @@ def _why(state: State, queueing: Queueing, job: LiveJob, at: int, waiting: int) 
         reasons.append({"reason": "queue_max", "tasks": asked, "text": text})
     elif asked:
         found = _reason(said_of(state, stage_class_key(job.spec, stage)) or "next_round", asked)
+        if found["reason"] == "queue_max" and (text := queueing.was_at_max(job.spec.queue, stage)):
+            found["text"] = text
         if found["reason"] in ("no_node", "gang_no_room") and (text := queueing.drained(stage)):
             found["text"] = text
         reasons.append(found)
@@ -258,6 +260,8 @@ def _ended(state: State, job: EndedJob, whole: bool) -> Document:
                 "after": stage.after,
                 "state": "succeeded" if stage.succeeded == stage.tasks else "unfinished",
                 "tasks": _counts(stage.tasks, 0, 0, 0, stage.succeeded, stage.failed),
+                "killed": stage.killed,
+                "never_started": stage.never_started,
                 "why": [],
                 "copies": 0,
                 "ending": 0,

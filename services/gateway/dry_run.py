@@ -20,12 +20,13 @@ from schemas.edge.read import ConfigPatch
 from schemas.knobs import knob_conflict, with_knobs
 from schemas.quantities import SHARE_UNITS, SLOTS, quantity_text
 from schemas.queue_tree import stranded, tree_conflict, upwards, walk, with_default
-from schemas.wording import plural
+from schemas.queues import PLANNING
+from schemas.wording import nearest, plural
 from services.gateway.counting import added, capacity_of
 from services.gateway.document import Document
 from services.gateway.problems import Problem
 from services.gateway.promises import left_nothing
-from services.gateway.queue_documents import settings_document, with_shares
+from services.gateway.queue_documents import ignored_limits, settings_document, with_shares
 from services.gateway.queueing import named
 from services.gateway.view_jobs import LiveJob
 from services.gateway.view_state import State
@@ -37,6 +38,9 @@ MOVED_MIN = 100_000
 """A share that changes by less than this, in 10^-9 of the cell (0.01 percent), counts as unchanged."""
 
 ERROR_CHARACTERS_MAX = 300
+
+STANDARD = ("cpu", "gpu", "memory", "disk", "network", "disk_io")
+"""Resources with units of their own: none of them is another one misspelt."""
 
 EFFECT = (sys.executable, "-m", "services.fairness", "effect")
 _ROOT = Path(__file__).parents[2]
@@ -194,17 +198,15 @@ def notes(state: State, policy: Policy, tree: Queue | None) -> list[str]:
         return ["no node has registered yet: there is nothing to share"]
     if tree is None:
         return []
-    remarks = []
-    for path, queue in walk(tree):
-        for name, vector in (("guaranteed", queue.guaranteed), ("max", queue.max)):
-            foreign = [resource for resource in vector if resource not in capacity]
-            why = f"only {SLOTS} count under this preset" if slots_of(policy) else "no node has that"
-            remarks += [f"{named(path)}: {name} {resource}: {why}" for resource in foreign]
+    remarks = _without_effect(policy, tree, capacity)
     for resource, amount in claims_of(tree, "").items():
         if amount > capacity.get(resource, amount):
             texts = quantity_text(resource, amount), quantity_text(resource, capacity[resource])
             remarks.append(f"{resource}: {texts[0]} would be guaranteed, and the cell has {texts[1]}")
+    served = {} if policy.preset == "fifo" else with_shares(tree, policy.preset)
     for path, resource in left_nothing(tree, capacity):
+        if path not in served and policy.preset not in PLANNING:
+            continue  # No guarantee counts there.
         text = f"other queues are guaranteed all {resource} that it could have"
         remarks.append(f"{named(path)}: {text}; while they ask for that, it gets none")
     for path, count in _beyond(state, policy, tree).items():
@@ -213,9 +215,35 @@ def notes(state: State, policy: Policy, tree: Queue | None) -> list[str]:
     return remarks
 
 
+def _without_effect(policy: Policy, tree: Queue, capacity: Vector) -> list[str]:
+    """Limits of resources that are not there, and limits that do not count under the policy."""
+    remarks = []
+    ignored = ignored_limits(tree, policy.preset)
+    for path, queue in walk(tree):
+        for name, vector in (("guaranteed", queue.guaranteed), ("max", queue.max)):
+            for resource in vector:
+                if resource not in capacity:
+                    why = f"only {SLOTS} count under this preset" if slots_of(policy) else _absent(resource, capacity)
+                elif resource not in ignored[path][name]:
+                    continue
+                elif name == "max":
+                    why = "no max holds under this preset; it only refuses jobs that ask for more"
+                elif policy.preset == "fifo":
+                    why = "no guarantee counts under this preset"
+                else:
+                    why = "no guarantee counts below a queue whose jobs are served as one list"
+                remarks.append(f"{named(path)}: {name} {resource}: {why}")
+    return remarks
+
+
+def _absent(resource: str, capacity: Vector) -> str:
+    close = nearest(resource, capacity) if resource not in STANDARD else None
+    return "no node has that" + (f'; did you mean "{close}"?' if close else "")
+
+
 def _beyond(state: State, policy: Policy, tree: Queue) -> Counter[str]:
     """By queue, live jobs with a task or gang to come that is larger than the queue's `max`."""
-    ceilings = {path: queue.max for path, queue in walk(tree) if queue.max}
+    ceilings = {path: queue.max for path, queue in walk(tree) if queue.max and policy.preset != "fifo"}
     found: Counter[str] = Counter()
     for job in state.jobs.values() if ceilings else ():
         for path in upwards(job.spec.queue):

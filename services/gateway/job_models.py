@@ -71,6 +71,12 @@ class StageStatus(BaseModel):
     state: Literal["waiting", "running", "succeeded", "unfinished"]
     gang: bool | None = None
     tasks: TaskCounts
+    killed: Annotated[
+        Count, Field(description="tasks that were at work when the job ended, which ended them; left out before")
+    ] = 0
+    never_started: Annotated[
+        Count, Field(description="tasks that had not started when the job ended; left out before")
+    ] = 0
     why: list[Waiting]
     copies: Count
     ending: Count

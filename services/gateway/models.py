@@ -10,6 +10,7 @@ from pydantic import BaseModel, Field
 
 from schemas.grants import HoldReason
 from schemas.plans import PlanForm, PlanReason
+from schemas.queues import Preset
 
 Quantities = Annotated[dict[str, str], Field(examples=[{"cpu": "500m", "memory": "2Gi"}])]
 Share = Annotated[float, Field(ge=0, description="part of the cell: 0.25 is a quarter")]
@@ -76,6 +77,14 @@ class QueueLimits(BaseModel):
     submitters: list[str]
 
 
+class IgnoredLimits(BaseModel):
+    """Resources of which a limit does not count under the preset in force, or below a queue that is served as a
+    list."""
+
+    guaranteed: list[str]
+    max: list[str]
+
+
 class JobCounts(BaseModel):
     """Jobs that have not ended. `parked`: those of the waiting ones that `running_jobs_max` holds back."""
 
@@ -104,6 +113,7 @@ class QueueStatus(BaseModel):
     weight: Annotated[float, Field(gt=0)]
     policy: str | None
     limits: QueueLimits
+    ignored: IgnoredLimits
     policy_in_force: str
     guaranteed: Share | None
     fair: Share | None
@@ -118,6 +128,7 @@ class QueueStatus(BaseModel):
     target: Share | None
     breach: Shortage | None
     children: list["QueueStatus"]
+    preset: Annotated[Preset | None, Field(description="the preset in force; at the root alone")] = None
 
 
 # ---------------------------------------------------------------- nodes

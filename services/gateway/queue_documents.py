@@ -3,12 +3,12 @@
 from dataclasses import dataclass, field, replace
 
 from largesse.lifecycle.promises import active
-from largesse.lifecycle.queue_policy import groups, sharing_of
+from largesse.lifecycle.queue_policy import groups, ignored_of_max, sharing_of
 from schemas import Queue, Vector
 from schemas.edge.queues import weight_number
-from schemas.quantities import SHARE_UNITS, quantity_texts
-from schemas.queue_tree import QUEUE_DEFAULT, below, upwards, with_default
-from schemas.queues import LIST_POLICIES, Preset, Sharing
+from schemas.quantities import SHARE_UNITS, SLOTS, quantity_texts
+from schemas.queue_tree import QUEUE_DEFAULT, below, upwards, walk, with_default
+from schemas.queues import LIST_POLICIES, PLANNING, Preset, Sharing
 from schemas.shares import Breach, QueueShare
 from services.gateway.counting import added, capacity_of, used_by
 from services.gateway.document import Document
@@ -50,7 +50,8 @@ def queue_document(state: State) -> Document:
     Without a tree every job is a leaf of its own, and a queue only a name: below the root stand the names in use.
     `promised`: what reservations of the queue may have now, used or not; it is not part of the shares, which are of
     what promises leave, and what is held of it is not borrowed. `held` and `target` are older names: what it holds, and
-    what it is entitled to now (null: it asks for nothing).
+    what it is entitled to now (null: it asks for nothing). `ignored`: of `limits`, by name, the resources of which they
+    do not count under the preset, or below a list. The root says the `preset`, too.
     """
     sums: dict[str, _Sum] = {}
     for queue, used in used_by(state).items():
@@ -68,9 +69,10 @@ def queue_document(state: State) -> Document:
     for leaf in sums.values():  # Also what is still held for queues that are gone.
         whole.take(leaf)
     tree = _tree(state.queues, sums)
-    cell = _Cell(state, capacity_of(state), sums, with_shares(state.queues, state.policy.preset))
+    preset = state.policy.preset
+    cell = _Cell(state, capacity_of(state), sums, with_shares(state.queues, preset), ignored_limits(tree, preset))
     document, _ = _queue(cell, tree, "", tree.policy or sharing_of(state.policy.preset))
-    return document | _held(cell, "", whole)
+    return document | _held(cell, "", whole) | {"preset": state.policy.preset}
 
 
 def _add_promised(state: State, sums: dict[str, _Sum]) -> None:
@@ -112,12 +114,25 @@ def with_shares(tree: Queue | None, preset: Preset) -> dict[str, bool]:
     return {path: True for top in tops for path in upwards(top)}
 
 
+def ignored_limits(tree: Queue, preset: Preset) -> dict[str, dict[str, list[str]]]:
+    """By path and limit (`guaranteed`, `max`), the resources of which the limit does not count."""
+    shared = with_shares(tree, preset)
+    found = {}
+    for path, queue in walk(tree):
+        # Presets that plan jobs serve all as one list, and yet guarantees count in what each job is entitled to.
+        counts = preset in PLANNING or (preset != "fifo" and path in shared)
+        void = [kind for kind in queue.guaranteed if not counts or (preset == "slots" and kind != SLOTS)]
+        found[path] = {"guaranteed": void, "max": ignored_of_max(preset, queue.max)}
+    return found
+
+
 @dataclass(slots=True)
 class _Cell:
     state: State
     capacity: Vector
     sums: dict[str, _Sum]
     levelled: dict[str, bool]
+    ignored: dict[str, dict[str, list[str]]]
 
 
 def _queue(cell: _Cell, queue: Queue, path: str, policy: Sharing) -> tuple[Document, _Sum]:
@@ -136,6 +151,7 @@ def _queue(cell: _Cell, queue: Queue, path: str, policy: Sharing) -> tuple[Docum
     return {
         "queue": path,
         **settings_document(queue),
+        "ignored": cell.ignored[path],
         "policy_in_force": policy,
         **_held(cell, path, total),
         "target": None if level is None else _part(level),

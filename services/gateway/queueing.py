@@ -3,8 +3,10 @@ with draining nodes. Made for one request: sums over the whole cell are computed
 """
 
 from bisect import bisect_left
-from typing import Literal
+from fractions import Fraction
+from typing import Literal, NamedTuple
 
+from largesse.lifecycle.queue_policy import ignored_of_max
 from largesse.lifecycle.running_limit import queue_at_limit
 from largesse.lifecycle.slots import counted_demand, slots_of
 from schemas import Policy, Stage, Vector
@@ -39,6 +41,22 @@ NODES_SHOWN_MAX = 3
 """Draining nodes that a reason names at most."""
 
 
+class _Limit(NamedTuple):
+    """A `max` of one resource, what is asked of it at once, and what is held."""
+
+    queue: str
+    resource: str
+    most: int
+    asked: int
+    held: int
+
+    def amount(self, amount: int) -> str:
+        return quantity_text(self.resource, amount)
+
+    def text(self) -> str:
+        return f"{named(self.queue)} has a max of {self.resource} {self.amount(self.most)}"
+
+
 class Queueing:
     """Answers about one state of the view, which must not change while this is in use."""
 
@@ -63,19 +81,41 @@ class Queueing:
 
     def at_max(self, queue: str, stage: Stage) -> str | None:
         """Which queue's `max` leaves no room for one task of a stage (of a gang: for all), in words; None: none."""
-        if not self._state.ceilings:
-            return None
-        tasks, demand = stage.tasks if stage.gang else 1, counted_demand(self._state.policy, stage.demand)
-        for path in upwards(queue):
-            for resource, most in self._state.ceilings.get(path, {}).items():
-                asked, held = demand.get(resource, 0) * tasks, self._holds(path).get(resource, 0)
-                if not asked or held + asked <= most:
-                    continue
-                limit = f"{named(path)} has a max of {resource} {quantity_text(resource, most)}"
-                if asked > most:
-                    return f"{limit}, and {quantity_text(resource, asked)} is asked for at once: it can never run"
-                return f"{limit} and holds {quantity_text(resource, held)}"
+        for limit in self._limits(queue, stage):
+            if limit.held + limit.asked <= limit.most:
+                continue
+            if limit.asked > limit.most:
+                return f"{limit.text()}, and {limit.amount(limit.asked)} is asked for at once: it can never run"
+            text = f"{limit.text()} and holds {limit.amount(limit.held)}"
+            if limit.held >= limit.most:
+                return text
+            return f"{text}; {'the gang' if stage.gang else 'a task'} asks for {limit.amount(limit.asked)}"
         return None
+
+    def was_at_max(self, queue: str, stage: Stage) -> str | None:
+        """Which queue's `max` most likely left no room in the last round, where it leaves some now, in words; None: the
+        queue and those above it have none that could.
+        """
+        limits = self._limits(queue, stage)
+        if not limits:
+            return None
+        tight = min(limits, key=lambda limit: Fraction(limit.most - limit.held - limit.asked, limit.asked))
+        return f"{tight.text()} and holds {tight.amount(tight.held)}; the next round considers it"
+
+    def _limits(self, queue: str, stage: Stage) -> list["_Limit"]:
+        """Every `max` of a queue and those above it that a task of a stage (all of a gang) counts against."""
+        if not self._state.ceilings:
+            return []
+        policy = self._state.policy
+        tasks, demand = stage.tasks if stage.gang else 1, counted_demand(policy, stage.demand)
+        found = []
+        for path in upwards(queue):
+            ceiling = self._state.ceilings.get(path, {})
+            ignored = ignored_of_max(policy.preset, ceiling)
+            for resource, most in ceiling.items():
+                if resource not in ignored and (asked := demand.get(resource, 0) * tasks):
+                    found.append(_Limit(path, resource, most, asked, self._holds(path).get(resource, 0)))
+        return found
 
     def drained(self, stage: Stage) -> str | None:
         """Which nodes could take a task of a stage, or what a gang lacks of room, did they not drain or were their

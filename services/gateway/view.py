@@ -128,7 +128,7 @@ def _rejected(state: State, record: Record) -> None:
     spec = body.spec
     if body.reason == "name_taken":
         return  # The name is another job's.
-    stages = [EndedStage(stage.stage, stage.after, stage.tasks, 0, 0) for stage in spec.stages]
+    stages = [EndedStage(stage.stage, stage.after, stage.tasks, 0, 0, 0, stage.tasks) for stage in spec.stages]
     detail = f"{body.field}: {body.detail}"
     job = EndedJob(
         spec.job,
@@ -152,7 +152,15 @@ def _job_ended(state: State, record: Record) -> None:
         job = state.jobs.pop(end.job)
         spec = job.spec
         stages = [
-            EndedStage(stage.stage, stage.after, stage.tasks, stage.tasks - job.progress.left[at], job.failed[at])
+            EndedStage(
+                stage.stage,
+                stage.after,
+                stage.tasks,
+                stage.tasks - job.progress.left[at],
+                job.failed[at],
+                job.running[at] + job.starting[at],
+                stage.tasks - sum(1 for node in job.places[at] if node),
+            )
             for at, stage in enumerate(spec.stages)
         ]
         over = EndedJob(

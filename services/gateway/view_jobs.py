@@ -95,13 +95,16 @@ class LiveJob(JobLife):
 
 @dataclass(slots=True)
 class EndedStage:
-    """What came of one stage."""
+    """What came of one stage. `killed`: tasks that were at work when the job ended; `never_started`: those that had not
+    begun by then."""
 
     stage: str
     after: list[str]
     tasks: int
     succeeded: int
     failed: int
+    killed: int = 0
+    never_started: int = 0
 
 
 @dataclass(slots=True)

@@ -22,7 +22,8 @@ def test_more_memory_than_was_asked_for_ends_a_task(tell):
         assert await outcome_of(cell) == "failed"
         (failed,) = await failures_of(cell)
         assert (failed.reason, failed.exit_code) == ("memory", None)
-        assert failed.detail.endswith("MiB of memory, more than the 100 MiB it may")
+        peak = failed.peak["memory"]
+        assert failed.detail == f"used {peak} MiB of memory, more than the 100 MiB it may"
         assert failed.peak["memory"] >= 200
 
     tell(story)
@@ -67,7 +68,8 @@ def test_a_task_that_is_ended_for_its_memory_used_more_than_it_may(tell):
 
         assert await outcome_of(cell) == "failed"
         (failed,) = await failures_of(cell)
-        assert failed.detail.endswith("MiB of memory, more than the 120 MiB it may")
+        peak = failed.peak["memory"]
+        assert failed.detail == f"used {peak} MiB of memory, more than the 120 MiB it may"
         assert failed.peak["memory"] > 120
 
     tell(story)

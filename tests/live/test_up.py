@@ -174,7 +174,8 @@ def test_queues_come_and_go_by_config(cell, tmp_path):
         '{"queues": {"name": "root", "children": [{"name": "ads", "max": {"cup": "4"}}]}}'
     )
     odd = cell.ask("config", "apply", tmp_path / "odd.json")
-    assert (odd.out, odd.err) == ("in force\n", "note: queue ads: max cup: no node has that\n")
+    noted = 'note: queue ads: max cup: no node has that; did you mean "cpu"?\n'
+    assert (odd.out, odd.err) == ("in force\n", noted)
 
 
 def test_tables_fit_a_narrow_terminal_and_are_rows_in_a_pipe(cell):

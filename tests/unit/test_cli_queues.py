@@ -39,6 +39,27 @@ TREE = queue(
 )
 
 
+IGNORED = {"guaranteed": ["cpu"], "max": ["memory"]}
+
+
+def test_limits_that_do_not_count_are_marked_and_the_mark_explained(shown):
+    limits = {"guaranteed": {"cpu": "1"}, "max": {"cpu": "2", "memory": "2Gi"}}
+    tree = queue("", queue("a", **limits) | {"ignored": IGNORED}) | {"preset": "fifo"}
+
+    assert limits_text(tree["children"][0]) == "guaranteed cpu 1 (ignored); max cpu 2; max memory 2Gi (ignored)"
+    assert "ignored: does not count under the preset fifo, or below a list of jobs\n" in shown(tree, 100)
+    assert "ignored" not in shown(TREE, 100)
+
+
+def test_columns_that_are_empty_say_why(shown):
+    tree = queue("", queue("a", share=None), share=None) | {"preset": "carbyne"}
+
+    text = " ".join(shown(tree, 100).split())
+
+    assert "guaranteed, fair, lent and borrowed are empty: no queue has shares of its own under carbyne" in text
+    assert "are empty" not in shown(TREE, 100)
+
+
 @pytest.fixture
 def shown(monkeypatch):
     def show(tree, columns):
@@ -232,3 +253,12 @@ def test_who_has_no_share_inside_a_list_says_so(dry_run_text):
 def test_what_is_promised_to_reservations_stands_below_the_shares(shown):
     text = shown(queue("", queue("prod") | {"promised": {"cpu": "4"}}, queue("batch")), 80)
     assert text.rstrip().splitlines()[-2:] == ["queue  promised now, beside the shares", "prod   cpu 4"]
+
+
+def test_a_dry_run_in_an_idle_cell_says_why_all_shares_are_nothing(dry_run_text):
+    idle = {"weight": 1, "policy": None, "limits": NO_LIMITS, "guaranteed": 0, "fair": 0}
+    found = [{"queue": "a", "change": "new", "before": None, "after": idle}]
+    document = {"changed": True, "set": {}, "queues": found, "notes": []}
+
+    assert "all are 0 as long as no queue asks for anything" in " ".join(dry_run_text(document).split())
+    assert "as long as" not in dry_run_text(MOVES)

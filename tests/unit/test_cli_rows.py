@@ -95,6 +95,12 @@ def test_failed_attempts_that_are_alike_are_one_row_and_for_programs_a_row_each(
     assert sum(line.startswith("map/") for line in job_text(document, tabbed).splitlines()) == 10
 
 
+def test_a_node_shows_its_labels():
+    node = {"node": "n", "state": "ready", "running": 0, "kept": None, "labels": {"zone": "b", "disk": "ssd"}}
+
+    assert node_row(node | {"free": {"cpu": "1"}, "capacity": {"cpu": "2"}})[3] == "cpu 1 of 2; labels disk=ssd, zone=b"
+
+
 @pytest.mark.parametrize(
     ("until_ms", "outcome"), [(1_000, "what ran there was ended"), (2**52, "what runs there is ended")]
 )

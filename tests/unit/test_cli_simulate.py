@@ -324,7 +324,7 @@ def test_compare_says_under_which_presets_a_max_does_not_hold(tmp_path):
     words = ("compare", "--workload", workload, "--cluster", cluster, "--report", tmp_path, "--presets")
 
     assert 'fifo: the max of queue "a", queue "b" does not hold' in largesse(*words, "fifo,hdrf").err
-    assert "does not hold under this preset." in (tmp_path / "index.html").read_text()
+    assert "does not hold under this preset; it only refuses what is larger." in (tmp_path / "index.html").read_text()
     assert "does not hold" not in largesse(*words, "drf,hdrf").err
 
 

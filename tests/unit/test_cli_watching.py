@@ -4,8 +4,8 @@ import re
 
 import pytest
 
-from services.cli import watching
-from services.cli.show import rendered, table
+from services.cli import show, watching
+from services.cli.show import in_blocks, listed, rendered, table
 from services.cli.watching import PLACES_SHOWN, job_text, jobs_text, ranges_text
 
 TASKS = {"total": 6, "waiting": 1, "starting": 1, "running": 3, "succeeded": 1, "failed_attempts": 0}
@@ -115,13 +115,55 @@ def test_a_head_keeps_its_width_beside_a_long_text(monkeypatch):
     assert max(map(len, lines)) <= 40
 
 
+def test_states_have_colours_and_names_that_read_alike_have_none(monkeypatch):
+    monkeypatch.setattr(show, "on_terminal", lambda: True)
+    red = "\x1b[31m"
+
+    assert red not in in_blocks(("", "fifo"), [("rejected", "0")])
+    assert red not in listed(("job", "state"), [("failed", "waiting")], kinds="kk")
+    assert red in listed(("job", "state"), [("j", "failed")], kinds="kk")
+
+
 def test_no_jobs():
     assert jobs_text([]) == "no jobs"
 
 
 def printed(document):
     """What a pipe shows of a job as it goes, without the times of day."""
-    return list(watching._lines(document))
+    return [line for _, line in watching._lines(document)]
+
+
+def test_what_a_queue_at_its_max_holds_is_no_news(capsys):
+    def waits(text, reason="queue_max"):
+        why = {"reason": reason, "tasks": 1, "text": text}
+        return job("j", stage() | {"tasks": TASKS | {"running": 0, "succeeded": 0}, "why": [why]}, why=text)
+
+    full = "queue a has a max of cpu 1 and holds"
+    texts = [waits(f"{full} 1"), waits(f"{full} 750m; a task asks for 500m"), waits("no node has room", "no_room")]
+    list(watching._printed(iter([*texts, texts[0]])))
+
+    lines = [line.partition(" ")[2] for line in capsys.readouterr().out.splitlines()]
+    assert lines == [f"j: running: {text}" for text in (f"{full} 1", "no node has room", f"{full} 1")]
+
+
+def test_what_the_end_of_a_job_left_undone_is_told_by_stage():
+    done = TASKS | {"succeeded": 1, "running": 0, "starting": 0}
+    over = job(
+        "j",
+        stage("map") | {"tasks": done, "killed": 2, "never_started": 1},
+        stage("reduce") | {"tasks": done | {"succeeded": 0}, "killed": 0, "never_started": 6},
+        state="failed",
+        ended_ms=1_005_000,
+    )
+
+    rows = [re.split(r" {2,}", line) for line in watching.stages_text(over).splitlines()]
+
+    assert [row[-1] for row in rows] == [
+        "what is left",
+        "2 tasks ended with the job; 1 task never started",
+        "never started",
+    ]
+    assert "why it waits" in watching.stages_text(job("j", stage()))
 
 
 def test_a_job_that_is_followed_says_its_state_before_the_reason():

@@ -309,6 +309,12 @@ def test_a_guarantee_that_could_never_hold_is_refused(queue, problem):
         assert str(refusal(document)) == f"queues.children[0].{problem}"
 
 
+def test_an_empty_list_of_submitters_is_warned_of_since_it_shuts_nobody_out():
+    (warning,) = warnings_of({"queues": root({"name": "a", "submitters": []}, {"name": "b", "submitters": ["ann"]})})
+
+    assert warning.startswith("queues.children[0].submitters: is empty, which is as if it were left out")
+
+
 def test_limits_in_another_unit_than_meant_are_warned_of():
     tree = root({"name": "a", "children": [{"name": "b", "max": {"memory": "4k"}}]}, guaranteed={"disk": "9m"})
     warnings = [

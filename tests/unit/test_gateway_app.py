@@ -76,6 +76,14 @@ def test_what_the_cell_cannot_run_is_refused_with_the_field():
     assert job.json()["state"] == "rejected"
 
 
+def test_labels_that_no_node_has_are_refused_with_those_that_there_are():
+    async def story(cell):
+        return await cell.post(JOB | {"stages": [STAGE, STAGE | {"stage": "r", "labels": {"zoen": "b"}}]})
+
+    detail = run_in_memory(story).json()["detail"]
+    assert detail == "stages[1].labels: no node has the labels zoen=b; no node has any label"
+
+
 @pytest.mark.parametrize(
     ("body", "headers", "status", "field", "detail"),
     [

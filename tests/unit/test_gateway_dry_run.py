@@ -286,6 +286,74 @@ def test_what_could_not_be_meant_is_noted():
     assert tried(cell, tree(queue("a", max={"cpu": 3_000}, guaranteed={"cpu": 1_000}), "b"))["notes"] == []
 
 
+LIMITED = tree(
+    queue("a", 1, queue("x", guaranteed={"cpu": 1_000}), policy="fifo", max={"cpu": 2_000}),
+    queue("b"),
+    queue("default"),
+)
+
+
+@pytest.mark.parametrize(
+    ("preset", "notes"),
+    [
+        pytest.param(
+            "fifo",
+            [
+                "queue a: max cpu: no max holds under this preset; it only refuses jobs that ask for more",
+                "queue a/x: guaranteed cpu: no guarantee counts under this preset",
+            ],
+            id="a preset under which no limit counts",
+        ),
+        pytest.param(
+            "hdrf",
+            ["queue a/x: guaranteed cpu: no guarantee counts below a queue whose jobs are served as one list"],
+            id="a list",
+        ),
+        pytest.param(
+            "srtf",
+            ["queue a/x: guaranteed cpu: no guarantee counts below a queue whose jobs are served as one list"],
+            id="a preset that makes a list",
+        ),
+        pytest.param(
+            "slots",
+            [f"queue {where}: only slots count under this preset" for where in ("a: max cpu", "a/x: guaranteed cpu")],
+            id="a preset that counts slots",
+        ),
+    ],
+)
+def test_limits_that_would_not_count_are_noted(preset, notes):
+    assert tried(Watched(queues=LIMITED), preset=preset)["notes"] == notes
+
+
+def test_a_guarantee_that_takes_everything_takes_nothing_where_none_counts():
+    shape = tree(queue("a", guaranteed={"cpu": 4_000}), queue("b"), queue("default"))
+    notes = tried(Watched(cpu=4, queues=shape), preset="fifo")["notes"]
+
+    assert notes == ["queue a: guaranteed cpu: no guarantee counts under this preset"]
+
+
+def test_a_job_that_is_larger_than_a_max_goes_on_where_none_holds():
+    cell = Watched(cpu=4, queues=tree("a")).submit("j", stage(tasks=9), queue="a")
+    shape = tree(queue("a", max={"cpu": 500}))
+
+    ends = [
+        any("would never continue" in note for note in tried(cell, shape, preset=preset)["notes"])
+        for preset in ("fifo", "hdrf")
+    ]
+
+    assert ends == [False, True]
+
+
+def test_a_misspelt_resource_of_a_limit_is_told_with_the_nearest_name():
+    cell = Watched(cpu=4)
+
+    assert (
+        'queue a: max cpus: no node has that; did you mean "cpu"?'
+        in tried(cell, tree(queue("a", max={"cpus": 1})))["notes"]
+    )
+    assert "queue a: max gpu: no node has that" in tried(cell, tree(queue("a", max={"gpu": 1_000})))["notes"]
+
+
 NONE_OF_CPU = ": other queues are guaranteed all cpu that it could have; while they ask for that, it gets none"
 X = queue("x", guaranteed={"cpu": 2_000})
 

@@ -8,13 +8,25 @@ import pytest
 from hypothesis import strategies as st
 
 from largesse.log.snapshots import dump, load
-from schemas import Breach, ConfigChanged, JobCancelled, JobSpec, NodeReported, Policy, Queue, QueueShare, Shares
+from schemas import (
+    Breach,
+    ConfigChanged,
+    JobCancelled,
+    JobSpec,
+    NodeReported,
+    Policy,
+    Queue,
+    QueueShare,
+    Shares,
+    TaskFinished,
+)
 from schemas.edge.read import ConfigPatch, read_input
 from schemas.edge.strict_json import loads
 from schemas.envelope import Record
 from schemas.grants import WaitReason
 from schemas.quantities import SHARE_UNITS
 from schemas.queue_tree import with_default
+from schemas.tasks import TaskEnd
 from services.admission import core as admission
 from services.admission.core.judge import judge
 from services.fairness.core.queue_report import accounts_of
@@ -316,10 +328,64 @@ def test_a_task_that_its_queues_maximum_leaves_no_room_for_says_so():
     assert why(cell, "b")[0] == "no_room"
 
     cell.take(ConfigPatch({}, tree(replace(ads, max={"cpu": 2_999}))))
-    assert why(cell, "b") == ("queue_max", "queue ads has a max of cpu 2999m and holds 2")
+    assert why(cell, "b") == ("queue_max", "queue ads has a max of cpu 2999m and holds 2; a task asks for 1")
+
+    cell.take(ConfigPatch({}, tree(replace(ads, max={"cpu": 2_000}))))
+    assert why(cell, "b") == ("queue_max", "queue ads has a max of cpu 2 and holds 2")
 
     cell.take(ConfigPatch({}, tree(replace(ads, max={"cpu": 3_000, "gpu": 0}))))
     assert why(cell, "b")[0] == "no_room"
+
+
+def test_what_a_gang_asks_for_is_said_of_all_of_it():
+    cell = Watched(cpu=8, queues=tree(queue("a", max={"cpu": 4_000}))).submit("j", stage(), queue="a")
+    cell.submit("gang", stage(tasks=4, gang=True), queue="a")
+
+    assert why(cell, "gang") == ("queue_max", "queue a has a max of cpu 4 and holds 1; the gang asks for 4")
+
+
+def test_a_task_that_waits_for_a_maximum_names_its_queue_also_where_there_is_room_again():
+    cell = Watched(cpu=8, queues=tree(queue("ads", 1, "prod", max={"cpu": 2_000}), "ml"))
+    cell.submit("a", stage(tasks=2), queue="ads/prod").submit("b", stage(), queue="ads/prod").start("a", "s", count=2)
+    assert why(cell, "b") == ("queue_max", "queue ads has a max of cpu 2 and holds 2")
+
+    cell.take(TaskFinished([TaskEnd("a", "s", 0, 1, 1, "n0", "e1", [5])]))  # No round has followed yet.
+
+    assert why(cell, "b") == ("queue_max", "queue ads has a max of cpu 2 and holds 1; the next round considers it")
+
+
+def test_no_maximum_is_why_a_task_waits_under_fifo():
+    cell = Watched(cpu=4, queues=tree(queue("a", max={"cpu": 1_000})), preset="fifo")
+    cell.submit("many", stage(tasks=6), queue="a")
+
+    assert cell.tasks("many") == {"starting": 4, "waiting": 2}
+    assert why(cell, "many") == ("no_room", "no node has room for it now")
+
+
+@pytest.mark.parametrize(
+    ("preset", "ignored"),
+    [
+        pytest.param("largesse", {"ads": ([], []), "ads/prod": (["cpu"], [])}, id="below a list"),
+        pytest.param("srtf", {"ads": (["cpu"], []), "ads/prod": (["cpu"], [])}, id="one list"),
+        pytest.param("fifo", {"ads": (["cpu"], ["cpu"]), "ads/prod": (["cpu"], ["gpu"])}, id="no limit"),
+        pytest.param("slots", {"ads": (["cpu"], ["cpu"]), "ads/prod": (["cpu"], ["gpu"])}, id="other than slots"),
+    ],
+)
+def test_limits_that_do_not_count_are_told(preset, ignored):
+    prod = queue("prod", guaranteed={"cpu": 1_000}, max={"gpu": 1_000})
+    ads = queue("ads", 1, prod, policy="fifo", guaranteed={"cpu": 1_000}, max={"cpu": 2_000})
+    document = queue_document(folded(view.start(), ConfigChanged(Policy(preset=preset), tree(ads))))
+    found = {path: each["ignored"] for path, each in by_path(document).items()}
+
+    assert document["preset"] == preset
+    assert {path: (found[path]["guaranteed"], found[path]["max"]) for path in ignored} == ignored
+
+
+def test_guarantees_count_under_a_preset_that_plans_jobs():
+    shape = tree(queue("a", guaranteed={"cpu": 1_000}, max={"cpu": 2_000}))
+    state = folded(view.start(), ConfigChanged(Policy(preset="carbyne"), shape))
+
+    assert by_path(queue_document(state))["a"]["ignored"] == {"guaranteed": [], "max": []}
 
 
 def test_a_task_that_a_new_maximum_rules_out_says_that_it_can_never_run():

@@ -114,6 +114,17 @@ def test_a_job_that_failed_says_which_task_and_why():
     assert node_documents(cell.view)[0]["free"] == {"cpu": "4"}
 
 
+def test_a_job_that_failed_says_how_many_tasks_ended_with_it_and_how_many_never_started():
+    cell = Watched(cpu=2).submit("j", stage("m", tasks=3), stage("r", tasks=4, after=["m"])).start("j", "m", count=2)
+    assert "killed" not in cell.job("j")["stages"][0]
+
+    cell.fail("j", "m", index=1)
+
+    job = cell.job("j")
+    assert job["state"] == "failed"
+    assert [(each["killed"], each["never_started"]) for each in job["stages"]] == [(1, 1), (0, 4)]
+
+
 def test_a_refused_job_stays_in_view_with_the_field():
     cell = Watched(cpu=2).submit("huge", stage(cpu=64))
 

@@ -193,7 +193,7 @@ def test_over_http_a_node_is_drained_with_a_deadline_and_removed_once_it_has_lef
     assert again.status_code == 404
 
 
-@pytest.mark.parametrize(("text", "ms"), [("90", 90_000), ("0s", 0), ("250ms", 250), ("10m", 600_000)])
+@pytest.mark.parametrize(("text", "ms"), [("90s", 90_000), ("0s", 0), ("0", 0), ("250ms", 250), ("10m", 600_000)])
 def test_a_deadline_is_written_with_its_unit(text, ms):
     assert _span_ms("--deadline", text) == ms
 
@@ -202,3 +202,8 @@ def test_a_deadline_is_written_with_its_unit(text, ms):
 def test_what_is_no_deadline_is_refused(text):
     with pytest.raises(Wrong, match=r"--deadline: .* is not a duration: write it like 90s, 10m"):
         _span_ms("--deadline", text)
+
+
+def test_a_deadline_without_its_unit_is_refused_with_what_to_write():
+    with pytest.raises(Wrong, match=r"--deadline: '10' has no unit: write 10s for seconds, 10m for minutes"):
+        _span_ms("--deadline", "10")
