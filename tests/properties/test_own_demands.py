@@ -7,7 +7,7 @@ from random import Random
 import pytest
 
 from schemas.quantities import SHARE_UNITS
-from services.leftover.placement import candidates, fits, nodes, ranks
+from services.leftover.placement import candidates, nodes, ranks
 from services.leftover.placement.board import Board
 from services.leftover.placement.nodes import Room
 from services.leftover.placement.task_span import TaskSpan
@@ -93,17 +93,16 @@ class Cell:
 
 @pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize(
-    ("fails_cost", "tried_alone", "block"),
+    ("fails_cost", "block"),
     [
-        pytest.param(16, 6, 48, id="as it is"),
-        pytest.param(1_000, 0, 3, id="compared after each failure, all nodes at once, short blocks"),
-        pytest.param(0, 1, 4, id="never compared again"),
+        pytest.param(16, 48, id="as it is"),
+        pytest.param(1_000, 3, id="compared after each failure, short blocks"),
+        pytest.param(0, 4, id="never compared again"),
     ],
 )
-def test_each_task_starts_where_the_plain_rules_start_it(monkeypatch, seed, fails_cost, tried_alone, block):
+def test_each_task_starts_where_the_plain_rules_start_it(monkeypatch, seed, fails_cost, block):
     if not nodes.__file__.endswith(".so"):  # Compiled, the constants are part of the code.
         monkeypatch.setattr(candidates, "_FAILURE_COSTS", fails_cost)
-        monkeypatch.setattr(fits, "_TRIED_ALONE", tried_alone)
         monkeypatch.setattr(ranks, "_BLOCK", block)
         monkeypatch.setattr(nodes, "NODES_AT_ONCE_LEAST", 64 if seed else 2)
         monkeypatch.setattr(candidates, "NODES_AT_ONCE_LEAST", 64 if seed else 2)
