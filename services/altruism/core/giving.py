@@ -41,16 +41,14 @@ def moved_jobs(state: State, said: list[Entitlement], entitled: Mapping[str, int
     keys = shares_said(said)
     if not keys:
         return []
-    return [
-        name for name, job in state.jobs.items() if job.plan is not None and _has_moved(state, job.plan, keys, entitled)
-    ]
-
-
-def _has_moved(state: State, planned: Planned, keys: Mapping[str, int], entitled: Mapping[str, int]) -> bool:
-    if planned.key not in keys:
-        return False
-    share = entitled.get(planned.key, 0)
-    return abs(share - planned.share) * PERMILLE > planned.share * state.policy.share_tolerance_permille
+    tolerance_permille, moved = state.policy.share_tolerance_permille, list[str]()
+    for name, job in state.jobs.items():
+        planned = job.plan
+        if planned is not None and planned.key in keys:
+            before = planned.share
+            if abs(entitled.get(planned.key, 0) - before) * PERMILLE > before * tolerance_permille:
+                moved.append(name)
+    return moved
 
 
 # ---------------------------------------------------------------- plans
@@ -59,25 +57,26 @@ def plan_of(
 ) -> tuple[JobPlan | None, int]:
     """A plan for a job at an opening, None where the one it has stays or nothing is known to plan by; and how many
     steps that took (at least one)."""
+    now_ms = opened.record.time
     direction = direction_of(work_of(job.graph, job.progress, job.seen), state.capacity)
     share = entitled.get(key_of(job.queue, set_of(direction)), 0)
     if not share:
         return None, 1
     kinds = sorted(state.capacity)
     vector = share_vector(direction, state.capacity, share)
-    work = work_left(job, kinds, opened.time)
+    work = work_left(job, kinds, now_ms)
     order: JobOrder = "dagps" if state.policy.preset == "carbyne-dag" else state.policy.job_order
     begun = forward(work, [vector.get(kind, 0) for kind in kinds], order)
-    deadline_ms = opened.time + begun.packing.makespan_ms
+    deadline_ms = now_ms + begun.packing.makespan_ms
     before = job.plan
     if before is not None and deadline_ms >= before.deadline_ms and not job.derailed and share >= before.share:
-        if not is_late(job, opened.time):
+        if not is_late(job, now_ms):
             return None, max(1, begun.packing.steps)
     found = completed(work, begun)
     late = [
         LateStart(
             job.graph.stages[at].stage,
-            opened.time + each.at_ms,
+            now_ms + each.at_ms,
             each.count,
             each.waves,
             work.lasts_ms[at] if each.waves > 1 else 0,
