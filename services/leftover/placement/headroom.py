@@ -66,14 +66,8 @@ def lacking(board: Board, names: list[str], short: dict[str, int]) -> list[LeafE
     """Of these leaves those for which room is to be gathered: they hold less than they are due by more than one task;
     where they are `short`, which is to say have not held what they are due since they were, also by a part of a gang.
     """
-    found: list[LeafEntry] = []
-    for name in names:
-        leaf = board.leaves.get(name)
-        if leaf is None:
-            continue  # Nothing waits there.
-        if shortfall(leaf) > 0 or (leaf.name in short and lacks_part_of_gang(board, leaf)):
-            found.append(leaf)
-    return found
+    leaves = [board.leaves[name] for name in names if name in board.leaves]  # In others nothing waits.
+    return [leaf for leaf in leaves if shortfall(leaf) > 0 or (leaf.name in short and lacks_part_of_gang(board, leaf))]
 
 
 def still_short(board: Board, names: list[str], short: dict[str, int]) -> dict[str, bool]:
@@ -82,8 +76,7 @@ def still_short(board: Board, names: list[str], short: dict[str, int]) -> dict[s
     enough. (A queue of gangs whose tasks end one by one falls short again and again.)
     """
     found: dict[str, bool] = {}
-    for name in names:
-        leaf = board.leaves[name]
+    for leaf in [board.leaves[name] for name in names]:
         is_below = leaf.size_least is not None and leaf.due is not None and leaf.share < leaf.due
         found[leaf.name] = shortfall(leaf) > 0 or (leaf.name in short and (is_below or len(leaf.gangs) > 0))
     return found
