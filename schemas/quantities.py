@@ -31,6 +31,9 @@ _UNIT = {  # Natural units, those of a quantity without suffix -> base units.
     "network": Fraction(1, 10**6),
     "disk_io": Fraction(1, 10**6),
 }
+RESOURCES = tuple(_UNIT)
+"""Resources with units of their own: what a misspelt one may mean, also where no node has it."""
+
 _BYTES = ("bytes", ("Mi", "MiB"), ("Gi", "GiB"))
 _BITS = ("bit/s", ("M", "Mbit/s"), ("G", "Gbit/s"))
 _BARE = {"memory": _BYTES, "disk": _BYTES, "network": _BITS, "disk_io": _BITS}

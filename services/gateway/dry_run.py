@@ -18,7 +18,7 @@ from schemas import Policy, Queue, Vector
 from schemas.edge.queues import claims_of, tree_document
 from schemas.edge.read import ConfigPatch
 from schemas.knobs import knob_conflict, with_knobs
-from schemas.quantities import SHARE_UNITS, SLOTS, quantity_text
+from schemas.quantities import RESOURCES, SHARE_UNITS, SLOTS, quantity_text
 from schemas.queue_tree import stranded, tree_conflict, upwards, walk, with_default
 from schemas.queues import PLANNING
 from schemas.wording import nearest, plural
@@ -38,9 +38,6 @@ MOVED_MIN = 100_000
 """A share that changes by less than this, in 10^-9 of the cell (0.01 percent), counts as unchanged."""
 
 ERROR_CHARACTERS_MAX = 300
-
-STANDARD = ("cpu", "gpu", "memory", "disk", "network", "disk_io")
-"""Resources with units of their own: none of them is another one misspelt."""
 
 EFFECT = (sys.executable, "-m", "services.fairness", "effect")
 _ROOT = Path(__file__).parents[2]
@@ -237,7 +234,7 @@ def _without_effect(policy: Policy, tree: Queue, capacity: Vector) -> list[str]:
 
 
 def _absent(resource: str, capacity: Vector) -> str:
-    close = nearest(resource, capacity) if resource not in STANDARD else None
+    close = nearest(resource, capacity) if resource not in RESOURCES else None
     return "no node has that" + (f'; did you mean "{close}"?' if close else "")
 
 

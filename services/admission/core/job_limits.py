@@ -7,14 +7,11 @@ from schemas import (
     Vector,
 )
 from schemas.jobs import Rejection
-from schemas.quantities import fits_in, quantity_text, tasks_on_devices, vector_text
+from schemas.quantities import RESOURCES, fits_in, quantity_text, tasks_on_devices, vector_text
 from schemas.queue_tree import upwards
 from schemas.wording import nearest
 from services.admission.core.apart import rules_problem
 from services.admission.core.state import NodeState, State
-
-RESOURCES = ("cpu", "gpu", "memory", "disk", "network", "disk_io")
-"""Resources with units of their own: what a misspelt one may mean, also where no node has it."""
 
 
 def tasks_problem(state: State, spec: JobSpec) -> tuple[Rejection, str, str] | None:
