@@ -215,6 +215,7 @@ def test_the_log_of_a_cell_that_runs_is_decided_again_as_it_stands(cell, tmp_pat
     assert largesse("replay", tmp_path / "log.gz", "--verify").code == 0
 
 
+@pytest.mark.rotating(3)
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_tasks_outlive_the_cell_and_the_next_one_takes_them_over(tmp_path, number):
     go_on = tmp_path / "go-on"

@@ -91,6 +91,7 @@ class Cell:
         return None
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize(
     ("fails_cost", "block"),

@@ -5,13 +5,15 @@ import pytest
 from services.planner.planning import least_loss as search
 from tests.properties import lossy_cells
 
-CASES = range(150)
+CASES, CASES_DAILY = range(150), range(50, 125)
 """Fixed: a larger scan, by hand, covered 1,500 cells."""
+BROKEN_ONE_IN = 7
+"""At least one case in so many has to break a promise, or the cases ask too little."""
 
 
 @pytest.fixture(scope="module")
-def cells():
-    found = {case: lossy_cells.played(case) for case in CASES}
+def cells(daily):
+    found = {case: lossy_cells.played(case) for case in (CASES_DAILY if daily else CASES)}
     return {case: each for case, each in found.items() if each is not None}
 
 
@@ -22,7 +24,7 @@ def test_after_a_loss_every_promise_that_is_kept_meets_its_request_inside_what_i
 def test_no_plan_loses_less_than_what_a_repair_breaks(cells):
     pytest.importorskip("highspy", reason="the extra `planner` is not installed")
     broken = {case: each for case, each in cells.items() if each.broken}
-    assert len(broken) >= 20, "the cases do not ask enough"
+    assert len(broken) * BROKEN_ONE_IN >= len(cells), "the cases do not ask enough"
     least = {case: lossy_cells.least_loss(each) for case, each in broken.items()}
     assert least == {case: each.lost for case, each in broken.items()}
 

@@ -133,6 +133,7 @@ def test_the_story_has_everything_in_it(recording, shards):
     assert {opening.shards for opening in recording.bodies(RoundOpened)} == {shards}
 
 
+@pytest.mark.rotating(3)
 def test_the_same_story_is_the_same_log_on_another_bus(recording, shards, tmp_path):
     async def tell():
         async with file(tmp_path) as bus:
@@ -143,6 +144,7 @@ def test_the_same_story_is_the_same_log_on_another_bus(recording, shards, tmp_pa
     assert again.first_answers() == recording.first_answers()
 
 
+@pytest.mark.rotating(3)
 def test_grants_do_not_depend_on_the_number_of_shards(recording):
     async def tell():
         return await record_story(MemoryBus(), 1)
@@ -152,11 +154,13 @@ def test_grants_do_not_depend_on_the_number_of_shards(recording):
 
 
 # ---------------------------------------------------------------- heard by others
+@pytest.mark.rotating(3)
 @pytest.mark.parametrize("opening", [memory, file, pytest.param(kafka, marks=pytest.mark.kafka)])
 def test_a_recorded_log_is_answered_alike_on_another_bus(recording, shards, opening, tmp_path):
     assert_alike(heard(recording, opening, tmp_path, shards), recording)
 
 
+@pytest.mark.rotating(3)
 def test_caches_change_no_byte(recording, shards, tmp_path):
     assert_alike(heard(recording, memory, tmp_path, shards, forgetful=True), recording)
 
@@ -170,6 +174,7 @@ def test_a_restart_from_every_snapshot_changes_no_byte(recording, shards, openin
     assert stage.restarts == len(recording.bodies(RoundClosed))
 
 
+@pytest.mark.rotating(3)
 def test_what_a_file_holds_is_answered_alike_in_memory(shards, tmp_path):
     async def tell():
         async with file(tmp_path) as bus:
@@ -209,6 +214,7 @@ def test_what_services_did_side_by_side_is_answered_alike_one_by_one(opening, tm
     assert found.is_same, found.text()
 
 
+@pytest.mark.rotating(3)
 def test_another_answer_is_seen(recording, shards, tmp_path):
     place, kept = next((place, kept) for place, kept in recording.decisions.items() if place[0] == "grants")
     at, granting = next((at, message) for at, message in enumerate(kept) if b'"attempt":1' in message.value)
@@ -220,6 +226,7 @@ def test_another_answer_is_seen(recording, shards, tmp_path):
 
 
 # ---------------------------------------------------------------- decided by replay
+@pytest.mark.rotating(3)
 def test_replay_decides_the_same(recording, shards):
     found = verify(Source("memory", lambda hear: steps_of(recording.messages(), hear=hear), lambda: shards))
 
@@ -227,6 +234,7 @@ def test_replay_decides_the_same(recording, shards):
     assert found.rounds_compared == len(recording.bodies(RoundClosed))
 
 
+@pytest.mark.rotating(3)
 def test_replay_decides_the_same_from_a_folder_and_from_an_export(shards, tmp_path):
     async def tell():
         async with file(tmp_path) as bus:

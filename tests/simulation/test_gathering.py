@@ -5,6 +5,8 @@ cores; the books are kept from the schedule alone.
 
 from fractions import Fraction
 
+import pytest
+
 from tests.simulation.runs import faults, job, simulated, stage
 
 AFTER_MS = 10_000
@@ -78,6 +80,7 @@ def test_a_queue_with_large_tasks_that_was_idle_gets_its_share_back(tmp_path, sh
     assert faults(shared, run, guarantee=True, tolerance_ms=AFTER_MS + TOLERANCE_MS) == []
 
 
+@pytest.mark.whole
 def test_without_headroom_fragments_starve_it(tmp_path):
     """The law above is none that nothing could break."""
     run = crowded(tmp_path, FIVE, PARTS, DRAWN_MS, nodes=10, cores=16, headroom="off")

@@ -172,6 +172,7 @@ def holds_again(agents):
     agents.run_until(agents.cell.time + 2 * LONGEST_MS, check)
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.parametrize("preset", ["hdrf", "largesse"])
 @for_all(st.data())
 def test_after_a_change_nobody_stays_below_its_share_for_longer_than_the_longest_task(preset, data):

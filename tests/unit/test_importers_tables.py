@@ -147,6 +147,7 @@ def test_tpch_measured_with_two_executors_is_the_task_list(shared, size):
 
 
 @pytest.mark.slow
+@pytest.mark.whole
 def test_tpch_demands_drawn_by_the_rule_are_the_files(shared):
     folder = shared / "traces" / "tpch"
     file = str(folder / "demands" / "tpch.demands.jsonl.gz")
@@ -194,6 +195,7 @@ def test_alibaba_samples(shared, sample, shape, seconds, core_seconds, path_stag
 
 
 @pytest.mark.slow
+@pytest.mark.whole
 def test_the_one_huge_alibaba_job_can_be_left_out_without_moving_the_others(shared):
     path = str(shared / "traces" / "alibaba-dag-2018" / "alibaba2018_random_a.jsonl.gz")
     lines = list(alibaba_dag.convert(path))
@@ -206,6 +208,7 @@ def test_the_one_huge_alibaba_job_can_be_left_out_without_moving_the_others(shar
 
 # ---------------------------------------------------------------- openb, swf, wfinstances
 @pytest.mark.slow
+@pytest.mark.whole
 def test_openb_pods_that_ran_and_the_most_that_they_held_at_once(shared):
     pods = list(openb.convert(str(shared / "traces" / "gpu-openb-2023" / "pods_a.csv.gz"), start_s=0))
     changes: list = []

@@ -58,6 +58,7 @@ def test_a_service_refuses_what_it_does_not_know(tmp_path, name):
     assert f"usage: python -m services.{name} " in done.stderr
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.slow
 @pytest.mark.parametrize("word", ["solve", "effect"])
 def test_a_filter_of_fairness_says_what_it_takes(tmp_path, word):
