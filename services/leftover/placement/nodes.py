@@ -285,8 +285,7 @@ class Room:
                 self._relist(number)
             else:
                 view.set(number, rank)
-        self._forget_view(task)
-        return None
+        return None  # The empty view stays: the next look takes in only those nodes that have got room by then.
 
     def _has_outlived(self, task: TaskClass) -> bool:
         """Whether to compare all nodes in arrays for the next task of a class rather than bring its view up to date. It
