@@ -14,7 +14,6 @@ Guarantees are shares of `ONE`; published values are in billionths of the cell.
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
-from operator import add, ge, sub
 from typing import Final
 
 from schemas.quantities import SHARE_UNITS
@@ -59,18 +58,17 @@ class TreeAccounts:
         self.source: object = None
 
     # ------------------------------------------------------------------ what happens
-    def put(
-        self, account: QueueAccount, demand: Sequence[int], used: Sequence[int], waiting: Sequence[int], tasks: int
-    ) -> None:
+    def put(self, account: QueueAccount, demand: list[int], used: list[int], waiting: list[int], tasks: int) -> None:
         """A leaf asks for `demand` in all and holds `used`; `tasks` tasks of it wait, together for `waiting`."""
-        more, held = list(map(sub, demand, account.demand)), list(map(sub, used, account.used))
+        more = [demand[kind] - account.demand[kind] for kind in range(len(demand))]
+        held = [used[kind] - account.used[kind] for kind in range(len(used))]
         slack = (-(-self.share_of(waiting) // tasks) if tasks else 0) - account.slack
         waits = (tasks > 0) - account.waiting
         asks = any(demand)
         loud = asks != account.asks
         at: QueueAccount | None = account
         while at is not None:
-            at.demand, at.used = list(map(add, at.demand, more)), list(map(add, at.used, held))
+            at.demand, at.used = _sum(at.demand, more), _sum(at.used, held)
             at.slack += slack
             waited = at.waiting
             at.waiting += waits
@@ -299,19 +297,13 @@ class TreeAccounts:
         quiet_band = account.quiet_band
         if quiet_band is None:
             return account.parent is None
-        if account.slack < quiet_band.slack_least or (
-            quiet_band.slack_end is not None and account.slack >= quiet_band.slack_end
-        ):
+        held_least, held_end, asked_least, asked_end, slack_least, slack_end = quiet_band
+        if account.slack < slack_least or (slack_end is not None and account.slack >= slack_end):
             return False
         if not account.ends:
-            account.ends = [self._amounts_from(units) for units in quiet_band[:4]]
-        held_least, held_end, asked_least, asked_end = account.ends
-        return (
-            any(map(ge, account.used, held_least))
-            and not any(map(ge, account.used, held_end))
-            and any(map(ge, account.demand, asked_least))
-            and not any(map(ge, account.demand, asked_end))
-        )
+            account.ends = [self._amounts_from(units) for units in (held_least, held_end, asked_least, asked_end)]
+        ends = account.ends
+        return _is_within(account.used, ends[0], ends[1]) and _is_within(account.demand, ends[2], ends[3])
 
     def _amounts_from(self, units: int | None) -> list[int]:
         """The least amount of each kind that is published as so many billionths."""
@@ -444,3 +436,15 @@ def factor_of(demand: Sequence[int], limits: Limits) -> tuple[int, int] | None:
 def _settled(share: int) -> int:
     """A share without the rounding of how it was worked out."""
     return (share + NEAR // 2) // NEAR * NEAR
+
+
+def _sum(amounts: list[int], more: list[int]) -> list[int]:
+    """A new list: others keep the one that there was, and see by that whether it has changed."""
+    return [amounts[kind] + more[kind] for kind in range(len(more))]
+
+
+def _is_within(amounts: list[int], least: list[int], end: list[int]) -> bool:
+    """Whether there is as much of some kind as `least`, and of no kind as much as `end` (empty: without end)."""
+    if not any(amounts[kind] >= least[kind] for kind in range(len(least))):
+        return False
+    return not any(amounts[kind] >= end[kind] for kind in range(len(end)))
