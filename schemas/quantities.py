@@ -40,7 +40,9 @@ _BARE = {"memory": _BYTES, "disk": _BYTES, "network": _BITS, "disk_io": _BITS}
 _SUFFIXES = ("m", *(suffix for suffix in _DECIMAL if suffix), *_BINARY)
 _SPELT = {suffix.lower(): suffix for suffix in (*_DECIMAL, *_BINARY)}
 _NEARLY = re.compile(r"\s*([0-9]{1,18}(?:\.[0-9]{1,9})?)\s*([A-Za-z]{0,2}?)(?:[bB]|[bB]ytes?)?\s*")
+DIGITS_MAX, DECIMALS_MAX = 18, 9
 QUANTITY_TEXT = re.compile(r"([0-9]{1,18}(?:\.[0-9]{1,9})?)(m|k|[MGTP]|[KMGTP]i)?")
+_LONG_NUMBER = re.compile(r"([0-9]+)(?:\.[0-9]+)?(?:m|k|[MGTP]|[KMGTP]i)?")
 RESOURCE_NAME = re.compile(r"[a-z][a-z0-9_.-]{0,62}")
 
 
@@ -68,6 +70,10 @@ def _parse_text(resource: str, text: str) -> Fraction:
     match = QUANTITY_TEXT.fullmatch(text)
     if match is None and QUANTITY_TEXT.fullmatch(text.removeprefix("-")):
         raise ValueError(f'may not be negative, is "{text[:40]}"')
+    if match is None and (long := _LONG_NUMBER.fullmatch(text)):
+        if len(long[1].lstrip("0")) > DIGITS_MAX:
+            raise ValueError(f"is too large: the most is {quantity_text(resource, QUANTITY_MAX)}")
+        raise ValueError(f"has too many digits: at most {DIGITS_MAX} before the point and {DECIMALS_MAX} behind it")
     if match is None:
         message = f'write a number with an optional suffix, like "500m", "2" or "2Gi"; suffixes: {", ".join(_SUFFIXES)}'
         close = _meant(resource, text)

@@ -169,7 +169,7 @@ def knobs_of(values: dict[str, Any], parent: str) -> dict[str, KnobValue]:
     for name in values:
         if name not in hints:
             close = nearest(name, hints)
-            text = f'did you mean "{close}"?' if close else f"known: {', '.join(sorted(hints))}"
+            text = f'did you mean "{close}"?' if close else "`largesse config show` and docs/settings.md list them"
             raise Malformed(joined(parent, at_key(name)), f"unknown knob; {text}")
     for name, value in values.items():
         if fault := _knob_fault(name, hints[name], value):

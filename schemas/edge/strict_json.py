@@ -48,6 +48,8 @@ def loads(data: bytes, *, size_max: int = INPUT_BYTES_MAX, depth_max: int = DEPT
         text = data.decode()
     except UnicodeDecodeError as error:
         raise Malformed("", f"is not valid UTF-8 at byte {error.start}") from None
+    if not text or text.isspace():
+        raise Malformed("", "is empty")
     careful = _LONG_RUN in data.translate(_DIGITS) or _HALF.search(data) is not None
     try:
         if not careful:

@@ -28,6 +28,22 @@ from schemas.wording import nearest
 
 UNKNOWN_NAMED_MAX = 8  # Unknown fields that one error names beside the first.
 
+SET_AND_POLICY = {"policy": "set", "set": "policy"}
+"""Knobs are under `set` in a config and under `policy` in a cluster file, where queues are under one name in both."""
+
+_BOOLEANS = {"true": "true", "yes": "true", "on": "true", "false": "false", "no": "false", "off": "false"}
+_PAIR = re.compile(r"([\w./-]+)=([\w./:@%+-]+)")
+_OBJECTS = {
+    "labels": '{"zone": "a"}',
+    "prefer": '{"zone": "a"}',
+    "env": '{"NAME": "value"}',
+    "anti_affinity": '{"required": true}',
+    "spread": '{"label": "zone"}',
+    "capacity": '{"cpu": "4", "memory": "8Gi"}',
+    **dict.fromkeys(("demand", "guaranteed", "max"), '{"cpu": "1", "memory": "2Gi"}'),
+}
+"""How a field is written that is an object, by its name."""
+
 _WHOLE_TEXT = re.compile("-?(0|[1-9][0-9]{0,18})")
 
 _PATTERN_WORDS = {
@@ -118,8 +134,13 @@ def _reason_of(fault: Any, model: type[Input], document: Any) -> str:
         return f"{_PATTERN_WORDS.get(context['pattern'], 'has to match ' + context['pattern'])}, is {shown(value)}"
     if kind == "list_type" and isinstance(value, str):
         return f"{_REASONS[kind](context, value)}: write {_listed(str(fault['loc'][-1]), value)}"
+    if kind == "literal_error":
+        close = nearest(value, re.findall("'([^']+)'", context["expected"])) if isinstance(value, str) else None
+        return _REASONS[kind](context, value) + (f'; did you mean "{close}"?' if close else "")
     if kind in _REASONS:
         meant = _meant(kind, value)
+        if kind in ("dict_type", "model_type", "model_attributes_type") and fault["loc"]:
+            meant = _object_meant(str(fault["loc"][-1]), value)
         if kind == "int_type" and meant is None and fault["loc"]:
             meant = milliseconds_meant(str(fault["loc"][-1]), value)
         return _REASONS[kind](context, value) + (f": write {meant}" if meant else "")
@@ -133,7 +154,17 @@ def _meant(kind: str, value: object) -> str | None:
         return f'"{text}"' if len(text) < KEY_SHOWN_MAX else None
     if kind == "int_type" and isinstance(value, str) and _WHOLE_TEXT.fullmatch(value):
         return value
-    return value if kind == "bool_type" and value in ("true", "false") else None
+    return _BOOLEANS.get(value.lower()) if kind == "bool_type" and isinstance(value, str) else None
+
+
+def _object_meant(field: str, value: object) -> str | None:
+    """An object as it was most likely meant where a list of pairs stands (`[zone=a]`), else an example of its form."""
+    pairs = value if isinstance(value, list) else [value]
+    found = [_PAIR.fullmatch(pair) if isinstance(pair, str) else None for pair in pairs]
+    text = ", ".join(f"{quoted(pair[1])}: {quoted(pair[2])}" for pair in found if pair)
+    if field in _OBJECTS and found and all(found) and len(text) <= KEY_SHOWN_MAX:
+        return f"{{{text}}}"
+    return f"an object, like {_OBJECTS[field]}" if field in _OBJECTS else None
 
 
 def _listed(field: str, text: str) -> str:
@@ -147,7 +178,8 @@ def _listed(field: str, text: str) -> str:
 
 
 def _unknown(name: str, known: list[str]) -> str:
-    close = nearest(name, known)
+    close = SET_AND_POLICY.get(name) if "queues" in known else None
+    close = close if close in known else nearest(name, known)
     return (
         f'unknown field; did you mean "{close}"?' if close else f"unknown field; known here: {', '.join(sorted(known))}"
     )

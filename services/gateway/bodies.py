@@ -15,6 +15,7 @@ from schemas.edge.strict_json import DEPTH_MAX, INPUT_BYTES_MAX, loads
 
 _NUMBER = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][-+]?[0-9]+)?")
 _PLAIN = {"null": "null", "~": "null", "": "null", "true": "true", "false": "false"}
+TAB_HINT = "; a tab stands there: YAML is indented with spaces"
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
@@ -37,10 +38,19 @@ def read_yaml(data: bytes, *, size_max: int = INPUT_BYTES_MAX) -> Any:
         worded = _Wording().of(text)
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
-        where = f" at line {mark.line + 1} column {mark.column + 1}" if mark is not None else ""
-        raise Malformed("", f"is no YAML: {getattr(error, 'problem', None) or error}{where}") from None
+        where = hint = ""
+        if mark is not None:
+            where = f" at line {mark.line + 1} column {mark.column + 1}"
+            hint = TAB_HINT if _is_tab(text, mark.line, mark.column) else ""
+        raise Malformed("", f"is no YAML: {getattr(error, 'problem', None) or error}{where}{hint}") from None
     # JSON's escapes take room that the text did not.
     return loads(worded.encode(), size_max=8 * size_max)
+
+
+def _is_tab(text: str, line: int, column: int) -> bool:
+    """Whether a tab is what the parser has stumbled over: it stands there, or the line is indented with one."""
+    found = "".join(text.splitlines()[line : line + 1])
+    return "\t" in found[column : column + 1] + found[: len(found) - len(found.lstrip())]
 
 
 class _Wording:

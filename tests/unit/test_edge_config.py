@@ -69,7 +69,7 @@ def test_the_defaults_of_the_policy_are_within_their_ranges():
         pytest.param(
             "colour",
             1,
-            "set.colour: unknown knob; known: ageing_ms, altruism, altruism_permille, ",
+            "set.colour: unknown knob; `largesse config show` and docs/settings.md list them",
             id="no knob at all",
         ),
         pytest.param("a\nb", 1, 'set["a?b"]: unknown knob', id="no name"),

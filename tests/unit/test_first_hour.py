@@ -1,6 +1,7 @@
 """What somebody meets in the first hour: common mistakes, and whether the answer says how to mend them."""
 
 from contextvars import copy_context
+from decimal import Decimal
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
@@ -8,10 +9,12 @@ import pytest
 
 from schemas.edge.base import milliseconds_meant
 from schemas.edge.config import knob_of_text
-from schemas.edge.read import Malformed, read_input
+from schemas.edge.read import Malformed, read_cluster, read_input
+from schemas.edge.strict_json import loads
 from services.cli.groups import numbers_worded
 from services.cli.queues import tree_text
 from services.cli.show import in_zone, show_times_in
+from services.gateway.bodies import read_yaml
 from services.simulator.workloads import openb
 from services.simulator.workloads.files import Damaged, read_bytes, read_lines
 from tests.unit.cli_here import largesse
@@ -119,3 +122,72 @@ def test_times_in_texts_of_the_gateway_are_in_the_zone_of_tables():
         return in_zone("waits for its lease, which begins at 2027-01-15T08:00:00Z")
 
     assert copy_context().run(shown) == "waits for its lease, which begins at 2027-01-15 09:00:00 CET"
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("a:\n\tb: 1\n", "at line 2 column 1; a tab stands there: YAML is indented with spaces"),
+        ("a:\n  b: 1\n\tc: 2\n", "at line 3 column 1; a tab stands there: YAML is indented with spaces"),
+        ("a: @x\n", "is no YAML: found character that cannot start any token at line 1 column 4"),
+        ("a: [", "is no YAML: did not find expected node content"),
+    ],
+)
+def test_a_tab_is_named_where_yaml_cannot_be_read_for_it(text, reason):
+    with pytest.raises(Malformed) as caught:
+        read_yaml(text.encode())
+    assert reason in str(caught.value)
+    assert ("tab" in str(caught.value)) == ("\t" in text)
+
+
+@pytest.mark.parametrize("data", [b"", b" \n"])
+def test_a_document_without_anything_is_empty_as_json_too(data):
+    with pytest.raises(Malformed, match=r"^is empty$"):
+        loads(data)
+
+
+@pytest.mark.parametrize(
+    ("topic", "document", "reason"),
+    [
+        ("config", {"policy": {"preset": "drf"}}, 'policy: unknown field; did you mean "set"?'),
+        ("config", {"set": {"foo": 1}}, "set.foo: unknown knob; `largesse config show` and docs/settings.md list them"),
+        ("config", {"queues": {"name": "root", "policy": "fiffo"}}, '; is "fiffo"; did you mean "fifo"?'),
+        ("config", {"queues": {"name": "root", "set": {}}}, "queues.set: unknown field; known here: "),
+    ],
+)
+def test_a_config_that_is_refused_says_what_was_meant(topic, document, reason):
+    with pytest.raises(Malformed) as caught:
+        read_input(topic, document, "")
+    assert reason in str(caught.value)
+
+
+def test_knobs_under_the_name_that_a_config_has_for_them_are_told_that_of_a_cluster_file():
+    with pytest.raises(Malformed, match='set: unknown field; did you mean "policy"'):
+        read_cluster({"nodes": [{"name": "n", "capacity": {"cpu": 1}}], "set": {"preset": "drf"}})
+
+
+@pytest.mark.parametrize(
+    ("fields", "reason"),
+    [
+        ({"demand": {"cpu": Decimal("1e30")}}, "demand.cpu: is too large: the most is 9007199254740991m"),
+        ({"demand": {"cpu": "9" * 19 + "k"}}, "demand.cpu: is too large: the most is 9007199254740991m"),
+        ({"demand": {"cpu": "0.12345678901"}}, "demand.cpu: has too many digits: at most 18 before the point and 9"),
+        ({"gang": "yes"}, 'gang: has to be true or false, is "yes": write true'),
+        ({"gang": "Off"}, 'gang: has to be true or false, is "Off": write false'),
+        ({"gang": "maybe"}, 'gang: has to be true or false, is "maybe"'),
+        ({"labels": ["zone=c"]}, 'labels: has to be an object, is a list: write {"zone": "c"}'),
+        ({"labels": ["c"]}, 'labels: has to be an object, is a list: write an object, like {"zone": "a"}'),
+        ({"env": ["A=1", "B=x"]}, 'env: has to be an object, is a list: write {"A": "1", "B": "x"}'),
+        (
+            {"anti_affinity": True},
+            'anti_affinity: has to be an object, is true: write an object, like {"required": true}',
+        ),
+        ({"spread": "zone"}, 'spread: has to be an object, is "zone": write an object, like {"label": "zone"}'),
+    ],
+)
+def test_a_job_that_is_refused_says_what_was_meant(fields, reason):
+    stage = {"stage": "s", "tasks": 1, "demand": {"cpu": 1}} | fields
+    with pytest.raises(Malformed) as caught:
+        read_input("jobs", {"job": "j", "stages": [stage]}, "")
+    assert f"stages[0].{reason}" in str(caught.value)
+    assert str(caught.value).endswith('"maybe"') == (fields.get("gang") == "maybe")
