@@ -39,6 +39,12 @@ def _distance(a: str, b: str, limit: int) -> int:
     return row[-1]
 
 
+def placed(field: str, detail: str) -> str:
+    """A detail behind the field that it is about, which is named once: `queue: "a" is ...`, not `queue: queue "a"`."""
+    named_twice = detail.startswith(f'{field} "')
+    return f"{field}: {detail.removeprefix(f'{field} ') if named_twice else detail}"
+
+
 def plural(count: int, what: str) -> str:
     """`1 job`, `2 jobs`, `1,000 jobs`."""
     return f"{count:,} {what}" if count == 1 else f"{count:,} {what}s"

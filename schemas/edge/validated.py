@@ -1,7 +1,7 @@
 """What a document says by a model, or what is wrong with it in words: which field, why, and what was probably meant."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar, get_args
 
 from pydantic import ValidationError
@@ -134,9 +134,6 @@ def _reason_of(fault: Any, model: type[Input], document: Any) -> str:
         return f"{_PATTERN_WORDS.get(context['pattern'], 'has to match ' + context['pattern'])}, is {shown(value)}"
     if kind == "list_type" and isinstance(value, str):
         return f"{_REASONS[kind](context, value)}: write {_listed(str(fault['loc'][-1]), value)}"
-    if kind == "literal_error":
-        close = nearest(value, re.findall("'([^']+)'", context["expected"])) if isinstance(value, str) else None
-        return _REASONS[kind](context, value) + (f'; did you mean "{close}"?' if close else "")
     if kind in _REASONS:
         meant = _meant(kind, value)
         if kind in ("dict_type", "model_type", "model_attributes_type") and fault["loc"]:
@@ -204,6 +201,21 @@ def _models_in(annotation: object) -> list[type[Input]]:
     return [inner for part in get_args(annotation) for inner in _models_in(part)]
 
 
+def parameter_reason(kind: str, context: Mapping[str, object], value: object) -> str | None:
+    """What is wrong with a parameter of a request, which comes as text; None where there are no words for it."""
+    words = _REASONS.get(_PARAMETERS.get(kind, kind))
+    return words(context, value) if words else None
+
+
+_PARAMETERS = {"int_parsing": "int_type", "int_parsing_size": "int_type", "bool_parsing": "bool_type"}
+
+
+def _one_of(context: Mapping[str, object], value: object) -> str:
+    expected = str(context["expected"])
+    close = nearest(value, re.findall("'([^']+)'", expected)) if isinstance(value, str) else None
+    return f"has to be one of {expected}; is {shown(value)}" + (f'; did you mean "{close}"?' if close else "")
+
+
 def _is(expected: str) -> Callable[[object, object], str]:
     return lambda context, value: f"has to be {expected}, is {shown(value)}"
 
@@ -219,7 +231,7 @@ _REASONS: dict[str, Callable[[Any, Any], str]] = {
     "dict_type": _is("an object"),
     "model_type": _is("an object"),
     "model_attributes_type": _is("an object"),
-    "literal_error": lambda context, value: f"has to be one of {context['expected']}; is {shown(value)}",
+    "literal_error": _one_of,
     "greater_than": lambda context, value: f"has to be above {context['gt']}, is {shown(value)}",
     "greater_than_equal": lambda context, value: f"has to be at least {context['ge']}, is {shown(value)}",
     "less_than_equal": lambda context, value: f"has to be at most {context['le']}, is {shown(value)}",

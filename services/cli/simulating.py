@@ -17,7 +17,7 @@ from schemas.edge.read import Cluster, Malformed, knob_of_text
 from schemas.quantities import quantity_texts
 from schemas.queue_tree import walk
 from schemas.queues import KnobValue, Preset, Queue
-from schemas.wording import plural
+from schemas.wording import placed, plural
 from services.cli.documents import read_cluster_of
 from services.cli.ending import Refused, Wrong, note
 from services.cli.progress import progress_of
@@ -252,7 +252,7 @@ def _unkept(reservations: list[Result]) -> str:
 def _rejections(count: int, refused: list[JobRejected]) -> str:
     if not refused:
         return ""
-    rows = [(body.spec.job, f"{body.reason}: {body.field}: {body.detail}") for body in refused]
+    rows = [(body.spec.job, f"{body.reason}: {placed(body.field, body.detail)}") for body in refused]
     more = count - len(rows)
     text = f"\n{plural(count, 'job')} refused:\n" + listed(("", ""), rows)
     return text + (f"and {more:,} more, all in --json\n" if more else "")

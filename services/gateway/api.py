@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Iterable
+from itertools import chain, islice
 from typing import Any
 
 from fastapi import Request
@@ -47,6 +48,9 @@ READ_AT_ONCE = 16 << 10
 OUTPUTS_MAX = 128
 """Answers with task output at a time; each holds a piece of it in memory, and a connection to an agent."""
 
+NEAREST_AMONG = 200
+"""So many names of jobs, live ones first, are compared with one that is unknown: some hundredths of a second."""
+
 
 class Api:
     """What the routes share. `author`: recorded for requests that do not say who makes them."""
@@ -90,7 +94,9 @@ class Api:
         """The job's document. Raises Problem."""
         document = documents.job_document(self.follower.state, name)
         if document is None:
-            raise Problem(404, "unknown_job", f'job "{name}" is unknown; ended jobs are remembered for a while only')
+            close = _nearest_job(self.follower.state, name)
+            text = f'did you mean "{close}"?' if close else "ended jobs are remembered for a while only"
+            raise Problem(404, "unknown_job", f'job "{name}" is unknown; {text}')
         return document
 
     async def listed(self, name: str, each: Iterable[Document], **more: Any) -> Response:
@@ -145,3 +151,14 @@ class Api:
     async def until(self, holds: Callable[[State], bool]) -> bool:
         """Waits until the view shows what is asked for; False where it does not within ANSWER_WAIT_S."""
         return await self.follower.until(holds, ANSWER_WAIT_S)
+
+
+def _nearest_job(state: State, name: str) -> str | None:
+    """The job whose name one is a slip for. A name with other digits is none: they count jobs that are alike."""
+    digits = _digits(name)
+    names = islice(chain(state.jobs, reversed(state.ended)), NEAREST_AMONG)
+    return nearest(name, (each for each in names if _digits(each) == digits))
+
+
+def _digits(name: str) -> str:
+    return "".join(filter(str.isdigit, name))

@@ -16,6 +16,7 @@ from largesse.task_output import ATTEMPT, CUT, END, NUMBER_MAX, Stream, Wanted, 
 from largesse.telemetry import exposition
 from schemas import InputRepeated, JobAdmitted, JobRejected
 from schemas.edge.read import Malformed, warnings_of
+from schemas.wording import placed
 from services.gateway import documents
 from services.gateway.answers import Answer
 from services.gateway.api import Api
@@ -190,7 +191,7 @@ def _submitted(name: str, found: Answer, warnings: list[str], before: str | None
             state, status = "repeated", 200
             answer["job_state"] = before
         case JobRejected():
-            detail = f"{body.field}: {body.detail}{hint}"
+            detail = placed(body.field, body.detail) + hint
             if body.reason == "name_taken":
                 answer["job_state"] = before
                 detail += f"; that job has ended: {documents.HOW[before]}" if before in documents.HOW else ""

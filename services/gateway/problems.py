@@ -13,6 +13,7 @@ from starlette.routing import BaseRoute, Match
 
 from largesse.bus.port import MESSAGE_BYTES_MAX, BusError, MessageTooLarge
 from schemas.edge.read import Malformed
+from schemas.edge.validated import parameter_reason
 
 MEDIA_TYPE = "application/problem+json"
 RETRY_SECONDS = 1
@@ -86,7 +87,8 @@ def install(app: FastAPI) -> None:
     async def parameters(request: Request, error: RequestValidationError) -> Response:
         fault = error.errors()[0]
         field = str(fault["loc"][-1])
-        return response(Problem(422, "malformed", f"{field}: {fault['msg']}", field))
+        reason = parameter_reason(fault["type"], fault.get("ctx", {}), fault.get("input")) or fault["msg"]
+        return response(Problem(422, "malformed", f"{field}: {reason}", field))
 
     @app.exception_handler(MessageTooLarge)
     async def message(request: Request, error: MessageTooLarge) -> Response:

@@ -40,6 +40,7 @@ from schemas import (
     TimeReached,
 )
 from schemas.queue_tree import walk
+from schemas.wording import placed
 from services.gateway.places import forget_places, keep_places
 from services.gateway.view_classes import fold_forecast
 from services.gateway.view_jobs import EndedJob, EndedStage, LiveJob, StageUse
@@ -129,7 +130,7 @@ def _rejected(state: State, record: Record) -> None:
     if body.reason == "name_taken":
         return  # The name is another job's.
     stages = [EndedStage(stage.stage, stage.after, stage.tasks, 0, 0, 0, stage.tasks) for stage in spec.stages]
-    detail = f"{body.field}: {body.detail}"
+    detail = placed(body.field, body.detail)
     job = EndedJob(
         spec.job,
         spec.queue,

@@ -87,6 +87,7 @@ def test_of_many_refused_jobs_the_first_are_told():
     _, _, refusals = said.out.partition(f"{REJECTED_SHOWN_MAX + 2} jobs refused:\n")
     lines = refusals.splitlines()
     assert [line.split()[0] for line in lines[:-1]] == [f"lost-{i}" for i in range(REJECTED_SHOWN_MAX)]
+    assert lines[0].split(maxsplit=1)[1].startswith('unknown_queue: queue: "nowhere" is not in the tree')
     assert lines[-1] == "and 2 more, all in --json"
 
 

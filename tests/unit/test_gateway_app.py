@@ -113,6 +113,62 @@ def test_what_is_malformed_is_refused_with_the_field(body, headers, status, fiel
     assert detail in problem["detail"]
 
 
+@pytest.mark.parametrize(
+    ("path", "query", "field", "detail"),
+    [
+        ("/v1/jobs", {"limit": "abc"}, "limit", 'has to be a whole number, is "abc"'),
+        ("/v1/jobs", {"limit": "0"}, "limit", 'has to be at least 1, is "0"'),
+        ("/v1/jobs", {"limit": "10001"}, "limit", 'has to be at most 10000, is "10001"'),
+        ("/v1/tasks/j/s/x/logs", {}, "index", 'has to be a whole number, is "x"'),
+    ],
+)
+def test_a_parameter_is_refused_in_the_words_of_fields(path, query, field, detail):
+    async def story(cell):
+        return await cell.get(path, **query)
+
+    answer = run_in_memory(story)
+    assert (answer.status_code, answer.json()["field"], answer.json()["detail"]) == (422, field, f"{field}: {detail}")
+
+
+def test_a_state_and_a_dry_run_that_are_none_are_told_with_those_that_are():
+    async def story(cell):
+        state = await cell.get("/v1/jobs", state="runing")
+        return state, await cell.http.put("/v1/config?dry_run=maybe", json={"set": {}})
+
+    state, dry_run = run_in_memory(story)
+    assert state.json()["detail"].endswith('; is "runing"; did you mean "running"?')
+    assert dry_run.json()["detail"] == 'dry_run: has to be true or false, is "maybe"'
+
+
+@pytest.mark.parametrize(
+    ("asked", "text"),
+    [
+        ("etll", 'did you mean "etl"?'),
+        ("elt-7", 'did you mean "etl-7"?'),
+        ("etl-8", "ended jobs are"),
+        ("something-else", "ended jobs are"),
+    ],
+)
+def test_a_job_that_is_unknown_is_told_with_the_nearest_unless_the_number_is_another(asked, text):
+    async def story(cell):
+        for name in ("etl", "etl-7"):
+            await cell.post(JOB | {"job": name})
+        return await cell.get(f"/v1/jobs/{asked}")
+
+    problem = run_in_memory(story).json()
+    assert problem["detail"].startswith(f'job "{asked}" is unknown; {text}')
+
+
+def test_a_refused_queue_is_named_once():
+    async def story(cell):
+        tree = {"name": "root", "children": [{"name": "ads"}]}
+        await cell.http.put("/v1/config", json={"queues": tree})
+        return await cell.post(JOB | {"queue": "adds"}), await cell.get("/v1/jobs/j")
+
+    for answer in run_in_memory(story):
+        assert answer.json()["detail"] == 'queue: "adds" is not in the tree; the nearest name is "ads"'
+
+
 def test_a_job_spec_in_yaml_is_the_same_as_in_json():
     text = "job: j\nstages:\n  - {stage: s, tasks: 2, command: [true], demand: {cpu: '1'}}\n"
 
