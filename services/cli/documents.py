@@ -17,6 +17,14 @@ from services.gateway.bodies import read_body, read_yaml
 from services.simulator.workloads.files import LINE_BYTES_MAX, Damaged, read_bytes
 
 _JSON = re.compile(rb'\s*\{\s*["}]')
+_KINDS = {
+    "a job": ({"job", "stages"}, "largesse submit"),
+    "a cluster file": ({"nodes"}, "largesse up --cluster"),
+    "a config": ({"set", "queues"}, "largesse config apply"),
+}
+"""Kinds of files: fields that tell a file from those of the kinds below it, and the command that takes it."""
+_TAKEN = {"jobs": "a job", "config": "a config"}
+"""The kind that is sent to a topic."""
 CLUSTER_YAML_MAX = 8 << 20
 """Bytes of a cluster file in YAML, which takes longer to read than JSON."""
 
@@ -117,14 +125,25 @@ def _checked(path: str, data: bytes, topic: str, kind: str = "", *, noted: bool 
     shown, kind = _shown(path), kind or _kind_of(path, data)
     try:
         document = read_body(data, kind)
-        if isinstance(document, dict) and "cancel" in document:
-            raise Malformed("cancel", "unknown field; to cancel: largesse cancel JOB")
+        if isinstance(document, dict):
+            _check_kind(document, topic, path)
         read_input(topic, document, "")
     except Malformed as fault:
         raise Wrong(f"{shown}: {fault}") from None
     for warning in () if noted else warnings_of(document):
         note(f"{shown}: {warning}")
     return Written(data, f"application/{kind}", document)
+
+
+def _check_kind(document: dict[str, object], topic: str, path: str) -> None:
+    """Raises Malformed, and names the command, for a document that is of another kind than the one asked for."""
+    if "cancel" in document:
+        raise Malformed("cancel", "unknown field; to cancel: largesse cancel JOB")
+    for kind, (fields, command) in _KINDS.items() if topic in _TAKEN else ():
+        if not fields.isdisjoint(document):
+            if kind != _TAKEN[topic]:
+                raise Malformed("", f"is {kind}, not {_TAKEN[topic]}: use `{command} {path}`")
+            return
 
 
 def read_cluster_of(path: str) -> tuple[Cluster, dict[str, object]]:

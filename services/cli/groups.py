@@ -10,7 +10,11 @@ from typer.core import TyperGroup
 
 if TYPE_CHECKING:
     from typer._click.core import Context  # What typer calls its groups with.
+    from typer._click.exceptions import NoSuchOption
+else:
+    NoSuchOption = import_module(typer.BadParameter.__module__).NoSuchOption  # Of click, or of typer's copy of it.
 
+_PORT = re.compile(r"'[^']*:([0-9]{1,5})' is not a whole number")
 _RANGE = re.compile(r"is not in the range (-?\d+)<=x<=(-?\d+)\.")
 _LEAST = re.compile(r"is not in the range x>=(-?\d+)\.")
 
@@ -25,12 +29,25 @@ class Group(TyperGroup):
             ctx.fail(f"No such command '{args[0]}'. Commands: {', '.join(names)}.")
         return super().resolve_command(ctx, args)
 
+    def parse_args(self, ctx: "Context", args: list[str]) -> list[str]:
+        """What stands before the command. Raises UsageError, which says where an option belongs that stands there."""
+        try:
+            return super().parse_args(ctx, args)
+        except NoSuchOption as fault:
+            fault.message = option_placed(fault.message, before=True)
+            raise
+
     def invoke(self, ctx: "Context") -> object:
         """Runs the command that is named. Raises UsageError, about a number in plain words."""
         try:
             return super().invoke(ctx)
         except typer.BadParameter as fault:
             fault.message = numbers_worded(fault.message)
+            if fault.param is not None and fault.param.name == "http" and (port := _PORT.search(fault.message)):
+                fault.message += f" Write the port alone: --http {port[1]}"
+            raise
+        except NoSuchOption as fault:
+            fault.message = option_placed(fault.message, before=False)
             raise
 
 
@@ -56,6 +73,15 @@ class LateGroup(Group):
         if not self.commands:
             module, name = self.source
             self.commands = typer.main.get_group(getattr(import_module(module), name)).commands
+
+
+def option_placed(message: str, *, before: bool) -> str:
+    """What is said of an unknown option, with its place where there is one. `before`: it stood before the command."""
+    if before and message.endswith(" --url"):
+        return "No such option here: --url. It goes after the command, like largesse get jobs --url URL"
+    if not before and message.endswith(" --context"):
+        return "No such option here: --context. It goes before the command, like largesse --context NAME get jobs"
+    return message
 
 
 def numbers_worded(message: str) -> str:

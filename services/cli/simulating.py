@@ -94,6 +94,8 @@ def values_of(asked: Asked, preset: str | None, option_of_preset: str = "--prese
             place, reason = f"{option}: {fault.field}", fault.reason
             if option == "--presets":  # One of several: it stands first, and need not be said again.
                 place, reason = f'{option}: "{preset}"', reason.replace(f'; is "{preset}"', "", 1)
+            elif option != "--set":  # It names the knob.
+                place = option
             raise Wrong(f"{place}: {reason}" if fault.field else f"{option}: {fault}") from None
         if name in values:
             raise Wrong(f"{option}: {name} is given twice: remove one of them")

@@ -83,6 +83,43 @@ def test_a_filter_that_finds_nothing_is_an_error_document_too():
     assert (said.code, said.json) == (1, {"error": {"detail": "no live job matches", "exit_code": 1}})
 
 
+# ---------------------------------------------------------------- files of another kind, options in another place
+@pytest.mark.parametrize(
+    ("words", "document", "text"),
+    [
+        (("submit",), {"queues": TREE}, "is a config, not a job: use `largesse config apply FILE`"),
+        (("submit",), {"set": {"preset": "drf"}}, "is a config, not a job: use `largesse config apply FILE`"),
+        (("submit",), {"nodes": []}, "is a cluster file, not a job: use `largesse up --cluster FILE`"),
+        (("config", "apply"), {"job": "j", "stages": []}, "is a job, not a config: use `largesse submit FILE`"),
+        (("submit",), {"stages": [], "queues": {}}, "queues: unknown field; did you mean"),
+    ],
+)
+def test_a_file_of_another_kind_is_told_with_the_command_that_takes_it(tmp_path, words, document, text):
+    file = tmp_path / "file.json"
+    file.write_text(json.dumps(document))
+
+    said = largesse(*words, file)
+    assert said.code == 2
+    assert said.err.startswith(f"largesse: {file}: {text.replace('FILE', str(file))}")
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (("--url", "http://a", "get", "jobs"), "here: --url. It goes after the command, like largesse get jobs"),
+        (("get", "--url", "http://a", "jobs"), "here: --url. It goes after the command, like largesse get jobs"),
+        (("get", "jobs", "--context", "a"), "here: --context. It goes before the command, like largesse --context"),
+        (("get", "--context", "a", "jobs"), "here: --context. It goes before the command, like largesse --context"),
+        (("cancel", "j", "--context", "a"), "here: --context. It goes before the command, like largesse --context"),
+        (("up", "--http", "127.0.0.1:18642"), "is not a whole number. Write the port alone: --http 18642"),
+    ],
+)
+def test_an_option_that_is_written_otherwise_is_told_how(words, text):
+    said = largesse(*words, columns=200)
+    assert said.code == 2
+    assert text in said.err
+
+
 # ---------------------------------------------------------------- names that are nearly right
 def test_a_preset_that_is_misspelt_is_said_once_with_the_nearest():
     said = largesse("compare", "--presets", "fifo,carbine", "--workload", "-", "--cluster", CLUSTER)

@@ -149,14 +149,14 @@ def test_an_invalid_line_ends_with_its_place_and_field(line, problem):
 @pytest.mark.parametrize(
     ("words", "problem"),
     [
-        pytest.param(["--preset", "best"], "--preset: preset: has to be one of fifo, sjf, srtf", id="a preset"),
+        pytest.param(["--preset", "best"], "largesse: --preset: has to be one of fifo, sjf, srtf", id="a preset"),
         pytest.param(["--set", "round_gap=5"], 'did you mean "round_gap_ms"?', id="a knob"),
         pytest.param(["--set", "round_gap_ms=-5"], "round_gap_ms: has to be from 0", id="a knob's range"),
         pytest.param(["--set", "round_gap_ms"], 'write "name=value"', id="a knob without a value"),
         pytest.param(["--set", "reserve_ratio_permille_min=600"], "set both", id="knobs that contradict each other"),
         pytest.param(["--set", "preset=drf", "--preset", "drf"], "preset is given twice", id="a knob twice"),
         pytest.param(["--seed", "x"], "--seed", id="a seed"),
-        pytest.param(["--seed", "-1"], "seed: has to be from 0", id="a seed below 0"),
+        pytest.param(["--seed", "-1"], "largesse: --seed: has to be from 0", id="a seed below 0"),
         pytest.param(["--schedule", "no/such/folder/x"], "--schedule: no/such/folder/x", id="an output"),
         pytest.param(["--workload", "no-such-file"], "no-such-file: No such file", id="a file"),
         pytest.param(["--cluster", WORKLOAD], f"{WORKLOAD}: is no JSON: Extra data", id="another file's format"),
