@@ -40,7 +40,8 @@ def cancel(gateway: Gateway, jobs: list[str], which: Filter, *, dry_run: bool, j
         raise Wrong("ID: give ids, or select jobs by --state, --queue, --user")
     found, more = _found(gateway, which) if which else (jobs, False)
     if not found:
-        raise Refused(f"no live job matches{_not_in_tree(gateway, which.queue)}")
+        missing = not_in_tree(gateway, which.queue)
+        raise Refused("no live job matches" + (f"; {missing}" if missing else ""))
     if dry_run:
         _show([{"job": job} for job in found], json, "would be cancelled")
     elif not which and len(found) == 1:
@@ -87,8 +88,8 @@ def _found(gateway: Gateway, which: Filter) -> tuple[list[str], bool]:
     return [job["job"] for page in pages for job in page], any(len(page) == PAGE for page in pages)
 
 
-def _not_in_tree(gateway: Gateway, queue: str | None) -> str:
-    """That a queue is not in the tree, as the end of a message; empty where it is, there is no tree, or nobody says."""
+def not_in_tree(gateway: Gateway, queue: str | None) -> str:
+    """That a queue is not in the tree; empty where it is, there is no tree, or nobody says."""
     try:
         tree = gateway.get("/v1/config", "queues")["queues"] if queue else None
     except Ending:
@@ -101,7 +102,7 @@ def _not_in_tree(gateway: Gateway, queue: str | None) -> str:
     from schemas.wording import nearest
 
     close = nearest(str(queue), paths)
-    return f'; queue "{queue}" is not in the tree' + (f': did you mean "{close}"?' if close else "")
+    return f'queue "{queue}" is not in the tree' + (f': did you mean "{close}"?' if close else "")
 
 
 def _paths(tree: "Document", above: str) -> Iterator[str]:

@@ -275,4 +275,4 @@ def export(
     if json:
         out_json({"log": log, "records": records, "export": target})
     else:
-        out(f"{plural(records, 'record')} in {target}")
+        out(f"{plural(records, 'record')} (log and decisions) in {target}")

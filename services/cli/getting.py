@@ -10,7 +10,7 @@ import typer
 from services.cli.arguments import Job, Json, OverToo, Url, Zone, use_zone
 from services.cli.classes import HEADS, KINDS, about_pools, class_rows
 from services.cli.client import Gateway, job_path
-from services.cli.ending import out, out_json
+from services.cli.ending import note, out, out_json
 from services.cli.groups import Group
 from services.cli.show import Draw, drawing, listed, moment, on_terminal, rounded, span
 
@@ -33,7 +33,13 @@ def get_jobs(
 ) -> None:
     """Jobs: those that have not ended first, then ended ones, latest first."""
     wanted = {"state": state, "queue": queue, "user": user, "class": job_class, "limit": limit}
-    found = Gateway(url).get("/v1/jobs", "jobs", **wanted)["jobs"]
+    gateway = Gateway(url)
+    found = gateway.get("/v1/jobs", "jobs", **wanted)["jobs"]
+    if queue and not found:
+        from services.cli.cancelling import not_in_tree
+
+        if missing := not_in_tree(gateway, queue):
+            note(missing)
     if json:
         out_json(found)
         return
@@ -146,6 +152,8 @@ def get_ledger(
         for each in found["jobs" if jobs else "queues"]
     ]
     _draw(drawing(), ("job" if jobs else "queue", "donated", "received", "lost"), rows, "kllr", NO_ACCOUNTS)
+    if not rows and not on_terminal():
+        note(NO_ACCOUNTS)
 
 
 def _resource_time(amounts: dict[str, str]) -> str:

@@ -37,7 +37,7 @@ def replay(log: str, *, until: int | None, json: bool) -> None:
     if json:
         out_json(document)
         return
-    rows: list[tuple[str, object]] = [("cell", state.cell), ("records", state.seq), ("rounds", state.round)]
+    rows: list[tuple[str, object]] = [("cell", state.cell), ("records of the log", state.seq), ("rounds", state.round)]
     rows += [("log time", span(state.time - (first_ms or 0))), ("jobs", _listed(jobs)), ("nodes", _listed(nodes))]
     out(rendered(table(("", ""), rows)))
 

@@ -312,9 +312,10 @@ def compare_presets(asked: Asked, presets: list[str], report: str | None) -> dic
         usage,
         remarks,
     )
+    former = ", replacing an earlier one" if page.exists() else ""
     with _writing("--report"):
         page.write_text(report_page.comparison_page(results, about), encoding="utf-8")
-    note(f"report in {page}")
+    note(f"report in {page}{former}")
     return results
 
 

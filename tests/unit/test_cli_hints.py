@@ -26,7 +26,7 @@ def asked_of(answers, *words):
         respond(request, status, {"Content-Type": "application/json"}, json.dumps(document).encode())
 
     with serving(answer) as url:
-        return largesse(words[0], "--url", url, *words[1:])
+        return largesse(*words, LARGESSE_URL=url)
 
 
 @pytest.mark.parametrize(
@@ -81,6 +81,20 @@ def test_a_filter_that_finds_nothing_is_an_error_document_too():
     said = asked_of({"/v1/jobs": (200, {"jobs": []})}, "cancel", "--user", "ann", "--json")
 
     assert (said.code, said.json) == (1, {"error": {"detail": "no live job matches", "exit_code": 1}})
+
+
+def test_jobs_of_a_queue_that_is_not_there_are_none_and_the_queue_is_named():
+    answers = {"/v1/jobs": (200, {"jobs": []}), "/v1/config": (200, {"set": {}, "queues": TREE})}
+
+    said = asked_of(answers, "get", "jobs", "--queue", "ads/prdo", "--json")
+    assert (said.code, said.json) == (0, [])
+    assert said.err == 'queue "ads/prdo" is not in the tree: did you mean "ads/prod"?\n'
+    assert asked_of(answers, "get", "jobs", "--queue", "ads").err == ""
+
+
+def test_a_ledger_without_accounts_says_in_a_pipe_too_who_keeps_them():
+    said = asked_of({"/v1/ledger": (200, {"queues": [], "jobs": []})}, "get", "ledger")
+    assert (said.code, said.err) == (0, "no accounts: only the presets carbyne and carbyne-dag keep them\n")
 
 
 # ---------------------------------------------------------------- files of another kind, options in another place

@@ -315,6 +315,14 @@ def test_compare_writes_a_page(tmp_path):
     assert "</html>" in (tmp_path / "new" / "index.html").read_text()
 
 
+def test_compare_says_that_a_page_stands_in_place_of_another(tmp_path):
+    words = "compare", "--presets", "fifo", *SMALL, "--report", tmp_path
+    page = tmp_path / "index.html"
+
+    assert largesse(*words).err == f"report in {page}\n"
+    assert largesse(*words).err == f"report in {page}, replacing an earlier one\n"
+
+
 def test_compare_says_under_which_presets_a_max_does_not_hold(tmp_path):
     """Such a preset looks faster than those that keep to it."""
     workload, cluster = tmp_path / "w.jsonl", tmp_path / "c.json"

@@ -1,5 +1,6 @@
 """Small things that a newcomer meets first: the version, a task where a job is asked for, options, files in the way."""
 
+import re
 import tomllib
 
 import pytest
@@ -107,7 +108,10 @@ def test_beyond_its_end_a_log_says_where_that_is(log, verify):
 
 def test_an_export_writes_over_nothing_unless_it_is_forced(log, tmp_path):
     target = tmp_path / "out"
-    assert largesse("export", log, target).code == 0
+    said = largesse("export", log, target)
+    assert said.code == 0
+    assert re.fullmatch(rf"[0-9,]+ records \(log and decisions\) in {target}\n", said.out)
+    assert re.search("^records of the log +[0-9]+$", largesse("replay", target).out, re.M)
     whole = target.read_bytes()
     target.write_text("precious")
 
