@@ -33,7 +33,7 @@ Name = Annotated[
 ]
 
 
-@context_app.command("list")
+@context_app.command("list", short_help="List contexts.")
 def list_contexts(json: Json = False) -> None:
     """Contexts with their gateway and user; * marks the current one."""
     config = read_config()
@@ -103,7 +103,7 @@ def use_context(name: Name) -> None:
     out(f"{name} is the current context")
 
 
-@context_app.command("remove")
+@context_app.command("remove", short_help="Remove a context.")
 def remove_context(name: Name) -> None:
     """Remove a context; the cell itself is not affected."""
     config = read_config()

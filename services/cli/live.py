@@ -23,10 +23,10 @@ HOW = {
 
 def add_to(app: typer.Typer) -> None:
     """Adds these commands."""
-    app.command()(submit)
+    app.command(short_help="Submit a job and print its id.")(submit)
     # What stands behind the command to run is its own, also where it looks like an option.
     app.command(short_help="Run one command as a job, and follow it.", context_settings=COMMAND_LINE)(run)
-    app.command("watch")(watch_job)
+    app.command("watch", short_help="Follow a job to its end.")(watch_job)
     app.command(short_help="Cancel jobs, by id or all that a filter finds.")(cancel)
     app.command(short_help="Print what a task, or each task of a job, printed.")(logs)
 

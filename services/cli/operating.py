@@ -86,7 +86,7 @@ def remove(name: Node, url: Url = None, json: Json = False) -> None:
         out(f"{name}: asked for; the log has not said so yet")
 
 
-@config_app.command("show")
+@config_app.command("show", short_help="Print policy and queues.")
 def show_config(url: Url = None) -> None:
     """Print policy and queues, as `config apply` reads them."""
     from services.cli.show import on_terminal

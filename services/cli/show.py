@@ -27,6 +27,10 @@ TEXT_COLUMNS = 12
 """So wide may every foldable column beside a name be before that name has to stand on a line of its own."""
 TEXT_COLUMNS_LEAST = 8
 """A table whose foldable columns would be narrower is written as blocks."""
+REMARK_COLUMNS = 40
+"""A remark that is longer, and has less room beside its row, stands below it."""
+REMARK_LINES = 2
+"""Lines that a remark below its row may take; what is left of it is cut off."""
 NAME_COLUMNS = 20
 """So wide may the names of rows be that stand before columns of numbers; longer ones are folded."""
 
@@ -88,13 +92,24 @@ def drawing() -> Draw:
     return listed if on_terminal() else tabbed
 
 
-def listed(heads: Sequence[str], rows: Sequence[Sequence[Any]], *, kinds: str = "") -> str:
-    """A table of named rows for a terminal. `kinds`: of the columns, by place; FOLDED where it says nothing.
+def remarked(heads: Sequence[str], rows: Sequence[Sequence[object]], *, kinds: str) -> str:
+    """As `listed`, with a remark in the last column; without room there each stands below its row, cut."""
+    *widths, longest = [max([cells(heads[i]), *(cells(row[i]) for row in rows)]) for i in range(len(heads))]
+    if min(longest, REMARK_COLUMNS) <= width() - sum(2 + each for each in widths):
+        return listed(heads, rows, kinds=kinds)
+    remarks = [plain(row[-1]) for row in rows]
+    return listed(heads[:-1], [row[:-1] for row in rows], kinds=kinds[:-1], remarks=remarks)
+
+
+def listed(heads: Sequence[str], rows: Sequence[Sequence[Any]], *, kinds: str = "", remarks: Sequence[str] = ()) -> str:
+    """A table of named rows for a terminal. `kinds`: of the columns, by place; FOLDED where it says nothing. `remarks`:
+    texts below the rows, by place.
 
     A name which leaves the rest no room has a line of its own, above its row; where what is kept whole, or the head
     of the names, has no room beside the other columns either, every row is a block.
     """
     widths = [max([cells(heads[i]), *(cells(row[i]) for row in rows)]) for i in range(len(heads))]
+    below = [_below(remark) for remark in remarks or [""] * len(rows)]
 
     def left(for_text: int) -> int:
         others = enumerate(widths[1:], 1)
@@ -104,27 +119,49 @@ def listed(heads: Sequence[str], rows: Sequence[Sequence[Any]], *, kinds: str = 
         )
 
     if left(TEXT_COLUMNS_LEAST) < max(1, cells(heads[0])):
-        return "".join(_block(heads, row, kinds) for row in rows)
+        blocks = [[*_block(heads, row, kinds), *lines] for row, lines in zip(rows, below, strict=True)]
+        return "".join(line + "\n" for block in blocks for line in block)
     rest = max(left(TEXT_COLUMNS), 1)
     long: list[str] = []
     drawn: list[Sequence[object]] = []
-    for row in rows:
+    for row, lines in zip(rows, below, strict=True):
         if cells(row[0]) > rest:
             long.append(row[0])
             drawn += [(WHOLE,), ("", *row[1:])]
         else:
             drawn.append(row)
+        long += lines
+        drawn += [(WHOLE,)] * len(lines)
     return rendered(table(heads, drawn, kinds=KEPT + kinds[1:]), long)
 
 
-def _block(heads: Sequence[str], row: Sequence[object], kinds: str) -> str:
+def _block(heads: Sequence[str], row: Sequence[object], kinds: str) -> list[str]:
     """A row as its name and, below it, a line for each other value; only what may be folded is, between words."""
     lines = [plain(row[0])]
     for i in range(1, len(row)):
         if (text := plain(row[i])) != "":
             line = f"  {heads[i]}: {text}" if heads[i] else f"  {text}"
             lines += _folded(line, "    ") if kinds[i : i + 1] in ("", FOLDED) else [line]
-    return "".join(line + "\n" for line in lines)
+    return lines
+
+
+def _below(remark: str) -> list[str]:
+    """A remark as the lines below its row, REMARK_LINES at most; none where it is empty."""
+    lines = list(_folded(f"  {remark}", "  ")) if remark else []
+    if len(lines) > REMARK_LINES:
+        rest = " ".join(line.strip() for line in lines[REMARK_LINES - 1 :])
+        lines[REMARK_LINES - 1 :] = [f"  {rest}"]
+    return [_cut(line) for line in lines]
+
+
+def _cut(line: str) -> str:
+    """A line that fits; an ellipsis stands for what does not."""
+    if cells(line) <= width():
+        return line
+    line = line[: width()]
+    while cells(line) >= width():
+        line = line[:-1]
+    return line.rstrip() + "…"
 
 
 def _folded(text: str, indent: str) -> Iterator[str]:

@@ -9,7 +9,20 @@ from typing import Any
 from services.cli.client import Gateway
 from services.cli.ending import Broken, out
 from services.cli.patience import followed
-from services.cli.show import Draw, described, in_zone, listed, moment, on_terminal, plain, plural, rounded, span, width
+from services.cli.show import (
+    Draw,
+    described,
+    in_zone,
+    listed,
+    moment,
+    on_terminal,
+    plain,
+    plural,
+    remarked,
+    rounded,
+    span,
+    width,
+)
 
 BAR_COLUMNS = 12
 PLACES_SHOWN = USAGE_SHOWN = 20
@@ -281,4 +294,5 @@ def jobs_text(found: list[Document], draw: Draw = listed) -> str:
         done = f"{tasks['succeeded']}/{tasks['total']}"
         rows.append((job["job"], job["state"], job["queue"], *who, age, done, job["why"] or job["detail"]))
     heads = ("job", "state", "queue", *(("user",) if wide else ()), "age", "done", "why")
-    return draw(heads, rows, kinds="kkllrrl" if wide else "kklrrl")
+    kinds = "kkllrrl" if wide else "kklrrl"
+    return remarked(heads, rows, kinds=kinds) if draw is listed else draw(heads, rows, kinds=kinds)

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from services.cli import show, watching
-from services.cli.show import in_blocks, listed, rendered, table
+from services.cli.show import in_blocks, listed, remarked, rendered, table
 from services.cli.watching import PLACES_SHOWN, job_text, jobs_text, ranges_text
 
 TASKS = {"total": 6, "waiting": 1, "starting": 1, "running": 3, "succeeded": 1, "failed_attempts": 0}
@@ -122,6 +122,40 @@ def test_states_have_colours_and_names_that_read_alike_have_none(monkeypatch):
     assert red not in in_blocks(("", "fifo"), [("rejected", "0")])
     assert red not in listed(("job", "state"), [("failed", "waiting")], kinds="kk")
     assert red in listed(("job", "state"), [("j", "failed")], kinds="kk")
+
+
+NO_ROOM = "one task asks for cpu 64, memory 1Gi; the largest node that could take it, node-0, has cpu 2, memory 4Gi"
+
+
+@pytest.mark.parametrize("columns", [60, 80])
+def test_where_a_reason_has_no_room_beside_its_job_two_lines_below_have_its_beginning(monkeypatch, columns):
+    monkeypatch.setenv("COLUMNS", str(columns))
+    refused = job("ten-letter", state="rejected", why=NO_ROOM * 2)
+
+    heads, first, *below, last = jobs_text([refused, job("b")]).splitlines()
+    assert "why" not in heads
+    assert first.split()[:2] == ["ten-letter", "rejected"]
+    assert (len(below), last.split()[0]) == (2, "b")
+    assert below[1].endswith("…")
+    assert max(map(len, below)) <= columns
+    assert (NO_ROOM * 2).startswith(" ".join(line.strip() for line in below).rstrip("…"))
+
+
+def test_a_reason_stands_below_its_job_also_where_every_job_is_a_block(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "40")
+    text = remarked(("job", "state", "why"), [("j", "s" * 40, NO_ROOM), ("k", "s", "")], kinds="kkl")
+
+    assert text.splitlines()[:3] == ["j", "  state: " + "s" * 40, "  one task asks for cpu 64, memory 1Gi;"]
+    assert text.splitlines()[3].endswith("…")
+    assert text.splitlines()[4:] == ["k", "  state: s"]
+
+
+def test_a_reason_with_room_beside_its_job_stays_there(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "120")
+    heads, first = jobs_text([job("a", why=NO_ROOM[:40])]).splitlines()
+
+    assert heads.split()[-1] == "why"
+    assert first.endswith(NO_ROOM[:40])
 
 
 def test_no_jobs():

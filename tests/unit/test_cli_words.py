@@ -39,9 +39,10 @@ def test_what_a_verification_came_to_is_told_in_the_right_number(rounds, last, t
     assert Verdict("log", records=1, rounds_compared=rounds, fed=[Span(2, 4, last)]).text() == text
 
 
+@pytest.mark.parametrize("columns", [60, 80])
 @pytest.mark.parametrize("words", [[], ["get"], ["node"], ["config"], ["context"], ["admin"], ["import"]], ids=" ".join)
-def test_no_short_help_is_cut_at_eighty_columns(words):
-    _, _, commands = largesse(*words, "--help", columns=80).out.partition("Commands:\n")
+def test_no_short_help_is_cut(words, columns):
+    _, _, commands = largesse(*words, "--help", columns=columns).out.partition("Commands:\n")
 
     assert commands
     assert not [line for line in commands.splitlines() if line.endswith("...")]
