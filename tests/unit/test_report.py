@@ -309,6 +309,13 @@ def test_where_nobody_lost_nothing_is_listed():
     assert "Jobs that lost" in page_of({"drf": result(1_000), "x": result(1_100)})
 
 
+def test_jobs_that_lost_are_listed_once_for_presets_that_are_equal():
+    page = page_of({"drf": result(1_000), "x": result(1_100), "y": result(1_100)})
+
+    assert page.count("<td>j0</td>") == 1
+    assert "<td>x = y</td>" in page
+
+
 def test_the_job_that_changed_most_is_shown_over_time():
     assert most_changed({"drf": result(1_000, 1_000), "x": result(900, 400)}) == "j1"
     assert most_changed({"drf": result(1_000), "x": result(1_000)}) is None

@@ -86,7 +86,7 @@ def comparison_page(results: dict[str, Result], inputs: Inputs) -> str:
             *_charts(results, groups),
             *_usage(results, groups, inputs),
             *_reservations(results),
-            *_losers(results),
+            *_losers(results, groups),
             *_one_job(results, groups, inputs),
             *_classes(results, inputs),
             *_gantts(results, groups, inputs),
@@ -217,8 +217,9 @@ _ABOUT_RESERVATIONS = (
 )
 
 
-def _losers(results: dict[str, Result]) -> Iterator[str]:
-    table = losers_table(results)
+def _losers(results: dict[str, Result], groups: list[list[str]]) -> Iterator[str]:
+    """Of presets that are equal, the first stands for all."""
+    table = losers_table({charts.label(group): results[group[0]] for group in groups})
     if table.rows:
         yield "<h2>Jobs that lost</h2>\n"
         about = f"Jobs that took longer than under {next(iter(results))}, of each preset at most {LOSERS_MAX}."
