@@ -196,6 +196,7 @@ class BoardState(WaitingJobs):
             task = self.room.task_class(len(self.classes), demand, labels, prefer, gang)
             if rules or near:
                 bind(self.room, task, rules or [], near)
+            task.shape = self.shape_of(demand)
             self.classes.append(task)
             self._class_of[key] = task
             self.kinds_levels.add_class(task)

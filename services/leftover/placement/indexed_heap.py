@@ -72,15 +72,18 @@ class JobHeap:
 
     Most keys are above all that came before: jobs come in the order of admission, and one that was served goes behind
     the others. These stand in a list in order, of which the first `_gone` have been passed; the others are in a heap.
+    The least key is asked for several times between two changes, so it is remembered: `_least`, where `_is_known`.
     """
 
-    __slots__ = ("_gone", "_heap", "_in_order", "key")
+    __slots__ = ("_gone", "_heap", "_in_order", "_is_known", "_least", "key")
 
     def __init__(self) -> None:
         self.key: dict[int, int] = {}
         self._in_order: list[int] = []
         self._gone = 0
         self._heap: list[int] = []
+        self._least = 0
+        self._is_known = False
 
     def set(self, admitted: int, key: int) -> None:
         """Adds a job, or moves it to another key. O(log n)."""
@@ -89,6 +92,8 @@ class JobHeap:
             return
         assert key >> POSITION_BITS & ADMITTED_MASK == admitted, f"{key} is no key of job {admitted}"
         self.key[admitted] = key
+        if self._is_known and (before == self._least or key < self._least):
+            self._least, self._is_known = key, key < self._least
         heap, in_order = self._heap, self._in_order
         if not in_order or key > in_order[-1]:
             in_order.append(key)
@@ -101,7 +106,11 @@ class JobHeap:
 
     def drop(self, admitted: int) -> None:
         """Removes a job, if it is there."""
-        self.key.pop(admitted, None)
+        before = self.key.pop(admitted, None)
+        if self._is_known and before == self._least:
+            self._is_known = False
+            if self._gone < len(self._in_order) and self._in_order[self._gone] == before:
+                self._gone += 1
 
     def top(self) -> int | None:
         """The job with the least key, or None."""
@@ -110,6 +119,8 @@ class JobHeap:
 
     def least(self) -> int | None:
         """The least key, or None."""
+        if self._is_known:
+            return self._least
         in_order, heap = self._in_order, self._heap
         at = self._gone
         while at < len(in_order) and not self._holds(in_order[at]):
@@ -117,9 +128,16 @@ class JobHeap:
         self._gone = at
         while heap and not self._holds(heap[0]):
             heappop(heap)
-        if not heap:
-            return in_order[at] if at < len(in_order) else None
-        return heap[0] if at == len(in_order) or heap[0] < in_order[at] else in_order[at]
+        if at < len(in_order):
+            least = in_order[at]
+            if heap and heap[0] < least:
+                least = heap[0]
+        elif heap:
+            least = heap[0]
+        else:
+            return None
+        self._least, self._is_known = least, True
+        return least
 
     def _holds(self, key: int) -> bool:
         """Whether an entry still is the key of its job."""

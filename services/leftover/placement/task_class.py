@@ -41,11 +41,11 @@ class Shape:
 class TaskClass:
     """Tasks that placement cannot tell apart. `index`: its number on the board; `key`: its name in records.
 
-    What it asks for. `pairs`: (resource position, amount); `needs`: (resource position, amount, weight of a free unit
-    in a node's rank), for the resources that some node has; `wants`: the same as (resource position, step of the
-    amount). `gpu`: milli-units; `size`: what one task (all tasks of a gang) takes as a dominant share, in share units,
-    rounded down. `bounds`: rules and preferences that bar nodes to it (apart.py). `is_plain`: nothing but room is asked
-    of a node; `is_ranked_at_once`: and its ranks fit into 64 bits.
+    What it asks for. `pairs`: (resource position, amount), and `shape`, the board's object for that; `needs`: (resource
+    position, amount, weight of a free unit in a node's rank), for the resources that some node has; `wants`: the same
+    as (resource position, step of the amount). `gpu`: milli-units; `size`: what one task (all tasks of a gang) takes as
+    a dominant share, in share units, rounded down. `bounds`: rules and preferences that bar nodes to it (apart.py).
+    `is_plain`: nothing but room is asked of a node; `is_ranked_at_once`: and its ranks fit into 64 bits.
 
     Where it fits. `among`: bit set of the nodes that have what it asks for beside room, `could_fit`: whether any empty
     node would hold one of its tasks; both None until first needed. `nodes`: its view of nodes by rank, if it has one;
@@ -76,4 +76,5 @@ class TaskClass:
     buckets: dict[tuple[str, int], bool] = field(default_factory=dict)
     could_fit: bool | None = None
     is_ranked_at_once: bool = False
+    shape: Shape | None = None
     bounds: Bounds | None = None

@@ -244,7 +244,7 @@ class WaitingJobs:
             self._offer_sole(leaf, job)
             return None
         bucket = leaf.buckets[bucket_id]
-        if bucket.key[job.admitted] == key:
+        if bucket.least() == key:
             return job, span
         bucket.set(job.admitted, key)
         self._offer(leaf, bucket_id, bucket)
