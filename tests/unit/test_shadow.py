@@ -8,6 +8,7 @@ from hypothesis import example
 from hypothesis import strategies as st
 
 from schemas import Policy
+from schemas.quantities import SHARE_UNITS
 from services.leftover import core
 from services.leftover.core import order, serving
 from services.leftover.core.order import STALE
@@ -153,11 +154,55 @@ def test_a_job_that_has_ended_is_in_the_shadow_until_it_ends_there():
 def test_a_job_with_little_work_left_goes_before_one_that_ends_a_little_earlier_in_the_shadow():
     story = cell(wide("wide", 12, 10, at=0))
     served(story)
-    chain = job("chain", stage("a", 1, duration_ms=17_500), stage("b", 1, after=("a",), duration_ms=17_500))
+    chain = job("chain", stage("a", 1, duration_ms=15_000), stage("b", 1, after=("a",), duration_ms=15_000))
     story.close().then(admitted(chain, 10_000), finished("wide/s", 0, 4, at=10_000))
 
     assert served(story) == {"chain": 1, "wide": 3}
-    assert (keys(story)["wide"], keys(story)["chain"]) == (40_000, 55_000)
+    assert (keys(story)["wide"], keys(story)["chain"]) == (40_000, 50_000)
+
+
+def due(story):
+    """Job -> when it is due."""
+    return {name: order.due_of(story.state.shadow, each.admitted) for name, each in story.state.jobs.items()}
+
+
+def test_a_job_is_due_before_it_ends_in_the_shadow_by_a_part_of_its_time_there():
+    story = cell(wide("a", 8, 10, at=0))
+    served(story)
+    story.close().then(wide("b", 4, 10, at=8_000))
+    served(story)
+
+    assert keys(story) == {"a": 30_000, "b": 30_000}
+    assert due(story) == {"a": 30_000 - 3_600, "b": 30_000 - 2_640}
+
+
+def test_the_largest_of_twenty_jobs_is_due_later_than_others():
+    story = cell(wide("large", 10, 10, at=0), *[wide(f"j{number}", 9, 10, at=0) for number in range(19)])
+    served(story)
+    sooner = {name: 1 - at / keys(story)[name] for name, at in due(story).items()}
+
+    assert [name for name in sooner if sooner[name] < 0.1] == ["large"]
+    assert sooner["large"] == pytest.approx(0.05)
+
+
+def test_the_sizes_of_as_many_jobs_as_came_last_say_which_are_large(monkeypatch):
+    monkeypatch.setattr(order, "SIZES_MAX", 20)
+    story = cell(wide("large", 10, 10, at=0), *[wide(f"j{number}", 9, 10, at=0) for number in range(20)])
+    served(story)
+    shadow, size = story.state.shadow, 9 * 10_000 * SHARE_UNITS // CORES
+
+    assert shadow.sizes == shadow.sorted_sizes == [size] * 20
+    assert order.is_large(shadow, size)
+    assert not order.is_large(shadow, size - 1)
+
+
+def test_the_size_of_a_job_that_came_before_the_nodes_is_known_with_them():
+    story = given(core, configured(preset="largesse"), wide("a", 8, 10, at=0))
+    assert story.state.shadow.sizes == []
+    story.then(registered("n1", cpu=CORES * 1_000))
+    served(story)
+
+    assert story.state.shadow.sizes == [8 * 10_000 * SHARE_UNITS // CORES]
 
 
 def test_a_job_that_is_about_to_end_in_the_shadow_goes_before_one_with_less_work():
@@ -178,14 +223,14 @@ def test_what_a_job_is_served_by_falls_as_its_end_in_the_shadow_comes_nearer():
         seen.append(claims[story.state.jobs["a"].admitted].key)
 
     assert seen == sorted(seen, reverse=True)
-    assert seen[0] >> order.DIGITS >= (seen[-1] >> order.DIGITS) + 8  # From 200 s left to 10: by a factor of 400.
+    assert seen[0] >> order.DIGITS >= (seen[-1] >> order.DIGITS) + 8  # From 150 s left to 1.
 
 
 def test_a_key_is_computed_again_only_when_an_eighth_of_the_time_that_was_left_is_over():
     story = cell(wide("a", 40, 10, at=0), wide("b", 40, 10, at=0))
     served(story)
     found = set()
-    for at in range(0, 160_000, 1_000):  # Of 200 s 40 are left: (7 / 8) ** 12 is a fifth.
+    for at in range(0, 120_000, 1_000):  # Of 150 s until it is due 30 are left: (7 / 8) ** 12 is a fifth.
         served(story.close(), at=at)
         found.add(story.state.shadow.claims[story.state.jobs["a"].admitted].key)
 

@@ -1,20 +1,21 @@
 """The order in which jobs of a queue are served under `largesse`: by the product of remaining work and the square of
-the time until the job's end in the shadow cluster.
+the time until the job is due, which is somewhat before its end in the shadow cluster.
 
 The end in the shadow alone (FSP) prevents starvation but ignores how little is left of a job in the real cluster;
 remaining work alone (SRTF) ignores how long a job has waited. The product reaches the mean completion time of SRTF with
-no more losers than FSP (measurements: docs/concepts/shadow.md).
+no more losers than FSP (measurements: docs/performance.md). If all jobs were due when they end in the shadow, it would
+spend too much on the few largest, which are slow in any case; so these are due later than the others.
 
 The remaining time shrinks while nothing happens, so a key is recomputed when the job's end in the shadow moves, when an
 eighth of its remaining work is done, or when an eighth of its remaining time has passed. The number of recomputations
 grows with the logarithm of the time, not with the number of rounds.
 """
 
-from bisect import insort
+from bisect import bisect_left, bisect_right, insort
 from heapq import heappop, heappush
 from typing import Final
 
-from services.leftover.core.shadow_state import Claim, Shadow
+from services.leftover.core.shadow_state import Claim, Shadow, Work
 from services.leftover.core.state import Job, State
 from services.leftover.placement.board import Board
 
@@ -25,8 +26,21 @@ LAST: Final = 1 << 60
 """Above any key: of jobs for which the shadow has no place."""
 
 LEFT_MS_MIN: Final = 1_000
-"""A job that has ended in the shadow, or is about to, counts as one that ends after this time: among such jobs the work
-that is left decides."""
+"""A job that is overdue, or about to be due, counts as one that is due after this time: among such jobs the work that
+is left decides."""
+
+LARGE_ONE_IN: Final = 20
+"""A job is large if at most one in so many of those that came last has more work. These are not among the 95 % of which
+the 95th percentile of completion is the slowest, so they are the ones that can wait."""
+
+SOONER_PERMILLE: Final = 120
+"""A job is due before it ends in the shadow, by this part of its time there."""
+
+SOONER_LARGE_PERMILLE: Final = 50
+"""The same for a large job."""
+
+SIZES_MAX: Final = 1_000
+"""Of so many jobs that joined the shadow last it is known how much work they had by then."""
 
 RENEWED_PART: Final = 8
 """A key is computed again when this part of the work, or of the time, that was left is over."""
@@ -48,10 +62,10 @@ def claim(state: State, job: Job, time: int) -> None:
     """Computes what a live job of the shadow is served by."""
     shadow, seq = state.shadow, job.admitted
     end_ms = end_of(shadow, seq)
-    left_ms = max(LEFT_MS_MIN, end_ms - time)
+    left_ms = max(LEFT_MS_MIN, due_of(shadow, seq) - time)
     work = work_left(shadow, job)
     key = _rounded(work * left_ms * left_ms)
-    renew_ms = time + left_ms // RENEWED_PART
+    renew_ms = time + (left_ms // RENEWED_PART if left_ms > LEFT_MS_MIN else LEFT_MS_MIN)
     before = shadow.claims.get(seq)
     shadow.claims[seq] = Claim(key, work, end_ms, renew_ms)
     if before is None or before.renew_ms != renew_ms:
@@ -113,7 +127,7 @@ def _renew_lapsed(state: State, time: int, when: int, left: int) -> int:
     neither the end nor the work is another, and so the key is not: they just wait for the next time.
     """
     shadow, seqs = state.shadow, state.shadow.lapsed.pop(when)
-    again_ms, again = time + LEFT_MS_MIN // RENEWED_PART, list[int]()
+    again_ms, again = time + LEFT_MS_MIN, list[int]()
     for at, seq in enumerate(seqs):
         if shadow.renewals and shadow.renewals[0][0] <= when:
             left = _renew_before(state, time, when, seq, left)
@@ -124,7 +138,8 @@ def _renew_lapsed(state: State, time: int, when: int, left: int) -> int:
         if known is None or known.renew_ms != when:
             continue
         left -= 1
-        if known.is_exact and end_of(shadow, seq) == known.end_ms:
+        is_over = due_of(shadow, seq) - time <= LEFT_MS_MIN
+        if is_over and known.is_exact and end_of(shadow, seq) == known.end_ms:
             known.renew_ms = again_ms
             again.append(seq)
         else:
@@ -149,6 +164,35 @@ def end_of(shadow: Shadow, seq: int) -> int:
     if not end_ms & STALE:
         return end_ms
     return max(end_ms ^ STALE, shadow.base.now_ms if shadow.ahead is None else shadow.ahead.now_ms)
+
+
+def note_size(shadow: Shadow, work: Work) -> None:
+    """A job has joined the shadow. If the cell has no capacity yet, its size is known once it has."""
+    if work.size:
+        return
+    for at, tasks in enumerate(work.tasks):
+        work.size += tasks * work.shares[at] * work.lasts_ms[at]
+    if not work.size:
+        return
+    shadow.sizes.append(work.size)
+    insort(shadow.sorted_sizes, work.size)
+    if len(shadow.sizes) > SIZES_MAX:
+        oldest = shadow.sizes.pop(0)
+        del shadow.sorted_sizes[bisect_left(shadow.sorted_sizes, oldest)]
+
+
+def due_of(shadow: Shadow, seq: int) -> int:
+    """When a job is due: before it ends in the shadow, by a part of its time there that is less for a large one."""
+    work, end_ms = shadow.works[seq], end_of(shadow, seq)
+    sooner = SOONER_LARGE_PERMILLE if is_large(shadow, work.size) else SOONER_PERMILLE
+    return end_ms - max(0, end_ms - work.joined_ms) * sooner // 1_000
+
+
+def is_large(shadow: Shadow, size: int) -> bool:
+    """Whether a job of this size is one of the largest of those that came last. Of like jobs all are."""
+    sizes = shadow.sorted_sizes
+    larger = len(sizes) - bisect_right(sizes, size)
+    return larger * LARGE_ONE_IN + LARGE_ONE_IN // 2 < len(sizes)
 
 
 def _rounded(product: int) -> int:

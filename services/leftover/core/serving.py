@@ -10,7 +10,7 @@ from largesse.lifecycle.run_times import expected_ms
 from largesse.lifecycle.state import Graph
 from schemas import Queue, Vector
 from schemas.quantities import SHARE_UNITS, largest_share
-from services.leftover.core.order import STALE, claim, end_of, renew
+from services.leftover.core.order import STALE, claim, end_of, note_size, renew
 from services.leftover.core.shadow import advance, arrive, fork, leave
 from services.leftover.core.shadow_state import LINE, NOWHERE, Cluster, Lines, Run, Shadow, Work
 from services.leftover.core.state import Job, State
@@ -55,9 +55,10 @@ def join(state: State, name: str, job: Job, time: int) -> None:
     if len(shadow.base.runs) + len(shadow.arrivals) >= SHADOW_JOBS_MAX:
         shadow.outside[job.admitted] = name
         return
-    work = _work_of(name, leaf_path(state, job), job)
+    work = _work_of(name, leaf_path(state, job), job, time)
     _measure(shadow, work)
     shadow.works[job.admitted] = work
+    note_size(shadow, work)
     shadow.arrivals.append((time, job.admitted))
     shadow.ends[job.admitted] = STALE | time + max(work.path_ms, default=0)
     claim(state, job, time)
@@ -127,12 +128,12 @@ def leaf_path(state: State, job: Job) -> str:
 
 
 # ---------------------------------------------------------------- jobs
-def _work_of(name: str, leaf: str, job: Job) -> Work:
+def _work_of(name: str, leaf: str, job: Job, time: int) -> Work:
     graph = job.graph
     lasts_ms = [expected_ms(stage, job.seen) for stage in graph.stages]
     tasks = job.progress.left.copy()
     demands = [stage.demand for stage in graph.stages]
-    return Work(name, leaf, demands, tasks, lasts_ms, _paths(graph, lasts_ms), graph.children, [], [])
+    return Work(name, leaf, demands, tasks, lasts_ms, _paths(graph, lasts_ms), graph.children, [], [], time)
 
 
 def _paths(graph: Graph, lasts_ms: list[int]) -> list[int]:
@@ -263,6 +264,7 @@ def _resize(shadow: Shadow) -> None:
     shadow.capacity = {kind: shadow.capacity[kind] for kind in kinds}
     for work in shadow.works.values():
         _measure(shadow, work)
+        note_size(shadow, work)
     base = shadow.base
     running: dict[int, dict[int, int]] = {}
     for _, seq, stage, count in base.running:

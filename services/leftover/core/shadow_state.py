@@ -22,7 +22,8 @@ NOWHERE: Final = -2
 class Work:
     """A job as the shadow takes it; by stage position. `leaf`: the queue it is served in; `lasts_ms`: expected run time
     of a task; `path_ms`: longest sum of those from a stage to the end of the job; `needs`, `shares`: demand of a task,
-    and its dominant share, by the capacity in force.
+    and its dominant share, by the capacity in force. `joined_ms`: when it joined the shadow; `size`: its work by then,
+    in share units x ms, 0 while the cell has no capacity.
     """
 
     name: str
@@ -34,6 +35,8 @@ class Work:
     children: list[list[int]]
     needs: list[Pairs]
     shares: list[int]
+    joined_ms: int
+    size: int
 
     def __init__(
         self,
@@ -46,6 +49,8 @@ class Work:
         children: list[list[int]],
         needs: list[Pairs],
         shares: list[int],
+        joined_ms: int = 0,
+        size: int = 0,
     ) -> None:
         self.name = name
         self.leaf = leaf
@@ -56,6 +61,8 @@ class Work:
         self.children = children
         self.needs = needs
         self.shares = shares
+        self.joined_ms = joined_ms
+        self.size = size
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -210,7 +217,9 @@ class Shadow:
     or another capacity, so what was seen ahead no longer holds. `ends`: by live job, when it ends in the shadow, with
     STALE where that was seen before the last move. `ranked`: live jobs whose end is not stale. `claims`: by live job,
     what it is served by; `renewals`: a heap of (when, job), in which entries other than the claim's are passed over;
-    `lapsed`: the same by when, the earliest first, of jobs whose end is over or close, which come again and again.
+    `lapsed`: the same by when, the earliest first, of jobs that are overdue or about to be due, which come again and
+    again.
+    `sizes`: of the jobs that joined last, live or not, in order of joining; `sorted_sizes`: the same, least first.
     """
 
     tree: Queue | None = None
@@ -229,3 +238,5 @@ class Shadow:
     claims: dict[int, Claim] = field(default_factory=dict)
     renewals: list[tuple[int, int]] = field(default_factory=list)
     lapsed: dict[int, list[int]] = field(default_factory=dict)
+    sizes: list[int] = field(default_factory=list)
+    sorted_sizes: list[int] = field(default_factory=list)
