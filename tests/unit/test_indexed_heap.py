@@ -95,6 +95,7 @@ job_moves = st.lists(
     st.one_of(
         st.tuples(st.just("set"), st.integers(1, 6), st.integers(0, 3), st.integers(0, 2)),
         st.tuples(st.just("drop"), st.integers(1, 6)),
+        st.tuples(st.just("look")),
     ),
     max_size=300,
 )
@@ -102,17 +103,20 @@ job_moves = st.lists(
 
 @for_all(job_moves)
 def test_jobs_come_in_the_order_of_their_keys_whatever_moves_came_before(moves):
+    """And whether or not somebody looked in between, which leaves the heap with what it has found."""
     heap, plain = JobHeap(), {}
-    for what, admitted, *rest in moves:
+    for what, *given in [*moves, ("look",)]:
         if what == "set":
-            plain[admitted] = served_by(rest[0], admitted, rest[1])
+            admitted, rank, position = given
+            plain[admitted] = served_by(rank, admitted, position)
             heap.set(admitted, plain[admitted])
+        elif what == "drop":
+            plain.pop(*given, None)
+            heap.drop(*given)
         else:
-            plain.pop(admitted, None)
-            heap.drop(admitted)
-        least = min(plain.values(), default=None)
-        assert heap.least() == least
-        assert heap.top() == next((each for each, key in plain.items() if key == least), None)
+            least = min(plain.values(), default=None)
+            assert heap.least() == least
+            assert heap.top() == next((each for each, key in plain.items() if key == least), None)
         assert (heap.key, len(heap)) == (plain, len(plain))
 
 
