@@ -183,6 +183,7 @@ def test_after_the_machine_went_down_tasks_are_lost_and_jobs_still_end(cell, tmp
     assert ends == {("patient", 1): "lost", ("patient", 2): "succeeded", ("timed", 1): "succeeded"}
 
 
+@pytest.mark.whole
 def test_a_cell_that_was_asleep_blames_no_node(cell, tmp_path):
     begin(cell, ("patient", waits_for(tmp_path / "go", cell)))
     os.kill(cell.process.pid, signal.SIGSTOP)

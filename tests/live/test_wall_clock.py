@@ -55,6 +55,7 @@ def test_jobs_run_and_tries_come_again_in_an_embedded_cell_whatever_its_wall_clo
     assert largesse("replay", tmp_path / "cell", "--verify").code == 0
 
 
+@pytest.mark.whole
 def test_a_cell_started_with_a_clock_ahead_runs_on_when_it_is_started_with_the_right_one(library, tmp_path):
     clock = WallClock(library, tmp_path / "ahead")
     for number, ahead in enumerate((DAY, 0)):

@@ -33,7 +33,7 @@ def test_with_pools_the_jobs_of_figure_1_run_two_by_two():
     assert mean(waits_ms(result)) == 4_000
 
 
-@pytest.mark.rotating(2)
+@pytest.mark.whole
 @pytest.mark.parametrize("percent", [10, 40])
 def test_in_a_congested_cluster_small_jobs_end_sooner_and_large_ones_hardly_later(percent):
     """Section V on two drawn workloads a mix; benchmarks/dress.py has the whole table."""

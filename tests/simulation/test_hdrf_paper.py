@@ -72,7 +72,7 @@ def figure_12(slots):
     return paper.figure_12(paper.figure_10_jobs(divide=8), slots, 7)
 
 
-@pytest.mark.rotating(3)
+@pytest.mark.whole
 @pytest.mark.parametrize("slots", [4, 5, 6])
 def test_slots_are_slower_than_hdrf_whether_too_few_or_too_many(slots):
     ours, other = figure_12(None), figure_12(slots)

@@ -139,6 +139,7 @@ def test_places_that_are_shared_lose_what_runs_on_them(tmp_path):
     assert lost == {"n-0", "n-1", "n-2", "n-3"}
 
 
+@pytest.mark.whole
 def test_a_log_with_failing_nodes_replays_bit_for_bit(tmp_path):
     path = str(tmp_path / "log")
     knobs = {"preset": "largesse", "seed": 3, **KNOBS}

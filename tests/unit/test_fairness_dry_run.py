@@ -160,6 +160,7 @@ def test_the_exit_code_of_the_process_is_that_of_the_filter():
 
 
 @pytest.mark.slow
+@pytest.mark.whole
 def test_as_many_queues_as_a_tree_may_have_are_answered_in_time():
     leaves = [{"name": f"q{i}", "weight": 1 + i % 7} for i in range(9_999)]
     demand = {leaf["name"]: [{"cpu": 1 + i % 11, "memory": 1 + i % 5}] for i, leaf in enumerate(leaves)}

@@ -164,7 +164,7 @@ def patient(story):
     return story
 
 
-@pytest.mark.rotating(2)
+@pytest.mark.whole
 @pytest.mark.slow
 @guarded
 @patient

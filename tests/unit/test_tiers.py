@@ -27,7 +27,7 @@ def test_table(case): pass
 def test_rotating(case): pass
 
 def test_examples(request):
-    assert settings.default.max_examples == (15 if request.config.getoption("--daily") else 40)
+    assert settings.default.max_examples == (10 if request.config.getoption("--daily") else 40)
 """
 
 
