@@ -18,7 +18,7 @@ from tests.unit.cli_process import ROOT
 pytestmark = pytest.mark.slow
 
 GUARD_S = 300
-MOMENTS, MOMENTS_DAILY = 10, 4
+MOMENTS, MOMENTS_DAILY = 10, 3
 INTERRUPTED = "largesse: interrupted\n"
 AT_A_CALL = """
 import os, signal, sys

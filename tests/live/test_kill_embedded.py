@@ -49,9 +49,9 @@ REACH_S = 240
 @pytest.mark.rotating(2)
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [ORDINARY, HARSH])
-def test_a_cell_that_is_killed_again_and_again_loses_nothing(seed, tmp_path):
+def test_a_cell_that_is_killed_again_and_again_loses_nothing(seed, daily, tmp_path):
     plan = PLANS[seed]
-    outcome = run_seed(seed, tmp_path, plan, jobs=10, reach_s=REACH_S)
+    outcome = run_seed(seed, tmp_path, plan, jobs=5 if daily else 10, reach_s=REACH_S)
 
     assert outcome.wrong == [], "\n".join([*outcome.wrong, f"repeat: {outcome.again}"])
     assert outcome.hit == [end.rpartition(":")[0] for end in plan if end != MOMENT]

@@ -117,6 +117,7 @@ def records(data: Path, topic: str = "cluster.log") -> list[Record]:
     return [decode(unwrap(message.value)[1]) for message in messages]
 
 
+@pytest.mark.whole
 def test_a_round_that_breaks_a_service_at_every_start_is_given_up_in_the_folder(tmp_path):
     data = tmp_path / "data"
     broken(data, 4)

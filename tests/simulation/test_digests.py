@@ -31,7 +31,7 @@ PRESETS = (
     "rayon",
     *("slots", "carbyne", "carbyne-dag", "largesse"),
 )
-GROUPS = tuple(PRESETS[first::4] for first in range(4))
+GROUPS = tuple(PRESETS[first::8] for first in range(8))
 OTHERS = ("python3.11", "python3.12", "python3.13")
 
 

@@ -65,6 +65,7 @@ def recorded(tmp_path_factory):
 
 
 # ---------------------------------------------------------------- the same
+@pytest.mark.rotating(3)
 @pytest.mark.parametrize("shards", [1, 2, 4])
 def test_the_log_of_a_simulation_is_decided_the_same(tmp_path, shards):
     result = simulated(tmp_path / "log.gz", altruism_shards=shards)
@@ -279,6 +280,7 @@ def test_an_answer_that_came_too_late_is_compared_for_as_many_rounds_as_are_kept
     assert (just.is_same, beyond.is_same) == (False, True)
 
 
+@pytest.mark.rotating(3)
 @pytest.mark.parametrize("part", [0, 1, 3])
 def test_a_change_in_a_part_of_a_large_answer_is_found_though_another_one_was_read(tmp_path, monkeypatch, part):
     """Two instances write the same answer in parts, one beside the other; one part of the second one is changed."""

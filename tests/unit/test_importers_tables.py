@@ -160,6 +160,7 @@ def test_tpch_demands_drawn_by_the_rule_are_the_files(shared):
 
 
 @pytest.mark.slow
+@pytest.mark.whole
 def test_carbynes_offline_jobs_are_warmed_runs_stretched_by_32(shared):
     """All but those of 80g and 100g, whose measurements are elsewhere; the files round to 100 ms."""
     raw = tpch.convert(str(shared / "traces" / "tpch" / "raw"), executors=50, warm=True, stretch=Fraction(32))
