@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import structlog
 from hypothesis import HealthCheck, settings
 
 from tests import durations, tiers
@@ -95,6 +96,12 @@ def pytest_collection_finish(session: pytest.Session) -> None:
             item.nodeid for item in session.items if item.get_closest_marker("xdist_group") and "@" not in item.nodeid
         ]
         assert not lost or session.config.getvalue("dist") != "loadgroup", f"not in their group: {lost[:3]}"
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown() -> None:
+    """A log that a test has set up, to an output that is gone then, is not that of the tests after it."""
+    structlog.reset_defaults()
 
 
 def _group(item: pytest.Item) -> str | None:
