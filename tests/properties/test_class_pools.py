@@ -104,6 +104,7 @@ RULES = {
 @pytest.mark.parametrize("rules", RULES)
 @for_all(st.integers(0, 2**64 - 1))
 def test_lanes_are_served_as_the_plain_rules_of_pools_serve_them(rules, seed):
+    """Drawn from the seed alone, as in test_placement.py."""
     chance = Random(seed)
     both = Both(*RULES[rules], Pooled, drawn_pools(chance))
     both.orders = both.orders or {"": "pools"}  # What is said of reasons is looked at elsewhere.

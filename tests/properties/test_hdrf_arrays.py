@@ -106,6 +106,7 @@ def test_a_plot_whose_leaves_ask_for_something_else_is_filled_as_a_new_one_to_th
 
 @for_all(st.integers(0, 10**9), st.integers(1, 8), st.booleans(), orders)
 def test_kept_paths_of_a_large_tree_are_those_of_a_new_one_to_the_last_bit(seed, depth, limited, order):
+    """A tree of this size is more than Hypothesis draws, so it is made from a seed."""
     draw = Random(seed)
     root = ordered(tree(200, depth, limited, draw), order)
     everyone = list(leaves(root))

@@ -102,6 +102,7 @@ class Cell:
     ],
 )
 def test_each_task_starts_where_the_plain_rules_start_it(monkeypatch, seed, fails_cost, block):
+    """Two cells of fixed seeds: what is indexed takes more nodes and classes than Hypothesis draws."""
     if not nodes.__file__.endswith(".so"):  # Compiled, the constants are part of the code.
         monkeypatch.setattr(candidates, "_FAILURE_COSTS", fails_cost)
         monkeypatch.setattr(ranks, "_BLOCK", block)

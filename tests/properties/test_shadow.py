@@ -1,7 +1,5 @@
 """The shadow cluster of `largesse` against a plain one, and what has to hold in it whatever happens."""
 
-from random import Random
-
 import pytest
 from hypothesis import strategies as st
 
@@ -88,9 +86,9 @@ def test_a_restart_after_every_round_changes_nothing_in_the_shadow(jobs, steps):
     assert Shadowed(jobs, steps, restarts=True).story.snapshot == Shadowed(jobs, steps).story.snapshot
 
 
-@for_all(arrivals(), st.integers(0, 2**32), st.integers(20, 200))
-def test_the_shadow_holds_no_more_than_the_cell_has_and_forgets_whom_it_need_not_know(jobs, seed, steps):
-    cell, chance = Shadowed(jobs, steps), Random(seed)
+@for_all(arrivals(), st.randoms(use_true_random=False), st.integers(20, 200))
+def test_the_shadow_holds_no_more_than_the_cell_has_and_forgets_whom_it_need_not_know(jobs, chance, steps):
+    cell = Shadowed(jobs, steps)
     alive = [spec.job for _, spec in jobs]
     while alive:  # Jobs end in the cell whatever they have done there: the shadow goes its own way.
         name = alive.pop(chance.randrange(len(alive)))
