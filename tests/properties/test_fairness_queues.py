@@ -130,11 +130,11 @@ WIDE = tree(
 
 
 @for_all(CHANCE)
-def test_among_many_queues_those_that_move_by_a_permille_are_found(chance):
+def test_among_many_queues_those_that_move_by_a_permille_are_found(daily, chance):
     books = [Books(WIDE, forgetful=forgetful) for forgetful in (False, True)]
     for each in books:
         each.set_capacity({"cpu": 1_000_000, "memory": 2_000_000})  # So large that one task often moves nobody.
-    for _ in range(8):
+    for _ in range(8 if daily else 12):
         steps = [
             ("job", chance.randrange(92), chance.choice(DEMANDS[:4]), chance.choice([1, 3]))
             for _ in range(chance.choice([1, 1, 9]))
@@ -158,14 +158,14 @@ NARROW = tree(
 
 
 @for_all(CHANCE, st.sampled_from([NARROW, replace(NARROW, children=NARROW.children[::3])]))
-def test_many_small_moves_that_make_a_permille_together_are_told(chance, shape):
+def test_many_small_moves_that_make_a_permille_together_are_told(daily, chance, shape):
     """In a cell so large that a task is an eighth of a permille and less; all that is asked for just fits, or not."""
     rounds = chance.choice([3, 1_000])
     books = [Books(shape, forgetful=forgetful, keyframe_rounds=rounds) for forgetful in (False, True)]
     first = [("job", at, chance.choice(TASKS), chance.choice([1, 200, 900])) for at in range(9)]
     first += [("job", 0, {"cpu": 1_000}, chance.choice([100, 4_000, 7_000])), ("look", (0, 600), (1, 90), (2, 400))]
     play(books, [("set_capacity", {"cpu": 8_000_000, "memory": 16_000_000}), *first, ("look",), ("look",)])
-    for _ in range(25):
+    for _ in range(25 if daily else 40):
         where = chance.randrange(9)
         what = chance.choice(["job", "job", "end", "end", "cancel", "wait", "none"])
         steps = {

@@ -346,7 +346,7 @@ def test_failures_of_every_kind_add_up_at_any_distance_of_rounds(tmp_path, seed,
 
 @pytest.mark.rotating(6)
 @pytest.mark.parametrize("gap_ms", [0, 700])
-@pytest.mark.parametrize("seed", [3, 36, 53])
+@pytest.mark.parametrize("seed", [3, 36, 53, *[pytest.param(seed, marks=pytest.mark.whole) for seed in range(3)]])
 def test_simulated_agents_say_nothing_that_is_refused(seed, gap_ms):
     kinds = {}
 

@@ -317,7 +317,7 @@ def test_ended_jobs_stay_up_to_a_limit(monkeypatch):
 @pytest.mark.rotating(4)
 @pytest.mark.slow
 @pytest.mark.parametrize("preset", ["fifo", "largesse"])
-@pytest.mark.parametrize("seed", [3, 53])
+@pytest.mark.parametrize("seed", [3, 53, pytest.param(1, marks=pytest.mark.whole)])
 def test_the_view_agrees_with_the_sequencer_all_along(seed, preset):
     state = view.start()
     cells: list[Cell] = []
