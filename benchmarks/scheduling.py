@@ -44,7 +44,7 @@ class Bench:
     jobs: int = 0
 
     def __post_init__(self) -> None:
-        self.cell.observer = self._observe
+        self.cell.observers = [self._observe]
         tree = Queue("root", children=[Queue(f"q{i}") for i in range(self.queues)])
         nodes = [ClusterNode(f"node-{i}", {"cpu": CORES * 1000}) for i in range(self.nodes)]
         values: dict[str, int | str] = {"preset": self.preset, "round_gap_ms": self.gap_ms, "name_kept_ms": 0}

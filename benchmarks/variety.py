@@ -105,7 +105,7 @@ def rounds_of(
         if len(counts) > warm + measured:
             raise Enough
 
-    cell.observer, cell.grants_observer, cell.before_round = observe, agents.observe_held, before
+    cell.observers, cell.grants_observer, cell.before_round = [observe], agents.observe_held, before
     set_up(cell, {"name_kept_ms": 0, **values}, cluster.queues, cluster)
     with uncollected(), timed() as spent, suppress(Enough):
         Drive(cell, agents, sorted(jobs, key=lambda job: job[0]), None).run()

@@ -43,7 +43,7 @@ class Cell:
     name: str = "default"
     shards: int = 1
     listener: Listener | None = None
-    observer: Callable[[Record], None] | None = None
+    observers: list[Callable[[Record], None]] = field(default_factory=list)
     asks_observer: Callable[[Record], None] | None = None
     grants_observer: Callable[[Record], None] | None = None
     before_round: Callable[["Cell"], None] | None = None
@@ -103,8 +103,8 @@ class Cell:
         if folds is not None:
             for fold, state in folds:
                 fold(state, record)
-        if self.observer is not None:
-            self.observer(record)
+        for observe in self.observers:
+            observe(record)
         return record
 
     def advance(self, time: int) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 from largesse.lifecycle.dag import graph_of, lean
 from largesse.release import VERSION
-from schemas import JobRejected, JobSpec, NodeRegistered, Queue, Record, Vector
+from schemas import JobRejected, JobSpec, NodeRegistered, Queue, Vector
 from schemas.edge.config import policy_of
 from schemas.edge.read import Cluster, ConfigPatch, Malformed
 from schemas.queue_tree import tree_conflict
@@ -65,13 +65,15 @@ def simulate(jobs: Iterable[tuple[int, Arrival]], cluster: Cluster, options: Opt
     agents = SimCluster(Metrics(total_capacity(cluster)), options.schedule, options.refused)
     reserves = any(not isinstance(body, JobSpec) for _, body in waiting)  # The drive forgets what has come.
     reservations = Reservations() if reserves else None
-    cell.observer = _both(agents.observe, reservations.observe) if reservations is not None else agents.observe
+    cell.observers = [agents.observe]
+    if reservations is not None:
+        cell.observers.append(reservations.observe)
     watch = ClassWatch(cell, options.classes) if options.classes is not None else None
     if watch is not None:
-        cell.observer = _both(cell.observer, watch.observe)
+        cell.observers.append(watch.observe)
     usage = options.usage or UsageHistory()
     use_watch = UsageWatch(cell, usage)
-    cell.observer = _both(cell.observer, use_watch.observe)
+    cell.observers.append(use_watch.observe)
     cell.asks_observer = use_watch.observe_asks
     cell.grants_observer = agents.observe_held
     outages = Outages(options.outages, cluster.nodes) if options.outages else None
@@ -121,14 +123,6 @@ def _outages_result(outages: Outages, agents: SimCluster) -> dict[str, object]:
     """`unfinished`: jobs that could not end any more, since nodes that they need did not come back."""
     result = {"node_failures": outages.failed, "attempts_lost": agents.lost, "unfinished": sorted(agents.jobs)}
     return {"outages": result}
-
-
-def _both(first: Callable[[Record], None], second: Callable[[Record], None]) -> Callable[[Record], None]:
-    def observe(record: Record) -> None:
-        first(record)
-        second(record)
-
-    return observe
 
 
 def _lean(body: Arrival) -> Arrival:

@@ -56,7 +56,7 @@ class ScriptedCell:
     _grown: asyncio.Condition = field(default_factory=asyncio.Condition)
 
     def __post_init__(self) -> None:
-        self.cell = Cell(listener=self._heard, observer=self.records.append)
+        self.cell = Cell(listener=self._heard, observers=[self.records.append])
         self._begun_ms = mono_ms()
         self._positions = {(topic, 0): 0 for topic in INPUTS}
         claim = record_of(

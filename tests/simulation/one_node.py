@@ -26,7 +26,7 @@ class OneNode:
         self.wanted = {}
         self.leaf_of = {}
         self.cell = Cell()
-        self.cell.observer = self._see
+        self.cell.observers = [self._see]
         self.paths = {}
         tree = Queue("root", MILLIONTHS, [self._queue(child, "") for child in root.children])
         self._take(ConfigPatch({"preset": preset}, tree), NodeRegistered("n", "e", self.kinds))

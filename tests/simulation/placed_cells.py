@@ -34,7 +34,7 @@ class PlacedCell:
     def __init__(self, queues, nodes, loads, **knobs):
         """`nodes`: name -> (capacity, labels). `loads`: leaf -> Load or list of them."""
         self.cell = Cell()
-        self.cell.observer = self._see
+        self.cell.observers = [self._see]
         self.held = Counter()
         self.running = Counter()
         self.area = Counter()

@@ -174,9 +174,8 @@ def test_room_is_gathered_alike_by_a_core_that_was_restored_before_each_round():
             ids.append(record.id)
             if forgets:
                 cell.cell.leftover.board = None
-            see(record)
 
-        see, cell.cell.observer = cell.cell.observer, note
+        cell.cell.observers.insert(0, note)
         cell.run_until(9_000)
         return ids
 

@@ -35,7 +35,7 @@ class Agents:
 
     def __init__(self, tree, kinds, capacities, durations_ms, preset):
         self.cell, self.tree = Cell(), tree
-        self.cell.observer = self._see
+        self.cell.observers = [self._see]
         self.kinds = kinds  # Leaf -> the kind that its tasks ask for one of.
         self.capacities = capacities
         self.up, self.ends, self.held = {}, [], Counter()

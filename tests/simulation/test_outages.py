@@ -96,8 +96,7 @@ def test_the_log_says_that_the_node_was_lost_and_registered_again():
 
     def observe(cell):
         if not seen:
-            before, seen_by = cell.observer, seen.append
-            cell.observer = lambda record: (before(record), seen_by(record))
+            cell.observers.append(seen.append)
 
     lines = [read_workload_line(job("j", stage(duration_ms=30_000)))]
     options = Options({"preset": "fifo"}, before_round=observe, outages=[Outage("n-0", 5_000, 20_000)])
