@@ -117,7 +117,7 @@ def room_of(*cores):
 
 
 def a_class(room, cores, index=0):
-    return room.task_class(index, {"cpu": cores}, {}, {}, 0)
+    return room.task_class(index, room.shape({"cpu": cores}), {}, {}, 0)
 
 
 @for_all(

@@ -20,7 +20,7 @@ def room(*nodes):
 
 
 def asks(rooms, demand, labels=None, prefer=None, gang=0):
-    return rooms.task_class(0, demand, labels or {}, prefer or {}, gang)
+    return rooms.task_class(0, rooms.shape(demand), labels or {}, prefer or {}, gang)
 
 
 # ---------------------------------------------------------------- devices
@@ -140,7 +140,7 @@ def test_room_that_is_given_back_is_seen_by_every_class():
 def test_views_that_grow_beyond_the_limit_are_given_up_and_answer_the_same(monkeypatch):
     monkeypatch.setattr("services.leftover.placement.nodes.VIEW_ENTRIES_MAX", 40)
     rooms = room(*[{"cpu": 4 + number % 3} for number in range(20)])
-    tasks = [rooms.task_class(amount, {"cpu": amount}, {}, {}, 0) for amount in (1, 2, 3)]
+    tasks = [rooms.task_class(amount, rooms.shape({"cpu": amount}), {}, {}, 0) for amount in (1, 2, 3)]
     for task in tasks:
         task.waiting = 100
 
@@ -227,7 +227,7 @@ def test_a_class_finds_its_best_node_however_many_others_have_filled_meanwhile()
 @pytest.mark.parametrize("ended", [10, 100, 1_000], ids=lambda ended: f"{ended} nodes got room")
 def test_a_class_finds_its_best_node_however_many_got_room_since_it_last_placed_a_task(burst, ended):
     rooms = room(*[{"cpu": 40 + n % 3, "memory": 40 + n % 5} for n in range(200)])
-    asked = [rooms.task_class(i, {"cpu": 2 + i % 3, "memory": 1 + i % 4}, {}, {}, 0) for i in range(5)]
+    asked = [rooms.task_class(i, rooms.shape({"cpu": 2 + i % 3, "memory": 1 + i % 4}), {}, {}, 0) for i in range(5)]
     for task in asked:
         task.waiting = 1_000
     runs = []
@@ -246,7 +246,7 @@ def test_a_class_finds_its_best_node_however_many_got_room_since_it_last_placed_
 
 def test_a_view_is_not_brought_up_to_date_for_one_task():
     rooms = room(*[{"cpu": 100, "memory": 100}] * 200)
-    task, other = (rooms.task_class(i, {"cpu": 1 + i, "memory": 1}, {}, {}, 0) for i in range(2))
+    task, other = (rooms.task_class(i, rooms.shape({"cpu": 1 + i, "memory": 1}), {}, {}, 0) for i in range(2))
     task.waiting = other.waiting = 1_000
     for _ in range(100):
         rooms.take(task, rooms.best(task))
@@ -295,7 +295,7 @@ def test_a_blocked_class_goes_to_the_nodes_that_got_room_in_order_of_rank(waitin
 def test_only_classes_that_wait_are_compared_with_nodes_that_got_room():
     rooms = room({"cpu": 10})
     rooms.occupy("n0", [(0, 10)], [])
-    waits, nobody = (rooms.task_class(i, {"cpu": 1 + i}, {}, {}, 0) for i in range(2))
+    waits, nobody = (rooms.task_class(i, rooms.shape({"cpu": 1 + i}), {}, {}, 0) for i in range(2))
     waits.waiting = 1
     candidates = Candidates(rooms, [waits, nobody])
     candidates.note_waiting(waits)
@@ -318,7 +318,9 @@ def test_only_classes_that_wait_are_compared_with_nodes_that_got_room():
 def test_a_class_that_no_longer_fits_on_any_node_that_got_room_is_left_out_after_the_next_failure():
     rooms = room({"cpu": 10})
     rooms.occupy("n0", [(0, 10)], [])
-    large, larger, small = (rooms.task_class(i, {"cpu": cpu}, {}, {}, 0) for i, cpu in enumerate((4, 5, 1)))
+    large, larger, small = (
+        rooms.task_class(i, rooms.shape({"cpu": cpu}), {}, {}, 0) for i, cpu in enumerate((4, 5, 1))
+    )
     candidates = Candidates(rooms, [large, larger, small])
     for task in (large, larger, small):
         task.waiting = 3

@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 
 from services.leftover.placement.leaf_queue import ReadyQueue
 from services.leftover.placement.ranks import Ranks
-from services.leftover.placement.task_class import TaskClass
+from services.leftover.placement.task_class import Shape, TaskClass
 from services.leftover.placement.task_span import SoleSpans, TaskSpan
 from tests.strategies import for_all
 
@@ -70,7 +70,7 @@ def test_the_first_span_of_a_live_class_is_found_whatever_a_job_waits_for_by_now
     for number, (job, key, classes) in enumerate(changes):
         id_, segment = -1 - job, job << 4
         if classes:
-            tasks = [TaskClass(index, "", {}, {}, {}, 0, [], [], True) for index in classes]
+            tasks = [TaskClass(index, "", Shape({}, [], 0), {}, {}, 0, [], True) for index in classes]
             spans = [TaskSpan("s", at, task, 0, 1, 1, 0) for at, task in enumerate(tasks)]
             for at, span in enumerate(spans):
                 span.position = at

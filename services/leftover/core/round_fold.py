@@ -151,7 +151,7 @@ def _bind(state: State, grant: Grant, time: int, task: TaskClass | None) -> None
     demand, leaf, board = stage.demand, leaf_of(state, job), state.board
     if board is not None:
         shape = task.shape if task is not None and task.bounds is None else None
-        board.kinds_levels.run(leaf, shape or board.shape_in(name, named, demand), count)
+        board.kinds_levels.run(leaf, shape if shape is not None else board.shape_in(name, named, demand), count)
     if state.groups and state.served.get(leaf) != state.opened and not is_reserved(state, name):
         state.served[leaf] = state.opened
         if board is not None:

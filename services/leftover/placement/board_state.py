@@ -167,7 +167,8 @@ class BoardState(WaitingJobs):
             leaf.share = largest_share(leaf.held, total)
         shares = [largest_share(job.held, total) for job in jobs]
         self.leaf_queue.move(leaves)
-        for job, share in zip(jobs, shares, strict=True):
+        for i in range(len(jobs)):
+            job, share = jobs[i], shares[i]
             before, job.share = job.share, share
             moved = share != before or not job.tasks or job.leaf.order not in BY_SHARE
             if moved and job.spans and self.discipline == "fair":
@@ -186,20 +187,25 @@ class BoardState(WaitingJobs):
         near: bool = False,
     ) -> TaskClass:
         """The class of tasks like these. `rules` keep them apart; `near`: they wait for nodes that they prefer."""
-        key: tuple[object, ...] = tuple(demand.items())
-        if labels or prefer or gang:
-            key = (key, tuple(sorted(labels.items())), tuple(sorted(prefer.items())), gang)
+        shape = self.shape_of(demand)
+        if not (labels or prefer or gang or rules or near):
+            if shape.plain is None:
+                shape.plain = self._new_class(shape, labels, prefer, gang)
+            return shape.plain
+        key: tuple[object, ...] = (shape.number, tuple(sorted(labels.items())), tuple(sorted(prefer.items())), gang)
         if rules or near:
             key = (class_key(demand, labels, prefer, gang, rules or (), near),)
         task = self._class_of.get(key)
         if task is None:
-            task = self.room.task_class(len(self.classes), demand, labels, prefer, gang)
+            task = self._class_of[key] = self._new_class(shape, labels, prefer, gang)
             if rules or near:
                 bind(self.room, task, rules or [], near)
-            task.shape = self.shape_of(demand)
-            self.classes.append(task)
-            self._class_of[key] = task
-            self.kinds_levels.add_class(task)
+        return task
+
+    def _new_class(self, shape: Shape, labels: dict[str, str], prefer: dict[str, str], gang: int) -> TaskClass:
+        task = self.room.task_class(len(self.classes), shape, labels, prefer, gang)
+        self.classes.append(task)
+        self.kinds_levels.add_class(task)
         return task
 
     def shape_of(self, demand: Vector) -> Shape:
@@ -207,7 +213,7 @@ class BoardState(WaitingJobs):
         key = tuple(demand.items())
         shape = self._shapes.get(key)
         if shape is None:
-            shape = self._shapes[key] = Shape(self.room.pairs(demand))
+            shape = self._shapes[key] = self.room.shape(demand, len(self._shapes))
         return shape
 
     def shape_in(self, name: str, stage: str, demand: Vector) -> Shape:

@@ -156,9 +156,7 @@ def is_kept_out(board: Board, leaf: LeafEntry, task: TaskClass) -> bool:
     the leaf may be beyond it by less than one task and less than the share itself.
     """
     size, share = task.size // max(1, task.gang), leaf.target if leaf.due is None else leaf.due
-    return leaf.share < share + min(size, share) and (
-        task.gang > 0 or not board.leaf_queue.runs(leaf.name, board.shape_of(task.demand))
-    )
+    return leaf.share < share + min(size, share) and (task.gang > 0 or not board.leaf_queue.runs(leaf.name, task.shape))
 
 
 def choose(due: list[tuple[int, TaskClass]], before: dict[int, dict[int, int]]) -> TaskClass | None:
@@ -180,7 +178,7 @@ def wanted_by(
     for bucket_id in _in_order(board, leaf):
         task = _task_of(board, bucket_id)
         width = max(1, task.gang)
-        parts = task.gang > 0 and board.leaf_queue.runs(leaf.name, board.shape_of(task.demand))
+        parts = task.gang > 0 and board.leaf_queue.runs(leaf.name, task.shape)
         if task.size <= 0 or lacks < (task.size // width if parts else task.size + 1):
             continue
         exposed = task.index in before or is_exposed(task, least)

@@ -13,7 +13,7 @@ from schemas.quantities import SHARE_UNITS, SLOTS, Vector, on_devices
 from services.leftover.placement.apart import Counters, matches
 from services.leftover.placement.fits import FreeAmounts, NodeIndex, members, rank_of_room, step
 from services.leftover.placement.indexed_heap import IndexedHeap
-from services.leftover.placement.task_class import NodeRoom, TaskClass
+from services.leftover.placement.task_class import NodeRoom, Shape, TaskClass
 
 _SCALE_BITS: Final = 60
 _PREFERRED: Final = 1 << 100  # Outweighs every alignment.
@@ -93,23 +93,33 @@ class Room:
         self.nodes.append(node)
         self.moves.append(0)
 
+    def shape(self, demand: Vector, number: int = 0) -> Shape:
+        """What tasks with a demand ask for, as the board's shape of this number."""
+        return Shape(demand, self.pairs(demand), number)
+
     def task_class(
-        self, index: int, demand: Vector, labels: dict[str, str], prefer: dict[str, str], gang: int
+        self, index: int, shape: Shape, labels: dict[str, str], prefer: dict[str, str], gang: int
     ) -> TaskClass:
         """A class with no tasks yet. A resource that no node has makes a class that never fits."""
-        largest, pairs = self.largest, self.pairs(demand)
-        needs = [
-            (p, amount, -max(1, (amount << _SCALE_BITS) // (largest[p] * largest[p])) if largest[p] else 0)
-            for p, amount in pairs
-            if p >= 0
-        ]
-        is_plain = not (labels or prefer or demand.get("gpu") or self.slots) and len(needs) == len(pairs)
-        key = class_key(demand, labels, prefer, gang)
-        parts = [amount * SHARE_UNITS // self.total[p] for p, amount in pairs if p >= 0 and self.total[p]]
-        size = max(parts, default=0) * max(1, gang)
-        gpu, wants = demand.get("gpu", 0), [(p, step(amount)) for p, amount, _ in needs]
-        task = TaskClass(index, key, demand, labels, prefer, gang, pairs, needs, is_plain, gpu, size, wants)
-        task.is_ranked_at_once = is_plain and -sum([weight * largest[p] for p, _, weight in needs]) < _AT_ONCE_RANK
+        largest, total, pairs = self.largest, self.total, shape.pairs
+        needs: list[tuple[int, int, int]] = []
+        wants: list[tuple[int, int]] = []
+        part, rank = 0, 0
+        for p, amount in pairs:
+            if p < 0:
+                continue
+            most = largest[p]
+            weight = -max(1, (amount << _SCALE_BITS) // (most * most)) if most else 0
+            needs.append((p, amount, weight))
+            wants.append((p, step(amount)))
+            rank -= weight * most
+            if total[p]:
+                part = max(part, amount * SHARE_UNITS // total[p])
+        gpu = shape.demand.get("gpu", 0)
+        is_plain = not (labels or prefer or gpu or self.slots) and len(needs) == len(pairs)
+        key, size = class_key(shape.demand, labels, prefer, gang), part * max(1, gang)
+        task = TaskClass(index, key, shape, labels, prefer, gang, needs, is_plain, gpu, size, wants)
+        task.is_ranked_at_once = is_plain and rank < _AT_ONCE_RANK
         return task
 
     def suits(self, task: TaskClass, node: NodeRoom) -> int | None:

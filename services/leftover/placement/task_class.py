@@ -3,7 +3,7 @@ required and preferred labels, width of a gang and placement rules. What is trie
 task.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from schemas.quantities import Vector
 from services.leftover.placement.apart import Bounds
@@ -31,20 +31,30 @@ class NodeRoom:
 @dataclass(slots=True, eq=False)
 class Shape:
     """What one task asks for, whatever else of it differs: one object for all equal demands on a board. `pairs`: as
-    (resource position, amount).
+    (resource position, amount); `number`: among those of the board; `plain`: the class of single tasks that ask for
+    nothing else.
     """
 
+    demand: Vector
     pairs: list[tuple[int, int]]
+    number: int
+    plain: "TaskClass | None"
+
+    def __init__(self, demand: Vector, pairs: list[tuple[int, int]], number: int) -> None:
+        self.demand = demand
+        self.pairs = pairs
+        self.number = number
+        self.plain = None
 
 
 @dataclass(slots=True, eq=False)
 class TaskClass:
     """Tasks that placement cannot tell apart. `index`: its number on the board; `key`: its name in records.
 
-    What it asks for. `pairs`: (resource position, amount), and `shape`, the board's object for that; `needs`: (resource
-    position, amount, weight of a free unit in a node's rank), for the resources that some node has; `wants`: the same
-    as (resource position, step of the amount). `gpu`: milli-units; `size`: what one task (all tasks of a gang) takes as
-    a dominant share, in share units, rounded down. `bounds`: rules and preferences that bar nodes to it (apart.py).
+    What it asks for. `shape`: the board's object for its `demand`, with its `pairs`; `needs`: (resource position,
+    amount, weight of a free unit in a node's rank), for the resources that some node has; `wants`: the same as
+    (resource position, step of the amount). `gpu`: milli-units; `size`: what one task (all tasks of a gang) takes as a
+    dominant share, in share units, rounded down. `bounds`: rules and preferences that bar nodes to it (apart.py).
     `is_plain`: nothing but room is asked of a node; `is_ranked_at_once`: and its ranks fit into 64 bits.
 
     Where it fits. `among`: bit set of the nodes that have what it asks for beside room, `could_fit`: whether any empty
@@ -57,24 +67,63 @@ class TaskClass:
 
     index: int
     key: str
+    shape: Shape
     demand: Vector
+    pairs: list[tuple[int, int]]
     labels: dict[str, str]
     prefer: dict[str, str]
     gang: int
-    pairs: list[tuple[int, int]]
     needs: list[tuple[int, int, int]]
     is_plain: bool
-    gpu: int = 0
-    size: int = 0
-    wants: list[tuple[int, int]] = field(default_factory=list)
-    among: int | None = None
-    nodes: IndexedHeap[int] | None = None
-    cursor: int = -1
-    scans: int = 0
-    waiting: int = 0
-    blocked: bool = False
-    buckets: dict[tuple[str, int], bool] = field(default_factory=dict)
-    could_fit: bool | None = None
-    is_ranked_at_once: bool = False
-    shape: Shape | None = None
-    bounds: Bounds | None = None
+    gpu: int
+    size: int
+    wants: list[tuple[int, int]]
+    among: int | None
+    nodes: IndexedHeap[int] | None
+    cursor: int
+    scans: int
+    waiting: int
+    blocked: bool
+    buckets: dict[tuple[str, int], bool]
+    could_fit: bool | None
+    is_ranked_at_once: bool
+    bounds: Bounds | None
+
+    def __init__(
+        self,
+        index: int,
+        key: str,
+        shape: Shape,
+        labels: dict[str, str],
+        prefer: dict[str, str],
+        gang: int,
+        needs: list[tuple[int, int, int]],
+        is_plain: bool,
+        gpu: int = 0,
+        size: int = 0,
+        wants: list[tuple[int, int]] | None = None,
+    ) -> None:
+        """Nothing of the class waits, and nothing is known yet of where it fits."""
+        self.index = index
+        self.key = key
+        self.shape = shape
+        self.demand = shape.demand
+        self.pairs = shape.pairs
+        self.labels = labels
+        self.prefer = prefer
+        self.gang = gang
+        self.needs = needs
+        self.is_plain = is_plain
+        self.gpu = gpu
+        self.size = size
+        self.wants = wants if wants is not None else []
+        self.among = None
+        self.nodes = None
+        self.cursor = -1
+        self.scans = 0
+        self.waiting = 0
+        self.blocked = False
+        self.buckets = {}
+        self.could_fit = None
+        self.is_ranked_at_once = False
+        self.bounds = None
