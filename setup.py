@@ -20,7 +20,7 @@ SHIPPED = "services.cli.shipped"
 
 COMPILED = {
     # Not `core`: no type variable and no generic alias can be imported from one compiled module into another.
-    "largesse": ("ids", "rounds"),
+    "largesse": ("ids", "open_round", "rounds"),
     "largesse/lifecycle": (
         "dag",
         "entitlements",

@@ -5,9 +5,9 @@ A core is a module with these names (mypy checks the protocol). `fold` alone cha
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
+from largesse.open_round import OpenRound as OpenRound
 from schemas.envelope import Record
 from schemas.rounds import DecisionBody
 
@@ -19,23 +19,6 @@ S = TypeVar("S")  # The state of a core.
 
 Folds = dict[type, Callable[[S, Record], None]]
 """Body type -> what learns a record of it."""
-
-
-@dataclass(slots=True)
-class OpenRound:
-    """An opening with the upstream decisions that answer the same round: topic -> records in shard order."""
-
-    record: Record
-    upstream: dict[str, list[Record]] = field(default_factory=dict)
-
-    def __init__(self, record: Record, upstream: dict[str, list[Record]] | None = None) -> None:
-        self.record = record
-        self.upstream = upstream if upstream is not None else {}
-
-    @property
-    def time(self) -> int:
-        """Log time of the opening, in milliseconds."""
-        return self.record.time
 
 
 class Core(Protocol[S]):

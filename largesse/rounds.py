@@ -4,7 +4,7 @@ winners by its rule.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from largesse.core import Core, OpenRound
@@ -39,6 +39,11 @@ class Answer:
     record: Record
     content: bytes
 
+    def __init__(self, wanted: Wanted, record: Record, content: bytes) -> None:
+        self.wanted = wanted
+        self.record = record
+        self.content = content
+
     @property
     def named(self) -> DecisionHash:
         """As a closing names it."""
@@ -53,8 +58,13 @@ class Answers:
     """
 
     opening: Record
-    closing: list[Answer] = field(default_factory=list)
-    forecasts: list[Answer] = field(default_factory=list)
+    closing: list[Answer]
+    forecasts: list[Answer]
+
+    def __init__(self, opening: Record, closing: list[Answer], forecasts: list[Answer]) -> None:
+        self.opening = opening
+        self.closing = closing
+        self.forecasts = forecasts
 
 
 Upstream = dict[str, list[Record]]

@@ -23,6 +23,11 @@ class Windows:
     start_tasks: int
     end_tasks: int
 
+    def __init__(self, window_ms: int, start_tasks: int, end_tasks: int) -> None:
+        self.window_ms = window_ms
+        self.start_tasks = start_tasks
+        self.end_tasks = end_tasks
+
 
 @dataclass(slots=True)
 class Phase:

@@ -68,8 +68,8 @@ ROOMS = (
     ),
     Room(
         "the pure engine",
-        ("largesse/core.py", "largesse/ids.py"),
-        ours=("schemas", "largesse.core", "largesse.ids"),
+        ("largesse/core.py", "largesse/ids.py", "largesse/open_round.py"),
+        ours=("schemas", "largesse.core", "largesse.ids", "largesse.open_round"),
         others=PURE | {"hashlib"},
         never=("schemas.export",),
         pure=True,

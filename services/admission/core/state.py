@@ -197,6 +197,13 @@ class Opening:
     time: int
     body: RoundOpened
 
+    def __init__(self, id: str, seq: int, round: int, time: int, body: RoundOpened) -> None:  # noqa: A002
+        self.id = id
+        self.seq = seq
+        self.round = round
+        self.time = time
+        self.body = body
+
 
 @dataclass(slots=True)
 class State:

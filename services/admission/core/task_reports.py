@@ -38,6 +38,28 @@ class _Adding:
     unknown: ReportCheck
     mark: int
 
+    def __init__(
+        self,
+        runs: list[tuple[int, int, ReportCheck]],
+        state: State,
+        item: Item,
+        node: str,
+        epoch: str,
+        starting: bool,
+        seen: dict[str, bool],
+        unknown: ReportCheck,
+        mark: int,
+    ) -> None:
+        self.runs = runs
+        self.state = state
+        self.item = item
+        self.node = node
+        self.epoch = epoch
+        self.starting = starting
+        self.seen = seen
+        self.unknown = unknown
+        self.mark = mark
+
 
 def judge_report(
     state: State, body: TaskStarted | TaskFinished | TaskFailed, author: str

@@ -82,6 +82,10 @@ class Placed:
     tasks: int
     second: int
 
+    def __init__(self, tasks: int, second: int) -> None:
+        self.tasks = tasks
+        self.second = second
+
 
 @dataclass(slots=True)
 class Sums:

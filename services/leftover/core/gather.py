@@ -1,7 +1,7 @@
 """From what leftover keeps to the room that a round gathers, and to what it says of it."""
 
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Final
 
 from schemas import HeldRoom, Vector
 from schemas.estimates import end_ms
@@ -31,7 +31,8 @@ OVERRUN_MOST: Final = 2
 """A task that runs on is expected to end at any moment until it has run so many times as long as it was expected to."""
 
 
-class Gathered(NamedTuple):
+@dataclass(slots=True, eq=False)
+class Gathered:
     """What a round says of room that is gathered: where that is another than before, and when another answer may come
     without another fact (ms).
     """
@@ -39,12 +40,21 @@ class Gathered(NamedTuple):
     held: list[HeldRoom]
     wake_ms: int | None
 
+    def __init__(self, held: list[HeldRoom], wake_ms: int | None) -> None:
+        self.held = held
+        self.wake_ms = wake_ms
 
-class _Nodes(NamedTuple):
+
+@dataclass(slots=True, eq=False)
+class _Nodes:
     """Nodes to hold, by number, and when others may be without another fact (ms)."""
 
     held: dict[int, Reserved]
     wake_ms: int | None
+
+    def __init__(self, held: dict[int, Reserved], wake_ms: int | None) -> None:
+        self.held = held
+        self.wake_ms = wake_ms
 
 
 _NO_NODES = _Nodes({}, None)

@@ -162,6 +162,20 @@ class Decided:
     grants: list[Grant]
     held: list[HeldRoom]
 
+    def __init__(
+        self,
+        asks_seen: list[str],
+        shares_seen: str,
+        placements: list[Placement],
+        grants: list[Grant],
+        held: list[HeldRoom],
+    ) -> None:
+        self.asks_seen = asks_seen
+        self.shares_seen = shares_seen
+        self.placements = placements
+        self.grants = grants
+        self.held = held
+
 
 @dataclass(slots=True)
 class State:
