@@ -47,8 +47,10 @@ def count_tasks(state: State, leaf: str, demand: Vector, asked: int, waiting: in
 
 # ---------------------------------------------------------------- what is held
 def _grant(state: State, grants: list[Grant], time: int) -> None:
-    """Tasks hold something from now on. The sums of a leaf change once for all tasks of a stage."""
-    granted: dict[str, int] = {}
+    """Tasks hold something from now on. The sums of a leaf change once for all tasks in a row that ask for the same:
+    like jobs share what they ask for.
+    """
+    granted: dict[str, list[tuple[Vector, int]]] = {}  # By leaf.
     total = 0
     for grant in grants:
         name, stage, first, tasks = grant.job, grant.stage, grant.first, grant.count
@@ -60,13 +62,19 @@ def _grant(state: State, grants: list[Grant], time: int) -> None:
         since = held.since
         for index in range(first, first + tasks):
             since[index] = time
-        granted[key] = granted.get(key, 0) + tasks
+        counts = granted.get(held.leaf)
+        if counts is None:
+            counts = granted[held.leaf] = []
+        if counts and counts[-1][0] is held.demand:
+            counts[-1] = held.demand, counts[-1][1] + tasks
+        else:
+            counts.append((held.demand, tasks))
         total += tasks
     if total:
         state.running[time] = state.running.get(time, 0) + total
-    for key, tasks in granted.items():
-        held = state.held[key]
-        count_tasks(state, held.leaf, held.demand, 0, -tasks, tasks)
+    for leaf, counts in granted.items():
+        for demand, tasks in counts:
+            count_tasks(state, leaf, demand, 0, -tasks, tasks)
 
 
 # ---------------------------------------------------------------- rounds

@@ -136,7 +136,9 @@ def _gather(state: State, board: Board, placements: list[Placement], now_ms: int
     after_ms = _wait_ms(state)
     short_leaves, next_short_ms = _short_leaves(state, board, now_ms, now_ms - after_ms)
     starved, next_starved_ms = _starved_heads(state, board, placements, now_ms, now_ms - after_ms)
-    least_ms = min([at_ms for at_ms in (next_short_ms, next_starved_ms) if at_ms is not None], default=None)
+    least_ms = next_short_ms
+    if least_ms is None or (next_starved_ms is not None and next_starved_ms < least_ms):
+        least_ms = next_starved_ms
     wake_ms = None if least_ms is None else least_ms + after_ms
     if not short_leaves and not starved:
         return _Nodes({}, wake_ms)

@@ -41,7 +41,7 @@ class AgeingJobs:
             return
         self._gone += 1
         if self._gone > len(self._in_order) + 64:  # Iterating from the front also passes the slots of removed entries.
-            self._in_order = dict(list(self._in_order.items()))
+            self._in_order = self._in_order.copy()
             self._gone = 0
 
     def take(self, since_ms: int) -> list[int]:

@@ -188,12 +188,17 @@ class Board(BoardState):
         self, leaf: LeafEntry, job: JobEntry, span: TaskSpan, number: int, devices: list[tuple[int, int]]
     ) -> None:
         """Counts one task of a span to a node; which index it is follows when the round is over."""
-        if span.placed is None:
-            span.placed = {}
+        beyond = span.optional if leaf.order == "giving" else self.discipline == "fair" and leaf.share >= leaf.target
+        key = number << 1 | int(beyond)
+        if span.placed_at == key:
+            span.placed_count += 1
+        elif span.placed_at < 0:
+            span.placed_at, span.placed_count = key, 1
             self._touched.append((job.name, span))
-        beyond = self.discipline == "fair" and leaf.share >= leaf.target
-        key = number, span.optional if leaf.order == "giving" else beyond
-        span.placed[key] = span.placed.get(key, 0) + 1
+        else:
+            if span.others is None:
+                span.others = {}
+            span.others[key] = span.others.get(key, 0) + 1
         if devices:
             if span.devices is None:
                 span.devices = {}
@@ -216,15 +221,17 @@ class Board(BoardState):
         """What was placed since the last call, each span's tasks in one piece a node."""
         placements = []
         for job, span in self._touched:
-            by_node, shares = span.placed or {}, span.devices or {}
-            for (number, beyond), count in by_node.items():
-                of_task = shares.get((number, beyond), [])
-                queue, first = self.jobs[job].queue, span.first
+            queue, counts = self.jobs[job].queue, [(span.placed_at, span.placed_count)]
+            if span.others is not None:
+                counts += span.others.items()
+            for key, count in counts:
+                devices = span.devices.get(key, []) if span.devices is not None else []
+                number, beyond, first = key >> 1, key & 1 > 0, span.first
                 placements.append(
-                    Placement(job, span.stage, first, count, span.attempt, number, beyond, span.task, of_task, queue)
+                    Placement(job, span.stage, first, count, span.attempt, number, beyond, span.task, devices, queue)
                 )
                 span.first += count
-            span.placed = span.devices = None
+            span.placed_at, span.others, span.devices = -1, None, None
         self._touched = []
         return placements
 

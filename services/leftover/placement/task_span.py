@@ -13,8 +13,9 @@ class TaskSpan:
     `since_ms`: since when they wait. `optional`: they need not start yet. `is_sole`: no other job of the leaf waits for
     tasks of this class, and this is the job's first span of the class.
 
-    What a round has placed of it so far, by (node, whether it is beyond the leaf's share, or optional): `placed` is how
-    many tasks, `devices` their device shares where they have any. None: nothing.
+    What a round has placed of it so far is counted by number of the node x 2, and one more where it is beyond the
+    leaf's share, or optional: `placed_count` tasks at `placed_at`, the first of these numbers (-1: nothing is placed),
+    and how many there are at `others`. `devices`: their device shares, where they have any.
     """
 
     stage: str
@@ -27,8 +28,10 @@ class TaskSpan:
     position: int = 0
     optional: bool = False
     is_sole: bool = False
-    placed: dict[tuple[int, bool], int] | None = None
-    devices: dict[tuple[int, bool], list[list[tuple[int, int]]]] | None = None
+    placed_at: int = -1
+    placed_count: int = 0
+    others: dict[int, int] | None = None
+    devices: dict[int, list[list[tuple[int, int]]]] | None = None
 
     def __init__(
         self, stage: str, stage_at: int, task: TaskClass, first: int, count: int, attempt: int, since_ms: int
@@ -43,7 +46,9 @@ class TaskSpan:
         self.position = 0
         self.optional = False
         self.is_sole = False
-        self.placed = None
+        self.placed_at = -1
+        self.placed_count = 0
+        self.others = None
         self.devices = None
 
 
