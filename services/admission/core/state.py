@@ -187,6 +187,7 @@ class Demand:
     reserving: dict[str, dict[str, bool]] = field(default_factory=dict)
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 @dataclass(slots=True)
 class Opening:
     """The round that waits for its answers."""

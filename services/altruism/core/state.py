@@ -28,6 +28,7 @@ class Started:
     count: int
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 @dataclass(slots=True)
 class Late:
     """`count` tasks of a stage start at the latest at `at_ms` (log time), as many more every `every_ms` after that,
@@ -37,6 +38,12 @@ class Late:
     count: int
     waves: int
     every_ms: int
+
+    def __init__(self, at_ms: int, count: int, waves: int, every_ms: int) -> None:
+        self.at_ms = at_ms
+        self.count = count
+        self.waves = waves
+        self.every_ms = every_ms
 
 
 @dataclass(slots=True)

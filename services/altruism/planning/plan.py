@@ -17,7 +17,12 @@ class LateStart:
 
     at_ms: int
     count: int
-    waves: int = 1
+    waves: int
+
+    def __init__(self, at_ms: int, count: int, waves: int) -> None:
+        self.at_ms = at_ms
+        self.count = count
+        self.waves = waves
 
 
 @dataclass(slots=True)

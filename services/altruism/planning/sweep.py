@@ -121,7 +121,9 @@ class Sweep:
                 self.settled[started[0]] = True
         else:
             self.settled = {}
-            self.longest_ms = max([self.work.lasts_ms[at] for at in self.ready], default=0)
+            self.longest_ms = 0
+            for at in self.ready:
+                self.longest_ms = max(self.longest_ms, self.work.lasts_ms[at])
         return True
 
     def _free(self, at: int, count: int) -> None:
@@ -238,7 +240,8 @@ class Sweep:
                 until_ms = min(until_ms, end_ms)
         for at, first_ms in firsts.items():
             periods = max(0, self.waiting[at] - 1) // tasks[at]
-            until_ms = min(until_ms, first_ms + periods * self.work.lasts_ms[at], self._until_ms(at))
+            until_ms = min(until_ms, first_ms + periods * self.work.lasts_ms[at])
+            until_ms = min(until_ms, self._until_ms(at))
         for i, (end_ms, at, _, _) in enumerate(self.ends):
             for other_ms, other, _, _ in self.ends[:i]:
                 if end_ms < until_ms and other_ms < until_ms:

@@ -51,7 +51,13 @@ class Batch:
     stage: int
     start_ms: int
     count: int
-    waves: int = 1
+    waves: int
+
+    def __init__(self, stage: int, start_ms: int, count: int, waves: int = 1) -> None:
+        self.stage = stage
+        self.start_ms = start_ms
+        self.count = count
+        self.waves = waves
 
 
 @dataclass(slots=True)
