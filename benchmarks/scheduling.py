@@ -18,7 +18,19 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from schemas import JobSpec, Policy, Queue, Record, RoundClosed, Stage, TaskEnd, TaskFinished, TaskRange, TaskStarted
+from schemas import (
+    Grant,
+    JobSpec,
+    Policy,
+    Queue,
+    Record,
+    RoundClosed,
+    Stage,
+    TaskEnd,
+    TaskFinished,
+    TaskRange,
+    TaskStarted,
+)
 from schemas.edge.read import Cluster, ClusterNode, read_workload_line
 from services.simulator.cluster import AUTHOR
 from services.simulator.engine import Cell
@@ -40,7 +52,7 @@ class Bench:
     gap_ms: int
     preset: str = Policy().preset
     cell: Cell = field(default_factory=Cell)
-    running: list[TaskEnd] = field(default_factory=list)
+    running: list[Grant] = field(default_factory=list)
     jobs: int = 0
 
     def __post_init__(self) -> None:
@@ -53,11 +65,10 @@ class Bench:
 
     def _observe(self, record: Record) -> None:
         if isinstance(record.body, RoundClosed):
-            started = []
-            for g in record.body.grants:
-                started.append(TaskRange(g.job, g.stage, g.first, g.count, g.attempt, g.node, g.epoch))
-                self.running.append(TaskEnd(g.job, g.stage, g.first, g.count, g.attempt, g.node, g.epoch, [600_000]))
-            if started:
+            grants: list[Grant] = record.body.grants
+            self.running += grants
+            if grants:
+                started = [TaskRange(g.job, g.stage, g.first, g.count, g.attempt, g.node, g.epoch) for g in grants]
                 self.started.append(TaskStarted(started))
 
     started: list[TaskStarted] = field(default_factory=list)
@@ -85,8 +96,9 @@ class Bench:
 
     def end(self, count: int) -> None:
         """The longest running attempts end, in one report."""
-        done, self.running = self.running[:count], self.running[count:]
-        self.cell.take(TaskFinished(done), AUTHOR)
+        over, self.running = self.running[:count], self.running[count:]
+        ends = [TaskEnd(g.job, g.stage, g.first, g.count, g.attempt, g.node, g.epoch, [600_000]) for g in over]
+        self.cell.take(TaskFinished(ends), AUTHOR)
 
 
 def cpu_s() -> float:
