@@ -23,6 +23,9 @@ cost more steps."""
 LEAVES_A_STEP: Final = 8
 """Looking through so many leaves for the next job counts as one step more."""
 
+NOBODY: Final = -1
+"""In place of a job: none."""
+
 _STRAYS_MAX: Final = 64
 """Entries of a heap that say nothing any more, before anybody counts them."""
 
@@ -125,20 +128,22 @@ def _end(shadow: Shadow, cluster: Cluster, job: int, stage: int, count: int, end
     known = _read(shadow, cluster, job)
     if known is None:
         return  # The job is over: its room was given back then.
-    work = shadow.works[job]
-    line = cluster.lines[work.leaf]
-    for p, amount in work.needs[stage]:
-        line.held[p] -= amount * count
-        cluster.free[p] += amount * count
-    line.share = largest_share(line.held, shadow.total)
+    work, free = shadow.works[job], cluster.free
+    line, needs = cluster.lines[work.leaf], work.needs[stage]
+    held = line.held
+    for p, amount in needs:
+        held[p] = held[p] - amount * count
+        free[p] = free[p] + amount * count
+    line.share = largest_share(held, shadow.total)
     if known.left[stage] == count == sum(known.left):
         ended.append((cluster.now_ms, job))
         _less(cluster, line)
         _end_job(shadow, cluster, job)
         return
     run = own(shadow, cluster, job)
-    for p, amount in work.needs[stage]:
-        run.held[p] -= amount * count
+    held = run.held
+    for p, amount in needs:
+        held[p] = held[p] - amount * count
     share, before = largest_share(run.held, shadow.total), run.share
     run.share = share
     run.left[stage] -= count
@@ -178,24 +183,36 @@ def _serve(shadow: Shadow, cluster: Cluster, steps: int) -> int:
         live += line.live
         _tidy(shadow, cluster, line)
     most = SHARE_UNITS // (CHUNKS * max(1, live))
+    if len(lines) == 1:
+        return _serve_leaf(shadow, cluster, lines[0], most, steps)
     price = 1 + len(lines) // LEAVES_A_STEP
     claims = sorted([(_claim(line), at) for at, line in enumerate(lines) if line.live])
     while steps > 0:
-        found = None
+        job = NOBODY
         for place in range(len(claims)):
             line = lines[claims[place][1]]
-            found = _first(shadow, cluster, line)
-            if found is not None:
+            job = _take_first(shadow, cluster, line)
+            if job != NOBODY:
                 break
-        if found is None:
+        if job == NOBODY:
             cluster.open = False
             break
-        at, job = found
-        heappop(line.turn if at == LINE else line.parked[at])
         _start(shadow, cluster, line, job, most)
         _, leaf = claims.pop(place)
         insort(claims, (_claim(line), leaf))
         steps -= price
+    return steps
+
+
+def _serve_leaf(shadow: Shadow, cluster: Cluster, line: Lines, most: int, steps: int) -> int:
+    """The same where all jobs are of one leaf."""
+    while steps > 0:
+        job = _take_first(shadow, cluster, line) if line.live else NOBODY
+        if job == NOBODY:
+            cluster.open = False
+            break
+        _start(shadow, cluster, line, job, most)
+        steps -= 1
     return steps
 
 
@@ -211,41 +228,47 @@ def _tidy(shadow: Shadow, cluster: Cluster, line: Lines) -> None:
         if len(heap) > 2 * line.live + _STRAYS_MAX:
             kept: dict[tuple[int, int], bool] = {}
             for entry in heap:
-                if _holds(shadow, cluster, entry, at):
+                if _holds(shadow, cluster, entry[0], entry[1], at):
                     kept[entry] = True
             heap[:] = sorted(kept)
 
 
-def _first(shadow: Shadow, cluster: Cluster, line: Lines) -> tuple[int, int] | None:
-    """The job of a leaf with the least share that may be served: the first in line, or the first that waits for a kind
-    of which there is enough for it by now."""
-    top = _top(shadow, cluster, line.turn, LINE)
-    found = None if top is None else (top[0], top[1], LINE)
-    for p, heap in enumerate(line.parked):
-        if not heap:
+def _take_first(shadow: Shadow, cluster: Cluster, line: Lines) -> int:
+    """Takes out of its heap the job of a leaf with the least share that may be served: the first in line, or the first
+    that waits for a kind of which there is enough for it by now. NOBODY where there is none.
+    """
+    heap, share, first = line.turn, 0, NOBODY
+    if _has_top(shadow, cluster, heap, LINE):
+        share, first = heap[0]
+    for p, parked in enumerate(line.parked):
+        if not parked or not _has_top(shadow, cluster, parked, p):
             continue
-        top = _top(shadow, cluster, heap, p)
-        if top is None or (found is not None and top >= (found[0], found[1])):
+        its_share, job = parked[0]
+        if first != NOBODY and (its_share > share or (its_share == share and job > first)):
             continue
-        run, work = _read(shadow, cluster, top[1]), shadow.works[top[1]]
+        run, work = _read(shadow, cluster, job), shadow.works[job]
         assert run is not None, f"{work.name} waits and is not there"
         if _lacks(cluster, work, run.ready[0]) != p:
-            found = top[0], top[1], p
-    return None if found is None else (found[2], found[1])
-
-
-def _top(shadow: Shadow, cluster: Cluster, heap: list[tuple[int, int]], at: int) -> tuple[int, int] | None:
-    while heap:
-        if _holds(shadow, cluster, heap[0], at):
-            return heap[0]
+            heap, share, first = parked, its_share, job
+    if first != NOBODY:
         heappop(heap)
-    return None
+    return first
 
 
-def _holds(shadow: Shadow, cluster: Cluster, entry: tuple[int, int], at: int) -> bool:
+def _has_top(shadow: Shadow, cluster: Cluster, heap: list[tuple[int, int]], at: int) -> bool:
+    """Drops what a heap begins with that says nothing any more; whether something is left."""
+    while heap:
+        share, job = heap[0]
+        if _holds(shadow, cluster, share, job, at):
+            return True
+        heappop(heap)
+    return False
+
+
+def _holds(shadow: Shadow, cluster: Cluster, share: int, job: int, at: int) -> bool:
     """Whether an entry of a heap still says where its job waits, and by which share."""
-    run = _read(shadow, cluster, entry[1])
-    return run is not None and run.at == at and run.share == entry[0] and len(run.ready) > 0
+    run = _read(shadow, cluster, job)
+    return run is not None and run.at == at and run.share == share and len(run.ready) > 0
 
 
 def _lacks(cluster: Cluster, work: Work, stage: int) -> int:
@@ -263,14 +286,15 @@ def _start(shadow: Shadow, cluster: Cluster, line: Lines, job: int, most: int) -
     for stage in run.ready:
         if _lacks(cluster, work, stage) != NOWHERE:
             continue
+        needs, held, of_leaf = work.needs[stage], run.held, line.held
         count = min(run.waits[stage], max(1, most // max(1, work.shares[stage])))
-        for p, amount in work.needs[stage]:
+        for p, amount in needs:
             count = min(count, free[p] // amount)
-        for p, amount in work.needs[stage]:
-            free[p] -= amount * count
-            run.held[p] += amount * count
-            line.held[p] += amount * count
-        run.share, line.share = largest_share(run.held, shadow.total), largest_share(line.held, shadow.total)
+        for p, amount in needs:
+            free[p] = free[p] - amount * count
+            held[p] = held[p] + amount * count
+            of_leaf[p] = of_leaf[p] + amount * count
+        run.share, line.share = largest_share(held, shadow.total), largest_share(of_leaf, shadow.total)
         run.waits[stage] -= count
         if not run.waits[stage]:
             run.ready = [other for other in run.ready if other != stage]

@@ -82,13 +82,13 @@ class Pools:
         held = self.held[job_class]
         for p, amount in pairs:
             if p >= 0:
-                held[p] += amount * count
+                held[p] = held[p] + amount * count
 
     def give_back(self, job_class: int, amounts: list[int]) -> None:
         """A job is over: what it still holds counts in no pool."""
         held = self.held[job_class]
         for p, amount in enumerate(amounts):
-            held[p] -= amount
+            held[p] = held[p] - amount
 
     def wait(self, bucket_id: int, task: TaskClass, buckets: int) -> None:
         """Tasks wait in one bucket more (fewer, where negative)."""
