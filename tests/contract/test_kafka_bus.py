@@ -196,7 +196,7 @@ def test_a_partition_that_lost_its_tail_stops_the_reader_with_the_name_of_the_ga
                 await admin._admin.delete_topics([topic])
                 while topic in await admin.describe([topic]):
                     pass
-                await admin.make(topic, 1, 1, {})
+            await make_topic(address, topic, 1)
             async with open_bus(address) as another:
                 await another.writer().send([out(topic, "new")])
 
