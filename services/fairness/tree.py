@@ -35,7 +35,7 @@ class TreeNode:
 
     A leaf may also stand for many unlike tasks: their summed demand as one task, of which it is served a fraction.
     `held` is what it holds now, for the policies that start from current holdings. `order`: how the children are
-    compared.
+    compared. `most`: of an inner node, what all leaves below it may have together of each kind; None: no maximum.
     """
 
     name: str
@@ -46,6 +46,7 @@ class TreeNode:
     held: Sequence[int] = ()
     order: str = "hdrf"
     rank: int = 0
+    most: Sequence[int | None] = ()
 
 
 def walk(root: TreeNode) -> list[TreeNode]:

@@ -3,6 +3,10 @@ event.
 
 Shares nothing with `services.fairness` but the tree's node. At each event it asks who takes at this very instant, how
 fast, and what of all that can happen happens first.
+
+A maximum is a saturated kind for those below it alone: once a node holds all that it may of a kind, its leaves that need
+that kind are blocked, and the kind counts in no share by which nodes below it are compared. In the comparison of the
+node itself with its siblings it counts like any other.
 """
 
 from dataclasses import dataclass, field
@@ -32,6 +36,27 @@ class Oracle:
     def __post_init__(self):
         self.kinds = [j for j, have in enumerate(self.capacity) if have]
         self.tasks = {leaf.name: Fraction(0) for leaf in self.leaves(self.root)}
+        self.parent = {child.name: node for node in self.nodes(self.root) for child in node.children}
+
+    def nodes(self, node):
+        return [node, *(below for child in node.children for below in self.nodes(child))]
+
+    def at_most(self, node):
+        """The kinds of which a node holds all that it may."""
+        usage = self.usage(node)
+        return {
+            j
+            for j, most in enumerate(node.most)
+            if most is not None and self.capacity[j] and usage[j] >= Fraction(most, self.capacity[j])
+        }
+
+    def shut(self, node):
+        """The kinds that nobody below the parent of a node can get any more."""
+        found, above = set(self.full), self.parent.get(node.name)
+        while above is not None:
+            found |= self.at_most(above)
+            above = self.parent.get(above.name)
+        return found
 
     def leaves(self, node):
         return [leaf for child in node.children for leaf in self.leaves(child)] if node.children else [node]
@@ -48,13 +73,15 @@ class Oracle:
         if node.children:
             return any(self.can_take(child) for child in node.children)
         asks = [j for j, need in enumerate(node.demand) if need]
-        if not asks or any(j in self.full or not self.capacity[j] for j in asks):
+        shut = self.shut(node)
+        if not asks or any(j in shut or not self.capacity[j] for j in asks):
             return False
         return node.tasks is None or self.tasks[node.name] < node.tasks
 
     def counted(self, node):
         if node.children and not self.counts_full:
-            return [j for j in self.kinds if j not in self.full]
+            shut = self.shut(node)
+            return [j for j in self.kinds if j not in shut]
         return self.kinds
 
     def height(self, node):
@@ -110,6 +137,9 @@ class Oracle:
             for child in node.children:
                 if child.name not in moving and self.can_take(child) and self.height(child) > least:
                     yield (self.height(child) - least) / clock
+        for j, most in enumerate(node.most):
+            if most is not None and motion.speed[j] and usage[j] < Fraction(most, self.capacity[j]):
+                yield (Fraction(most, self.capacity[j]) - usage[j]) / motion.speed[j] / clock
         for child, child_clock in motion.parts:
             yield from self.times(child, clock * child_clock)
 

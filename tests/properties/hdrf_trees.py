@@ -3,6 +3,7 @@
 A drawn tree has small numbers, so that ties, exact fits and kinds that fill up together are common.
 """
 
+from dataclasses import replace
 from fractions import Fraction
 
 from hypothesis import strategies as st
@@ -73,6 +74,20 @@ def trees(draw, kinds, depth=3, amounts=(0, 0, 1, 1, 2, 3), tasks=limits):
         return TreeNode(name, draw(weights), children=[node(levels - 1) for _ in range(draw(st.integers(1, 3)))])
 
     return inner("root", *[node(depth - 1) for _ in range(draw(st.integers(1, 4)))])
+
+
+@st.composite
+def with_maxima(draw, cells):
+    """A cell some of whose inner nodes may not have all of some kinds."""
+    root, capacity = draw(cells)
+    most = st.tuples(*[st.sampled_from([None, None, 0, 1, 2, 3, 5, 8])] * len(capacity))
+
+    def limited(node):
+        if not node.children:
+            return node
+        return replace(node, children=[limited(child) for child in node.children], most=draw(most))
+
+    return limited(root), capacity
 
 
 @st.composite

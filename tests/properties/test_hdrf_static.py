@@ -13,7 +13,17 @@ from services.fairness.hdrf.static import fill
 from services.fairness.hdrf.whole_tasks import fill_whole, hand_out, held_at_last
 from services.fairness.tree import ONE, RANK_ORDERS, TreeNode, leaves, walk
 from tests.properties.hdrf_oracle import oracle
-from tests.properties.hdrf_trees import NEARLY, cells, demands, each, flat_cells, guarantees, leaf, settled_cells
+from tests.properties.hdrf_trees import (
+    NEARLY,
+    cells,
+    demands,
+    each,
+    flat_cells,
+    guarantees,
+    leaf,
+    settled_cells,
+    with_maxima,
+)
 from tests.strategies import for_all
 
 simple_orders = st.sampled_from(["fair", "naive", *RANK_ORDERS])
@@ -43,6 +53,20 @@ def test_the_filling_by_events_is_the_one_of_the_definition(cell, as_printed):
     found = fill(naive(root) if as_printed else root, capacity)
 
     exact = oracle(root, capacity, counts_full=as_printed)
+    for node in leaves(root):
+        assert abs(share_of(found.leaves, node.name) - exact.share(node)) < NEARLY
+        assert found.leaves[node.name].satisfied == (not any(node.demand) or exact.tasks[node.name] == node.tasks)
+    for node in walk(root):
+        if node.children:
+            assert abs(share_of(found.nodes, node.name) - exact.share(node)) < NEARLY
+
+
+@for_all(with_maxima(cells()))
+def test_a_maximum_is_a_full_kind_for_those_below_it_alone(cell):
+    root, capacity = cell
+    found = fill(root, capacity)
+
+    exact = oracle(root, capacity)
     for node in leaves(root):
         assert abs(share_of(found.leaves, node.name) - exact.share(node)) < NEARLY
         assert found.leaves[node.name].satisfied == (not any(node.demand) or exact.tasks[node.name] == node.tasks)

@@ -1,6 +1,9 @@
 """The event loop of progressive filling (static.py): when kinds become full, which children of an inner node are filled
 at the moment, how fast, and what the next event is.
 
+A node that holds all that it may of a kind is to those below it as a cell in which that kind is full, and to its siblings
+as before.
+
 The *water level* of a node is the level (share / weight) that its unblocked children have reached. Shares and levels
 are in units of `ONE`; speeds are per unit of level, in the same units.
 """
@@ -45,8 +48,8 @@ class InnerFill:
     __slots__ = (
         "attached", "blocked", "clock", "compared", "due", "ends", "front", "front_active", "front_speed",
         "front_takers", "given", "groups", "height", "inner", "lag", "lag_speed", "lagging", "lags", "leaves", "level",
-        "mark", "name", "nothing", "number", "order", "pace", "queue", "ranked", "rise_speed", "rises", "rising",
-        "speed", "stalled", "starts", "used", "waiting", "weight_down", "weight_up",
+        "mark", "most", "name", "nothing", "number", "order", "pace", "queue", "ranked", "rise_speed", "rises",
+        "rising", "shut", "speed", "stalled", "starts", "used", "waiting", "weight_down", "weight_up",
     )  # fmt: skip
 
     def __init__(self, name: str | None, order: str, number: int, width: int) -> None:
@@ -78,6 +81,8 @@ class InnerFill:
         self.given: list[int] = []  # Its speed per unit of its parent's clock.
         self.pace = 0  # Units of its parent's clock per unit of its own.
         self.due: int | None = None  # Its clock at its next event.
+        self.most: list[tuple[int, int]] = []  # Kinds with a maximum, and how much of each it may hold.
+        self.shut = 0  # The kinds that nobody below can get any more, a bit each.
 
     def __lt__(self, other: "InnerFill") -> bool:
         return self.number < other.number
@@ -205,8 +210,22 @@ class InnerFill:
         else:
             self.blocked = True
             return
+        if self.most:
+            self.find_maximum()
         if self.number:
             self.find_pace()
+
+    def at_most(self) -> int:
+        """The kinds of which it holds all that it may, a bit each."""
+        return sum([1 << j for j, most in self.most if self.used[j] >= most - NEAR])
+
+    def find_maximum(self) -> None:
+        """Its next event is at the latest when it holds all that it may of another kind."""
+        for j, most in self.most:
+            if self.speed[j] > 0 and self.used[j] < most - NEAR:
+                reached = self.clock - ((self.used[j] - most << ONE_BITS) // self.speed[j])
+                if self.due is None or reached < self.due:
+                    self.due = reached
 
     def next_ahead(self) -> int | None:
         """The level of the next child that the water level has still to reach."""
@@ -386,7 +405,11 @@ class Flow:
             if inner.front_active or inner.starts:
                 inner.satisfy()
             inner.join()
-        inner.settle()
+        if inner.most and inner.at_most() & ~inner.shut:
+            self.catch_up(inner)
+            self.rebuild(inner, inner.shut)
+        else:
+            inner.settle()
 
     def shut(self, kinds: Sequence[int]) -> None:
         """These kinds are used up: who needs one is blocked, and they count no more."""
@@ -394,7 +417,7 @@ class Flow:
         for j in kinds:
             self.full |= 1 << j
             self.top.used[j] = NEVER_FULL
-        self.rebuild(self.top)
+        self.rebuild(self.top, self.full)
 
     def catch_up(self, inner: InnerFill) -> None:
         """Bring everything below to the present, on the straight lines since its last event."""
@@ -408,24 +431,27 @@ class Flow:
                 child.mark = now
                 self.catch_up(child)
 
-    def rebuild(self, inner: InnerFill) -> None:
-        """Recompute, from the leaves up, which nodes can take more, their shares, and how fast the shares grow."""
-        compared = self.compared(inner.order)
+    def rebuild(self, inner: InnerFill, shut: int) -> None:
+        """Recompute, from the leaves up, which nodes can take more, their shares, and how fast the shares grow. `shut`:
+        the kinds that nobody here can get any more.
+        """
+        inner.shut = shut | inner.at_most() if inner.most else shut
+        compared = self.compared(inner.order, inner.shut)
         for child in inner.inner:
             child.compared = compared
-            self.rebuild(child)
+            self.rebuild(child, inner.shut)
         inner.inner = [child for child in inner.inner if not child.blocked]
-        inner.start_over(self.full)
+        inner.start_over(inner.shut)
         if inner.order in RANK_ORDERS:
             inner.ranked = inner.inner[::-1]
         else:
             inner.start_at_lowest()
         inner.settle()
 
-    def compared(self, order: str) -> Sequence[int]:
+    def compared(self, order: str, shut: int) -> Sequence[int]:
         """The kinds that a node's children are compared by. None under a rank order."""
         if order == "hdrf":
-            return [j for j in self.kinds if not self.full >> j & 1]
+            return [j for j in self.kinds if not shut >> j & 1]
         if order == "naive":
             return self.kinds
         return [self.tasks_place] if order == "fair" else []

@@ -46,7 +46,8 @@ class Fill:
 def fill(root: TreeNode, capacity: Sequence[int]) -> Fill:
     """Fluid static H-DRF of an empty cell, in the units of `capacity`; what nodes hold already is ignored.
 
-    Small trees are filled by events, in integers; large ones in arrays (`arrays.py`), to 2^-30 of the cell.
+    Small trees are filled by events, in integers; large ones, if they have no maxima, in arrays (`arrays.py`), to 2^-30
+    of the cell.
     """
     tree = array_tree_of(root, capacity)
     if tree is None:
@@ -62,8 +63,8 @@ def fill(root: TreeNode, capacity: Sequence[int]) -> Fill:
 
 
 def fill_by_events(root: TreeNode, capacity: Sequence[int]) -> Fill:
-    """`fill` for a tree of any size and order, exact to 2^-60 of the cell: in integers, where differences below that
-    are ties.
+    """`fill` for a tree of any size and order, with maxima, exact to 2^-60 of the cell: in integers, where differences
+    below that are ties.
     """
     layout = _Layout(root, capacity, {})
     flow = Flow(layout.inners, capacity, layout.width)
@@ -104,6 +105,7 @@ class _Layout:
         order = node.order if node.children else "hdrf"
         inner = InnerFill(node.name if node.children else None, order, len(self.inners), self.width)
         self.inners.append(inner)
+        inner.most = [(j, most * self.units[j]) for j, most in enumerate(node.most) if most is not None]
         children = in_rank(node.children) if order in RANK_ORDERS else node.children or [node]
         heaviest = max([child.weight for child in children])
         for child in children:
