@@ -285,7 +285,7 @@ class Books:
                 if each in asking:
                     part = left * child.weight / weights if weights else Fraction(0)
                     part = max(part, raised.get(each, 0))
-                    reach = covered(self.below_of(asks, each), self.named(child.max))
+                    reach = self.within(each, self.below_of(asks, each), policy)
                     part = part if reach is None else min(part, self.share(reach))
                 go(child, each, part, policy)
 
@@ -296,8 +296,31 @@ class Books:
         """What a queue's own guarantee covers of what it asks for, whether or not all can have theirs."""
         each, vector = dict(walked(self.tree))[path], self.below_of(self.demand, path)
         share = self.share(covered(vector, self.named(each.guaranteed), most=1) or {})
-        most = covered(vector, self.named(each.max))
+        most = self.within(path, vector, self.policy_above(path))
         return min(Fraction(1), share if most is None else min(share, self.share(most)))
+
+    def policy_above(self, path):
+        policy, at = sharing_of(self.preset), ""
+        for each, queue in walked(self.tree):
+            if path != each and (not each or f"{path}/".startswith(f"{each}/")):
+                policy, at = queue.policy or policy, each
+        return policy
+
+    def within(self, path, vector, above):
+        """What a queue that asks for a vector may have; None where nothing limits it. A maximum holds back all that is
+        asked for in proportion where that is of one set of kinds or served as one list, else the kind that it names.
+        """
+        queue = dict(walked(self.tree))[path]
+        limits = self.named(queue.max)
+        if queue.children:
+            one = (queue.policy or above) in LIST_POLICIES
+        else:
+            one = len(self.demand_by_set.get(path, ())) < 2
+        if one:
+            return covered(vector, limits)
+        if not any(vector.get(kind, 0) > most for kind, most in limits.items()):
+            return None
+        return {kind: min(amount, limits.get(kind, amount)) for kind, amount in vector.items()}
 
     def named(self, limits):
         return {kind: amount for kind, amount in limits.items() if self.capacity.get(kind)}

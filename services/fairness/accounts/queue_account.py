@@ -32,7 +32,7 @@ class QueueAccount:
 
     __slots__ = (
         "asking", "asks", "children", "claim", "claims", "demand", "ends", "fair", "far", "floor", "guaranteed",
-        "intervals", "listed", "low", "most", "name", "over", "parent", "published", "quiet_band", "slack", "stale",
+        "intervals", "listed", "low", "mixed", "most", "name", "over", "parent", "published", "quiet_band", "slack", "stale",
         "stale_children", "used", "waiting", "weight", "weights",
     )  # fmt: skip
 
@@ -49,6 +49,7 @@ class QueueAccount:
         self.waiting = 0  # Leaves that wait for more.
         self.slack = 0  # One task of each of them, in billionths.
         self.asks = False
+        self.mixed = False  # A leaf whose tasks ask for several sets of kinds.
         self.asking = self.weights = 0  # Of the children: those that ask for something, and their weights.
         self.claim: list[int] = []  # What guarantees cover of what it asks for, in shares of the cell.
         self.claims: list[int] = []  # What those of its children do.

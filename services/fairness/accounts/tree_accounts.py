@@ -58,8 +58,20 @@ class TreeAccounts:
         self.source: object = None
 
     # ------------------------------------------------------------------ what happens
-    def put(self, account: QueueAccount, demand: list[int], used: list[int], waiting: list[int], tasks: int) -> None:
-        """A leaf asks for `demand` in all and holds `used`; `tasks` tasks of it wait, together for `waiting`."""
+    def put(
+        self,
+        account: QueueAccount,
+        demand: list[int],
+        used: list[int],
+        waiting: list[int],
+        tasks: int,
+        *,
+        mixed: bool = False,
+    ) -> None:
+        """A leaf asks for `demand` in all and holds `used`; `tasks` tasks of it wait, together for `waiting`. `mixed`:
+        it asks for several sets of kinds.
+        """
+        account.mixed = mixed
         more = [demand[kind] - account.demand[kind] for kind in range(len(demand))]
         held = [used[kind] - account.used[kind] for kind in range(len(used))]
         slack = (-(-self.share_of(waiting) // tasks) if tasks else 0) - account.slack
@@ -287,7 +299,14 @@ class TreeAccounts:
         return max([_settled(share * part // whole) for share, floor in shares if floor is not None], default=0)
 
     def _most(self, account: QueueAccount) -> int:
-        """What a queue may have at most, asking in the direction in which it asks."""
+        """What a queue may have at most. Where its tasks ask for several sets of kinds, a maximum holds back those
+        alone that need the kind that it names; else all that it asks for is held back in the same proportion.
+        """
+        if account.most and (account.mixed or not (account.is_group or account.listed)):
+            if not account.over:
+                return ONE
+            limits = zip(account.demand, account.most, strict=True)
+            return min(ONE, self._share([asked if most is None else min(asked, most) for asked, most in limits]))
         factor = factor_of(account.demand, account.most) if account.most else None
         return ONE if factor is None else min(ONE, self._share(account.demand) * factor[0] // factor[1])
 

@@ -7,9 +7,12 @@ weights along the path multiplied. A queue with another policy stands among them
 
 Limits are applied here. *Guarantees*: where a child of a queue has a guarantee, the children's weights are replaced by
 what each would get if there were only one kind of resource (`TreeAccounts.divide`): guarantees first, then weights, and
-no child gets more than it asks for. *Maxima*: a queue that asks for more than its maximum is first filled on its own,
-in a cell limited to that maximum; what its units get there replaces their demand in the filling of the whole tree.
-Deeper queues are treated first.
+no child gets more than it asks for. *Maxima*: a maximum names a kind, and caps that kind alone. To the queues and tasks
+below, a kind of which a queue holds its maximum is full; tasks that need none of it are not held back (`TreeNode.most`).
+Two cases are worked out by clipping what is asked for beforehand, deeper queues first: a unit whose tasks ask for one
+set of kinds gets so much less of all of them; and in trees that are filled in arrays, and for queues whose children are
+moved up beside others, a queue that asks for more than its maximum is first filled on its own, in a cell limited to
+that maximum, and what its units get there replaces their demand.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -90,6 +93,7 @@ class FillTree:
         if accounts.over:
             self.bits = max(8, _FINE_BITS - max(accounts.capacity, default=0).bit_length())
         self.root = self._grow()
+        self._by_events = self.root is not None and not arrays.is_large(self.root)
         self._clip(list(accounts.over.values()))
 
     @property
@@ -278,17 +282,23 @@ class FillTree:
 
     # ------------------------------------------------------------------ maxima
     def _clip(self, over: Sequence[QueueAccount]) -> None:
-        """Clips the demand of these queues to their maxima, from the leaves up."""
+        """Keeps these queues, which ask for more, within their maxima, from the leaves up."""
         for account in sorted(
             over, key=lambda account: (-len(account.name.split("/")), account.name == "", account.name)
         ):
             self._clipped[account.name] = True
             queue, policy, share = self._found.get(account.name, (None, "", 0))
-            if queue is None or not queue.children or policy in LIST_POLICIES:
+            node = self._nodes.get(account.name)
+            if node is not None and node.children:
+                if self._by_events:
+                    node.most = [None if most is None else most << self.bits for most in account.most]
+                else:
+                    self._clip_below(account, node)
+            elif queue is None or not queue.children or policy in LIST_POLICIES:
                 self._clip_evenly(account)
             else:
                 # Queues whose children were moved up, beside others, get a node of their own.
-                node = self._nodes.get(account.name) or self._apart(queue, account.name, policy, share)
+                node = self._apart(queue, account.name, policy, share)
                 if node.children:
                     self._clip_below(account, node)
 

@@ -54,10 +54,12 @@ def _put(state: State, accounts: TreeAccounts, leaf: str) -> None:
         [used.get(kind, 0) for kind in kinds],
         [waiting.get(kind, 0) for kind in kinds],
         tasks,
+        mixed=len(state.sets.get(leaf, _NO_SETS)) > 1,
     )
 
 
 _NONE: Vector = {}
+_NO_SETS: dict[str, Vector] = {}
 
 
 def _account(queue: Queue, path: str, above: Sharing, kinds: list[str], *, listed: bool) -> QueueAccount:
