@@ -30,6 +30,7 @@ def decide(state: State, opened: OpenRound) -> list[Grants]:
     board = state.board if state.board is not None else build(state)
     now_ms = opened.record.time
     state.board = board
+    board.kinds_levels.begin()
     shares, asks = opened.upstream["shares"][0], opened.upstream["asks"]
     if state.pools_ppm:
         board.pools.set(state.pools_ppm)

@@ -87,7 +87,7 @@ class Board(BoardState):
                 self._enter(self.by_admission[admitted])
         candidates = self._candidates
         if self.kinds_levels.parts:
-            self.kinds_levels.begin()
+            self.kinds_levels.learn()
         candidates.refresh()
         if self.discipline != "fair":
             candidates.unblock_all()  # The head is tried every round; nobody goes ahead of it.
@@ -211,10 +211,11 @@ class Board(BoardState):
 
     def _note_placed(self, leaf: LeafEntry, job: JobEntry, span: TaskSpan, count: int) -> None:
         """Tasks of a span have found their nodes: everything that ranks what waits follows."""
+        if leaf.parts:
+            self.kinds_levels.place(leaf, span.task, count)
         self.move_placed(leaf, job, span, count)
         if leaf.choosers:  # It packs, or has levels by sets of kinds.
             self.packers.note(job)
-            self.kinds_levels.place(leaf, span.task, count)
         self.open_others(span.task)
 
     def placed(self) -> list[Placement]:

@@ -83,7 +83,7 @@ class BoardState(WaitingJobs):
             if leaf.guaranteed != level.guaranteed:
                 leaf.guaranteed = level.guaranteed
                 self.leaf_queue.move([leaf])
-            if level.kinds or leaf.choosers:
+            if level.kinds or leaf.parts:
                 self.kinds_levels.set(leaf, level.kinds)
 
     def serve(self, name: str, seq: int) -> None:

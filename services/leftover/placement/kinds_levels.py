@@ -1,44 +1,23 @@
-"""The order of tasks inside a leaf queue whose tasks ask for different sets of kinds of resource (some need a GPU, some
-do not). Fairness then gives each set a level of its own (`Level.kinds`).
+"""Leaf queues whose tasks ask for different sets of kinds of resource (some need a GPU, some do not). Fairness then gives
+each set a level of its own (`Level.kinds`).
 
-Between leaves the level of the whole leaf counts. Inside the leaf, among jobs of equal priority, tasks of the set that
-holds the least part of its level go first; once every set holds its level, the order of the leaf decides. So tasks that
-need a scarce kind get their share however many others wait beside them, as if they were in a queue of their own, and
-the others go on when that kind is used up. Only leaves that serve jobs by DRF do this.
+Between leaves the level of the whole leaf counts, but a leaf is also within its level as long as one of its sets is:
+what it holds of GPUs says how far it has come, not how much CPU it may still have. Inside a leaf that serves jobs by
+DRF, among jobs of equal priority, tasks of the set that holds the least part of its level go first; once every set
+holds its level, the order of the leaf decides. So tasks that need a scarce kind get their share however many others
+wait beside them, as if they were in a queue of their own, and the others go on when that kind is used up.
 """
 
-from dataclasses import dataclass
 from typing import Final
 
 from schemas.quantities import SHARE_UNITS
 from services.leftover.placement.fits import bit_set
-from services.leftover.placement.keys import PRIORITY_BITS
-from services.leftover.placement.leaf_queue import LeafEntry, LeafQueue, ReadyQueue
+from services.leftover.placement.keys import CLASS_MASK, PRIORITY_BITS
+from services.leftover.placement.leaf_queue import KindsPart, LeafEntry, LeafQueue, ReadyQueue, kinds_asked
 from services.leftover.placement.nodes import Room
 from services.leftover.placement.task_class import Shape, TaskClass
 
 _RATIO_BITS: Final = 30
-
-
-@dataclass(slots=True, eq=False)
-class KindsPart:
-    """The tasks of a leaf that ask for one set of kinds. `kinds`: bit set of resource positions; `target`: their level,
-    in 10^-9 of the cell; `held` and `placed`: by resource position, what they hold and what this round has placed.
-    `ratio`: what they hold as a part of the level, in 2^-30, and 2^30 where they hold all of it or more.
-    """
-
-    kinds: int
-    target: int
-    held: list[int]
-    placed: list[int]
-    ratio: int = 0
-
-    def __init__(self, kinds: int, target: int, size: int) -> None:
-        self.kinds = kinds
-        self.target = target
-        self.held = [0] * size
-        self.placed = [0] * size
-        self.ratio = 0
 
 
 class KindsLevels:
@@ -49,20 +28,26 @@ class KindsLevels:
         self._leaf_queue = leaf_queue  # Knows what runs.
         self._classes: dict[int, int] = {}  # By set of kinds, bit set of the classes whose tasks ask for just those.
         self._new_classes: dict[int, list[int]] = {}  # Those that are not in these sets yet, by number.
+        self._kinds: list[int] = []  # By number of a class, the set of kinds that its tasks ask for.
         self.parts: dict[str, list[KindsPart]] = {}
         self._placed: list[KindsPart] = []  # Those that this round has placed something of.
 
     def add_class(self, task: TaskClass) -> None:
         """There is another class of tasks."""
-        self._new_classes.setdefault(_kinds_of(task.pairs), []).append(task.index)
+        kinds = kinds_asked(task.pairs)
+        self._kinds.append(kinds)
+        self._new_classes.setdefault(kinds, []).append(task.index)
 
     def set(self, leaf: LeafEntry, levels: tuple[tuple[list[str], int], ...]) -> None:
         """The levels of a leaf by set of kinds, in 10^-9 of the cell, where it has several; else none."""
-        if leaf.order != "drf" or not (levels or leaf.name in self.parts):
+        if not (levels or leaf.parts):
             return
-        leaf.choosers = []
+        if leaf.order == "drf":
+            leaf.choosers = []
         if not levels:
             del self.parts[leaf.name]
+            leaf.parts = []
+            self._leaf_queue.move([leaf])
             return
         room, before = self._room, {part.kinds: part for part in self.parts.get(leaf.name, [])}
         targets = {self._named(names): target for names, target in levels}
@@ -72,11 +57,20 @@ class KindsLevels:
                 part.held = [0] * len(room.total)
             for shape, count in self._leaf_queue.running.get(leaf.name, {}).items():
                 self._add(leaf.name, shape.pairs, count, placed=False)
+            for part in parts:
+                part.sizes.fill({})
+            for bucket_id, size in leaf.sizes.key.items():
+                for part in parts:
+                    if part.kinds == self._kinds[bucket_id & CLASS_MASK]:
+                        part.sizes.set(bucket_id, size)
         for part in parts:
             part.target = targets[part.kinds]
             self._rank(part)
         parts.sort(key=_by_ratio)
-        leaf.choosers = [_Chooser(self, parts, ready).choose for ready in leaf.ready]
+        leaf.parts = parts
+        self._leaf_queue.move([leaf])
+        if leaf.order == "drf":
+            leaf.choosers = [_Chooser(self, parts, ready).choose for ready in leaf.ready]
 
     def _named(self, names: list[str]) -> int:
         kinds = 0
@@ -96,12 +90,14 @@ class KindsLevels:
         if self.parts:
             self._add(leaf.name, task.pairs, count, placed=True)
 
+    def learn(self) -> None:
+        """Takes classes that are new into the sets of those that ask for the same kinds."""
+        for kinds, indexes in self._new_classes.items():
+            self._classes[kinds] = self._classes.get(kinds, 0) | bit_set(indexes)
+        self._new_classes = {}
+
     def begin(self) -> None:
         """A round begins: what the last one placed and the cell let start runs by now."""
-        if self.parts and self._new_classes:
-            for kinds, indexes in self._new_classes.items():
-                self._classes[kinds] = self._classes.get(kinds, 0) | bit_set(indexes)
-            self._new_classes = {}
         for part in self._placed:
             part.placed = [0] * len(part.placed)
             self._rank(part)
@@ -109,12 +105,13 @@ class KindsLevels:
             self._placed = []
             for parts in self.parts.values():
                 parts.sort(key=_by_ratio)
+            self._leaf_queue.move([self._leaf_queue.leaves[name] for name in self.parts])
 
     def _add(self, leaf: str, pairs: list[tuple[int, int]], count: int, *, placed: bool) -> None:
         parts = self.parts.get(leaf)
         if parts is None:
             return
-        kinds = _kinds_of(pairs)
+        kinds = kinds_asked(pairs)
         for part in parts:
             if part.kinds == kinds:
                 held = part.placed if placed else part.held
@@ -132,6 +129,7 @@ class KindsLevels:
         for p, amount in enumerate(part.held):
             if total[p]:
                 share = max(share, (amount + part.placed[p]) * SHARE_UNITS // total[p])
+        part.share = share
         part.ratio = 1 << _RATIO_BITS if share >= part.target else (share << _RATIO_BITS) // part.target
 
     def choose(self, parts: list[KindsPart], ready: ReadyQueue, live: int, end: int | None) -> int | None:
@@ -164,14 +162,6 @@ class _Chooser:
     def choose(self, live: int, end: int | None) -> int | None:
         """The bucket to serve next: see `KindsLevels.choose`."""
         return self.levels.choose(self.parts, self.ready, live, end)
-
-
-def _kinds_of(pairs: list[tuple[int, int]]) -> int:
-    kinds = 0
-    for p, _ in pairs:
-        if p >= 0:
-            kinds |= 1 << p
-    return kinds
 
 
 def _by_ratio(part: KindsPart) -> tuple[int, int]:

@@ -162,6 +162,40 @@ def _ready_queues() -> list[ReadyQueue]:
     return [ReadyQueue(CLASS_MASK)]
 
 
+def kinds_asked(pairs: list[tuple[int, int]]) -> int:
+    """The kinds that a demand, as (resource position, amount), asks for: a bit each."""
+    kinds = 0
+    for p, _ in pairs:
+        if p >= 0:
+            kinds |= 1 << p
+    return kinds
+
+
+@dataclass(slots=True, eq=False)
+class KindsPart:
+    """The tasks of a leaf that ask for one set of kinds. `kinds`: bit set of resource positions; `target`: their level,
+    in 10^-9 of the cell; `held` and `placed`: by resource position, what they hold and what this round has placed;
+    `share`: both together, as a dominant share. `ratio`: that as a part of the level, in 2^-30, and 2^30 where it is
+    all of it or more. `sizes`: as in `LeafEntry`, of those that wait.
+    """
+
+    kinds: int
+    target: int
+    held: list[int]
+    placed: list[int]
+    share: int = 0
+    ratio: int = 0
+    sizes: IndexedHeap[int] = field(default_factory=IndexedHeap)
+
+    def __init__(self, kinds: int, target: int, size: int) -> None:
+        self.kinds = kinds
+        self.target = target
+        self.held = [0] * size
+        self.placed = [0] * size
+        self.share = self.ratio = 0
+        self.sizes = IndexedHeap()
+
+
 @dataclass(slots=True, eq=False)
 class LeafEntry:
     """A queue that jobs are served in. Shares are in 10^-9 of the cell.
@@ -178,7 +212,8 @@ class LeafEntry:
     waits; `gangs`: the numbers of those that are gangs. `ready`: by class of job, those of them that no maximum holds
     back. `stopped`: where the order is strict, the segments whose head finds a queue full: that queue and the key of
     the head. `headed`: the classes that `LeafQueue.headed` counts as heads of this leaf. `choosers`: by class of job,
-    what says which bucket to serve next where that is not the first one ready; `packs`: by alignment.
+    what says which bucket to serve next where that is not the first one ready; `packs`: by alignment. `parts`: where
+    its tasks ask for several sets of kinds, each with its level.
     """
 
     name: str
@@ -201,6 +236,21 @@ class LeafEntry:
     headed: list[int] = field(default_factory=list)
     choosers: list[Callable[[int, int | None], int | None]] = field(default_factory=list)
     packs: bool = False
+    parts: list[KindsPart] = field(default_factory=list)
+
+    @property
+    def stays_within(self) -> bool:
+        """Whether with one task more it holds no more than its level, or those that ask for some set of kinds no more
+        than theirs.
+        """
+        least = self.size_least
+        if least is None or self.share + least <= self.target:
+            return True
+        for part in self.parts:
+            least = part.sizes.least()
+            if least is not None and part.share + least <= part.target:
+                return True
+        return False
 
     @property
     def strict(self) -> bool:
@@ -250,8 +300,8 @@ class LeafQueue:
             return 0
         if leaf.target <= 0:
             return _NOTHING << _BEYOND_BITS | leaf.served
-        least, tier = leaf.size_least, _OWN
-        if least is not None and leaf.share + least > leaf.target:
+        tier = _OWN
+        if not leaf.stays_within:
             tier = _BEYOND
         elif leaf.level_reduced:
             tier = _RETURNED
@@ -264,6 +314,9 @@ class LeafQueue:
             leaf.sizes.set(bucket_id, task.size)
             if leaf.size_least is None or task.size < leaf.size_least:
                 leaf.size_least = task.size
+            for part in leaf.parts:
+                if part.kinds == kinds_asked(task.pairs):
+                    part.sizes.set(bucket_id, task.size)
             if task.gang:
                 leaf.gangs[bucket_id] = True
         self.move([leaf])  # Another task may be the smallest.
@@ -272,6 +325,8 @@ class LeafQueue:
         """Nobody waits in a leaf any more for tasks of these classes."""
         for bucket_id in bucket_ids:
             leaf.sizes.drop(bucket_id)
+            for part in leaf.parts:
+                part.sizes.drop(bucket_id)
             leaf.gangs.pop(bucket_id, None)
         leaf.size_least = leaf.sizes.least()
         self.move([leaf])
