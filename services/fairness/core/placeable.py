@@ -2,13 +2,16 @@
 
 Leftover serves the unit with the least held / level first. So if a leaf got a task at a worse ratio than that of a
 unit that still waits when the round is over, none of its tasks found room (nor a node, nor room for their gang): it was
-passed over. A unit that is a task or more below its level, and has been so and been passed over for
-`headroom_after_ms`, is capped: its siblings are filled as if it asked for what it holds, and the record says what it is
-due (`Level.due`). Leftover goes on serving it by that, so its claim is back the moment room appears.
+passed over. A unit that is a task or more below its level, and is passed over twice while it is, is capped: its
+siblings are filled as if it asked for what it holds, and the record says what it is due (`Level.due`). Leftover goes on
+serving it by that, so its claim is back the moment room appears. Twice, because a task may have come to wait, or have
+ended, after the round that is closed was opened: only the next round could have served it.
 
-No flapping: the time before; and a cap follows what the unit holds upwards at once, downwards only after it has held
-less for `CAP_FALLS_MS`. A cap ends when nothing of the unit waits any more, or what it can place comes within a task of
-what it is due. Cost: the units of which a sum or the level changed, and a comparison for each that is short.
+No flapping: a cap follows what the unit holds upwards at once; downwards once it holds less after two closings in a
+row and is passed over at the second. So a cap moves at most once for each task of the unit that starts or ends. It ends
+when nothing of the unit waits any more, or what it can place comes within a task of what it is due. Until caps have
+moved by as much as demand may (tolerance.py), no level is worked out anew. Cost: the units of which a sum or the level
+changed, and a comparison for each that is short.
 """
 
 from collections.abc import Sequence
@@ -20,12 +23,8 @@ from schemas.quantities import SHARE_UNITS
 from services.fairness.accounts.queue_account import QueueAccount
 from services.fairness.accounts.tree_accounts import TreeAccounts
 from services.fairness.core.refill import confirm
-from services.fairness.core.stale import refill
 from services.fairness.core.state import Cap, Short, State
 from services.fairness.core.tolerance import note_cap
-
-CAP_FALLS_MS: Final = 1_000
-"""A unit that holds less than its cap for so long counts as able to place only what it holds."""
 
 _RATIO_BITS: Final = 30
 _BEYOND: Final = SHARE_UNITS << _RATIO_BITS  # A worse claim than that of any unit within its level.
@@ -60,12 +59,12 @@ def fold_levels(state: State, body: Shares) -> None:
             state.parts.pop(level.queue, None)
         state.touched[level.queue] = True
     confirm(state.filled, [*body.gone, *[level.queue for level in body.levels]], state.levels)
-    for unit in [unit for unit in state.capped if unit not in state.dues]:
-        del state.capped[unit]
-        refill(state)
+    if state.refills:  # Else this round has kept the levels, and units that were capped since have no due yet.
+        for unit in [unit for unit in state.capped if unit not in state.dues]:
+            del state.capped[unit]
 
 
-def watch_room(state: State, accounts: TreeAccounts | None, grants: Sequence[Grant], time: int) -> None:
+def watch_room(state: State, accounts: TreeAccounts | None, grants: Sequence[Grant]) -> None:
     """A round is closed: records which units are below their level, which were passed over, and what can be placed."""
     touched, state.touched = state.touched, {}
     if accounts is None:
@@ -74,22 +73,17 @@ def watch_room(state: State, accounts: TreeAccounts | None, grants: Sequence[Gra
         unit = accounts.group_of(path) if path in accounts.queues else accounts.root
         if unit.is_group:
             _measure(state, accounts, unit)
-            if unit.name in state.capped:
-                _follow(state, state.capped[unit.name], unit, accounts, time)
-    for name, cap in state.capped.items():
-        if cap.less_ms is not None and time - cap.less_ms >= CAP_FALLS_MS:
-            _set_cap(state, cap, accounts.queues[name], accounts)
-    if not state.short or not grants:
-        return
-    served = _worst_served(state, accounts, grants)
+    served = _worst_served(state, accounts, grants) if state.short and grants else 0
     for name, short in state.short.items():
-        if short.claim >= served:
-            continue
-        if short.passed_ms is None:
-            short.passed_ms = time
-        if time - short.passed_ms >= state.policy.headroom_after_ms and name not in state.capped:
-            state.capped[name] = Cap(_amounts(accounts.queues[name], accounts))
-            refill(state)
+        if short.claim < served:
+            if short.passed:
+                _pass_over(state, accounts, accounts.queues[name])
+            short.passed = True
+    if state.capped:
+        for path in touched:
+            unit = accounts.group_of(path) if path in accounts.queues else accounts.root
+            if unit.name in state.capped:
+                _follow(state, state.capped[unit.name], unit, accounts)
 
 
 def is_divided(state: State, unit: str) -> bool:
@@ -149,6 +143,17 @@ def _worst_served(state: State, accounts: TreeAccounts, grants: Sequence[Grant])
     return worst
 
 
+def _pass_over(state: State, accounts: TreeAccounts, unit: QueueAccount) -> None:
+    """A unit was passed over again while it was short: what it holds is what it can place."""
+    cap = state.capped.get(unit.name)
+    if cap is None:
+        state.capped[unit.name] = Cap(_amounts(unit, accounts))
+        level = max(state.levels.get(unit.name, 0), state.dues.get(unit.name, 0))
+        note_cap(state, level, accounts.share_of(unit.used))
+    elif cap.less and accounts.share_of(unit.used) < accounts.share_of(cap_of(cap, accounts)):
+        _set_cap(state, cap, unit, accounts)
+
+
 def _amounts(unit: QueueAccount, accounts: TreeAccounts) -> dict[str, int]:
     return {kind: amount for kind, amount in zip(accounts.kinds, unit.used, strict=True) if amount}
 
@@ -156,12 +161,12 @@ def _amounts(unit: QueueAccount, accounts: TreeAccounts) -> dict[str, int]:
 def _set_cap(state: State, cap: Cap, unit: QueueAccount, accounts: TreeAccounts) -> None:
     """What a unit holds now is what it can place."""
     note_cap(state, accounts.share_of(cap_of(cap, accounts)), accounts.share_of(unit.used))
-    cap.amounts, cap.less_ms = _amounts(unit, accounts), None
+    cap.amounts, cap.less = _amounts(unit, accounts), False
 
 
-def _follow(state: State, cap: Cap, unit: QueueAccount, accounts: TreeAccounts, time: int) -> None:
-    """Moves a cap: upwards at once, downwards after a while."""
-    if accounts.share_of(unit.used) >= accounts.share_of(cap_of(cap, accounts)):
+def _follow(state: State, cap: Cap, unit: QueueAccount, accounts: TreeAccounts) -> None:
+    """What a unit holds has changed, or may have: its cap rises at once, and may fall from the next closing on."""
+    held, at = accounts.share_of(unit.used), accounts.share_of(cap_of(cap, accounts))
+    if held > at:
         _set_cap(state, cap, unit, accounts)
-    elif cap.less_ms is None:
-        cap.less_ms = time
+    cap.less = held < at
