@@ -27,7 +27,11 @@ from services.fairness.core.state import Cap, Short, State
 from services.fairness.core.tolerance import note_cap
 
 _RATIO_BITS: Final = 30
-_BEYOND: Final = SHARE_UNITS << _RATIO_BITS  # A worse claim than that of any unit within its level.
+_TIER_BITS: Final = 62
+_RETURNED: Final = 0
+_OWN: Final = 1
+_LENT: Final = 2
+_BEYOND: Final = 3 << _TIER_BITS  # A worse claim than that of any unit within its level.
 
 
 def forget_placed(state: State) -> None:
@@ -109,7 +113,7 @@ def _measure(state: State, accounts: TreeAccounts, unit: QueueAccount) -> None:
     if not level or not is_short(unit, held, level) or is_divided(state, unit.name):
         state.short.pop(unit.name, None)
         return
-    claim = (held << _RATIO_BITS) // level
+    claim = _claim(state, unit.name, held, unit.slack, level)
     short = state.short.get(unit.name)
     if short is None:
         state.short[unit.name] = Short(claim)
@@ -135,12 +139,23 @@ def _worst_served(state: State, accounts: TreeAccounts, grants: Sequence[Grant])
         sizes[unit] = max(sizes.get(unit, 0), size)
     worst = 0
     for name, size in sizes.items():
+        account = accounts.queues[name]
         level = max(state.levels.get(name, SHARE_UNITS), state.dues.get(name, 0))
-        held_now = accounts.share_of(accounts.queues[name].used)
+        held_now = accounts.share_of(account.used)
         if held_now > level:
             return _BEYOND
-        worst = max(worst, (max(0, held_now - size) << _RATIO_BITS) // level if level else 0)
+        worst = max(worst, _claim(state, name, max(0, held_now - size), size, level) if level else 0)
     return worst
+
+
+def _claim(state: State, unit: str, held: int, size: int, level: int) -> int:
+    """By what leftover serves a unit within its level, least first (`LeafQueue.claim`)."""
+    tier = _OWN
+    if state.dues.get(unit, 0) > state.levels.get(unit, 0):
+        tier = _RETURNED
+    elif held + size > level - state.lent.get(unit, 0):
+        tier = _LENT
+    return tier << _TIER_BITS | (held << _RATIO_BITS) // level
 
 
 def _pass_over(state: State, accounts: TreeAccounts, unit: QueueAccount) -> None:
