@@ -33,8 +33,8 @@ from services.leftover.placement.timeline import (
 )
 
 _PARTS: Final = 4
-"""Room for a gang that takes a leaf beyond its due is gathered once the leaf lacks one in so many parts of it. With less,
-room would be gathered while the tasks of the last gang still end one by one, and stand idle for as long."""
+"""Room for a gang that takes a leaf beyond its due is gathered once the leaf lacks one in so many parts of it. With
+less, room would be gathered while the tasks of the last gang still end one by one, and stand idle for as long."""
 
 LOOKED_AT = 64
 """Beside those that are held already, so many nodes are looked at for each room that is wanted at most: those that miss
@@ -197,8 +197,8 @@ def is_kept_out(board: Board, leaf: LeafEntry, bucket_id: int) -> bool:
 
 
 def is_near_due(board: Board, task: TaskClass) -> bool:
-    """Whether gangs of a class wait only in leaves whose tasks of that size alone hold what the leaf is due, but for less
-    than that for which room is gathered: whole gangs bring them no nearer to it.
+    """Whether gangs of a class wait only in leaves whose tasks of that size alone hold what the leaf is due, but for
+    less than that for which room is gathered.
     """
     if not task.gang:
         return False

@@ -30,9 +30,9 @@ _LENT: Final = 2
 _BEYOND: Final = 3
 _NOTHING: Final = 4
 """On what ground a leaf takes its next task, best first: its level was reduced while its tasks found no room, and now
-there is room again; the task is within what the leaf is due of its own; it is within its level, which others left to
-it that cannot place theirs (room that is held for those is missing there, and nowhere else); it is beyond its level; the
-leaf is entitled to nothing."""
+there is room again; the task is within what the leaf is due of its own; it is within its level, by what others left to
+it that cannot place theirs (room that is held for those is missing there, and nowhere else); it is beyond its level;
+the leaf is entitled to nothing."""
 
 
 _NONE_THERE: Final = -1
