@@ -225,15 +225,14 @@ def test_until_then_the_end_of_what_runs_is_waited_for():
     assert (started(story, "large"), kept(story)) == (0, {})
 
 
-def test_a_room_is_held_once_the_wait_is_twice_as_long_as_it_will_stand_idle():
-    """The small tasks are to end at 1,000, the large one waits since 10: held from 670 on, at the latest from 10 +
-    `headroom_after_ms` on."""
+def test_a_room_is_held_once_the_wait_is_half_the_time_until_it_is_complete():
+    """The small tasks are to end at 1,000, the large one waits since 10: 330 is half of the 660 that are left then."""
     story = busy(headroom_after_ms=5_000)
-    assert (kept(story), story.next_ms()) == ({}, 670)
+    assert (kept(story), story.next_ms()) == ({}, 340)
 
-    story.at(669).settle()
+    story.at(339).settle()
     assert kept(story) == {}
-    story.at(670).settle()
+    story.at(340).settle()
     assert kept(story) == {"n1": 4_000}
 
 

@@ -32,10 +32,9 @@ from services.leftover.placement.timeline import End, Reserved
 OVERRUN_MOST: Final = 2
 """A task that runs on is expected to end at any moment until it has run so many times as long as it was expected to."""
 
-IDLE_COUNTS: Final = 2
-"""A room may be held once the wait has been so many times as long as it will stand idle: half of all tasks run longer
-than estimated, and what stands idle is missed by all others. With 1, room stands idle for a quarter as long again, and
-jobs end later (benchmarks/gathering.py, four queues)."""
+IDLE_PARTS: Final = 2
+"""Room comes free bit by bit, so until it is complete one in so many parts of it stands idle on average: it may be held
+once the wait has been that part of the time until then."""
 
 _ANY_MS: Final = 1 << 62
 
@@ -162,8 +161,8 @@ def _wake_ms(state: State, wants: list[Wanted], leaves: list[LeafEntry], now_ms:
     wakes = [state.turns[leaf.name] for leaf in leaves if not _has_turn(state, leaf, now_ms)]
     for wanted in wants:
         if wanted.next_ms is not None:
-            idle_ms = -(-(wanted.next_ms - wanted.since_ms) * IDLE_COUNTS // (IDLE_COUNTS + 1))
-            wakes.append(wanted.since_ms + min(idle_ms, _wait_ms(state)))
+            wait_ms = -(-(wanted.next_ms - wanted.since_ms) // (IDLE_PARTS + 1))
+            wakes.append(wanted.since_ms + min(wait_ms, _wait_ms(state)))
     return min([at_ms for at_ms in wakes if at_ms > now_ms], default=None)
 
 
@@ -241,7 +240,7 @@ def _wanted(
         wants[task.index] = wanted
     for wanted in wants.values():
         waited_ms = now_ms - wanted.since_ms
-        wanted.until_ms = _ANY_MS if waited_ms >= _wait_ms(state) else now_ms + waited_ms // IDLE_COUNTS
+        wanted.until_ms = _ANY_MS if waited_ms >= _wait_ms(state) else now_ms + waited_ms * IDLE_PARTS
     return list(wants.values())
 
 

@@ -6,9 +6,9 @@ part of a gang; and none of the tasks has started that a queue would serve next.
 ends of what runs there, it is complete soonest.
 
 When. A room that is held stands idle until it is complete, while a queue that waits loses its use. Nobody knows whether
-room would come free by itself, so each room is held from the moment at which the wait so far is as long as the room
-will stand idle (the break-even rule of ski rental): what both cost together is at most twice what the better of the two
-would have cost. At the latest it is held after `headroom_after_ms`.
+room would come free by itself, so each room is held from the moment at which the wait so far has cost as much as the
+room will cost by standing idle (the break-even rule of ski rental): what both cost together is at most twice what the
+better of the two would have cost. At the latest it is held after `headroom_after_ms`.
 """
 
 from collections.abc import Callable
