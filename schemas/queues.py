@@ -110,9 +110,9 @@ class Policy:
     largest stage asks at most this part of the reference capacity is small (DRESS, section 3.2).
     `ageing_ms`: a job that holds nothing and could have started so long ago is served first among the jobs of its
     queue, whatever their order but `fifo`, so that none starves; 0: never. `headroom`: whether room is gathered for
-    queues that hold less than they are due, and for tasks that find none: never, once the wait has cost as much as
-    the room will cost by standing idle, at the latest after `headroom_after_ms`, or always. `headroom_nodes_permille`: on at most
-    this part of the nodes at a time.
+    queues that hold less than they are due, and for tasks that find none: never, once the wait has cost as much as the
+    room will cost by standing idle, at the latest after `headroom_after_ms`, or always. `headroom_nodes_permille`: on
+    at most this part of the nodes at a time.
     `locality_wait_ms`: for so long tasks wait for nodes with the labels that they prefer, where their stage says
     nothing else (delay scheduling; Zaharia et al., EuroSys 2010).
     `demand_tolerance_permille`, `demand_tolerance_ms`: what queues ask for may move by so much of the cell, and for so

@@ -62,16 +62,23 @@ def shares(folder, kind, until_ms, preset):
     return {leaf: area / (until_ms - 30 * SECONDS) / (NODES * CORES) for leaf, area in found.items()}
 
 
-def check(of, kind):
+DUE = {"hdrf": 0.5, "largesse": 0.5, "rayon": 0.5, "drf": 0.45}
+"""Of c. Under `drf` groups are none: what a cannot place is shared by b and c."""
+
+
+def check(of, kind, preset="hdrf"):
     assert of["a"] + of["b"] >= 0.48
-    if kind == "gangs":
-        assert of["a"] >= 0.22
+    if kind != "gangs":
+        assert of["c"] >= DUE[preset] - 0.02
+        assert of["a"] >= 0.099  # All that exists for it.
+        return
+    assert of["a"] >= 0.22
+    if preset == "drf":
+        assert of["c"] >= 0.29  # A third is due to each of the three.
+    else:
         assert (
             of["c"] >= 0.46
         )  # A gang takes 30 % where 25 % are due; levels do not count yet what is held beyond them.
-    else:
-        assert of["c"] >= 0.48
-        assert of["a"] >= 0.099  # All that exists for it.
 
 
 KINDS = ["few nodes", "label", "gangs"]
@@ -87,4 +94,4 @@ def test_groups_have_their_shares_from_the_first_minute_on(tmp_path, kind):
 @pytest.mark.parametrize("preset", ["hdrf", "largesse", "rayon", "drf"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_and_for_ten_minutes(tmp_path, kind, preset):
-    check(shares(tmp_path, kind, 600 * SECONDS, preset), kind)
+    check(shares(tmp_path, kind, 600 * SECONDS, preset), kind, preset)

@@ -237,7 +237,7 @@ def test_whatever_the_preset_what_is_foretold_is_what_the_next_round_says(preset
     answer = effect(json.loads(json.dumps(dry.question_of(view, now, then))))
     forecast = answer["after"]
     if before != "capacity" and shapes[0] != GOES_BY_WHAT_IS_HELD:
-        assert {leaf: answer["before"][leaf]["fair"] for leaf in view.levels} == own_levels(cell)
+        assert {leaf: answer["before"][leaf]["fair"] for leaf in view.levels} == cell.own_levels()
 
     holds = dict(view.holds)
     cell.take(ConfigPatch({"preset": preset, "seed": 1}, shape)).cell.settle()
@@ -246,16 +246,9 @@ def test_whatever_the_preset_what_is_foretold_is_what_the_next_round_says(preset
         check_forecast(cell.settle(2_000), forecast)
 
 
-def own_levels(cell):
-    """What queues are due of their own, whether or not it finds room: nobody asks where tasks fit in a dry run."""
-    fairness = cell.cell.fairness
-    dues = {queue: max(level, fairness.dues.get(queue, 0)) for queue, level in cell.view.levels.items()}
-    return {queue: due - fairness.lent.get(queue, 0) for queue, due in dues.items()}
-
-
 def check_forecast(cell, forecast):
     """Compares levels to the last digit, and what queues have to the permille that is published."""
-    levels = own_levels(cell)
+    levels = cell.own_levels()
     assert {queue: forecast[queue]["fair"] for queue in levels} == levels
     nothing = QueueShare("", 0, 0, 0, 0, 0, "")
     for path in {**forecast, **cell.view.shares}:
