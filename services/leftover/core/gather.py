@@ -17,7 +17,6 @@ from services.leftover.placement.headroom import (
     gather,
     is_exposed,
     is_lacking,
-    is_near_due,
     lacks_part_of_gang,
     least_needs,
     shortfall,
@@ -162,7 +161,7 @@ def _wake_ms(state: State, wants: list[Wanted], leaves: list[LeafEntry], now_ms:
     for wanted in wants:
         if wanted.next_ms is not None:
             wait_ms = -(-(wanted.next_ms - wanted.since_ms) // (IDLE_PARTS + 1))
-            wakes.append(wanted.since_ms + min(wait_ms, _wait_ms(state)))
+            wakes.append(wanted.since_ms + max(1, min(wait_ms, _wait_ms(state))))
     return min([at_ms for at_ms in wakes if at_ms > now_ms], default=None)
 
 
@@ -240,7 +239,10 @@ def _wanted(
         wants[task.index] = wanted
     for wanted in wants.values():
         waited_ms = now_ms - wanted.since_ms
-        wanted.until_ms = _ANY_MS if waited_ms >= _wait_ms(state) else now_ms + waited_ms * IDLE_PARTS
+        if waited_ms >= _wait_ms(state):
+            wanted.until_ms = _ANY_MS
+        elif waited_ms:  # Else it has cost nothing yet.
+            wanted.until_ms = now_ms + waited_ms * IDLE_PARTS
     return list(wants.values())
 
 
@@ -254,11 +256,28 @@ def _starved_heads(
     placed = {placement.task.index: True for placement in placements}
     found: list[tuple[int, TaskClass]] = []
     for task in blocked_heads(board):
-        if reason_of(board, task) in WANTS_ROOM and (task.index in before or not is_near_due(board, task)):
-            since_ms = now_ms if task.index in placed else state.starved.get(task.key, now_ms)
-            aged_ms = aged_since(board, task)
-            found.append((since_ms if aged_ms is None else min(aged_ms, since_ms), task))
+        if reason_of(board, task) not in WANTS_ROOM:
+            continue
+        aged_ms = aged_since(board, task)
+        if aged_ms is None and (
+            task.index in placed or (task.index not in before and _runs_still(state, board, task, now_ms))
+        ):
+            continue
+        since_ms = state.starved.get(task.key, now_ms)
+        found.append((since_ms if aged_ms is None else min(aged_ms, since_ms), task))
     return found
+
+
+def _runs_still(state: State, board: Board, task: TaskClass, now_ms: int) -> bool:
+    """Whether gangs of a class wait only in leaves that have started gangs while they were short, and the last gang of
+    the class is expected to run: then room for the next one is gathered by what the leaf lacks.
+    """
+    if not task.gang or any(name not in state.turns for name, _ in task.buckets):
+        return False
+    name, bucket_id = next(iter(task.buckets))
+    job, span = board.first_in(board.leaves[name], bucket_id)
+    live = state.jobs[job.name]
+    return now_ms < state.starved.get(task.key, now_ms) + estimate_of(live, stage_of(live, span.stage))
 
 
 @dataclass(slots=True, eq=False)
@@ -296,7 +315,7 @@ class _Running:
             job = state.jobs[p.job]
             own = p.task is wanted.task if wanted.task.gang else p.task.demand == wanted.task.demand
             of_leaves = leaf_of(state, job) in wanted.leaves
-            if wanted.of_own and of_leaves if own else wanted.starves or not of_leaves:
+            if (wanted.of_own and of_leaves) or (not own and (wanted.starves or not of_leaves)):
                 lasts_ms = estimate_of(job, stage_of(job, p.stage))
                 for i in range(p.count):
                     found.append(End(now_ms + lasts_ms, p.task.pairs, p.devices[i] if p.devices else []))
@@ -327,7 +346,7 @@ class _Running:
         if group is None:
             return True
         if group.path in wanted.leaves:
-            return wanted.starves
+            return wanted.starves or wanted.of_own
         leaf = self._board.leaf(group.path)
         return wanted.of_all or leaf.due is None or leaf.share > leaf.due
 

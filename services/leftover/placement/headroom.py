@@ -48,10 +48,11 @@ class Wanted:
     tasks of all other leaves counts, not only of those that hold more than they are due.
 
     Of a gang's rooms, `own` are expected where tasks of `leaves` end: a task of a gang that ends leaves room for a part
-    of the next one, which others would take before the rest is there. `of_own`: those ends count, too.
+    of the next one, which others would take before the rest is there. `of_own`: the ends of all tasks of `leaves`
+    count, too.
 
-    It has been wanted since `since_ms`, and rooms may be held that are complete by `until_ms`; `next_ms`: when the next
-    one is to be complete that may not be held yet.
+    It has been wanted since `since_ms`, and rooms may be held that are complete by `until_ms` (0: none yet); `next_ms`:
+    when the next one is to be complete that may not be held yet.
     """
 
     task: TaskClass
@@ -196,19 +197,6 @@ def is_kept_out(board: Board, leaf: LeafEntry, bucket_id: int) -> bool:
     return task.gang > 0 or not board.leaf_queue.runs(leaf.name, task.shape) or board.top(leaf, bucket_id).aged
 
 
-def is_near_due(board: Board, task: TaskClass) -> bool:
-    """Whether gangs of a class wait only in leaves whose tasks of that size alone hold what the leaf is due, but for
-    less than that for which room is gathered.
-    """
-    if not task.gang:
-        return False
-    for leaf in [board.leaves[name] for name, _ in task.buckets]:
-        held = board.leaf_queue.count(leaf.name, task.shape) * task.size // task.gang
-        if leaf.due is None or leaf.due - held >= _lacks_least(leaf, task):
-            return False
-    return True
-
-
 def aged_since(board: Board, task: TaskClass) -> int | None:
     """Since when the job has waited that has waited longest of those that have aged and are first in a bucket."""
     tops = [board.top(board.leaves[name], bucket_id) for name, bucket_id in task.buckets]
@@ -285,10 +273,9 @@ def gather(
             wanted.of_own = True
             stay |= {n: max(stay.get(n, 0), len(moments)) for n, moments in found.items()}
             found = _first(room, wanted, _looked_at(room, wanted, now_ms, ends, [*at, *able]), wanted.tasks, stay, most)
-            if _rooms(found) < wanted.tasks:
-                wanted.of_all = True
-                at = _looked_at(room, wanted, now_ms, ends, [*at, *able])
-                found = _first(room, wanted, at, wanted.tasks, stay, most)
+        if task.gang and _rooms(found) < wanted.tasks:
+            wanted.of_all = wanted.of_own = True
+            found = _first(room, wanted, _looked_at(room, wanted, now_ms, ends, [*at, *able]), wanted.tasks, stay, most)
     elif task.gang:  # What is there elsewhere by now need not be waited for.
         free = [n for n, node in enumerate(nodes) if n not in taken and n not in stay and fits_now(room, task, node)]
         there = {n: moments_of(task, nodes[n], now_ms, [], _most_on_a_node(wanted)) for n in free}
