@@ -7,6 +7,8 @@ from collections import Counter
 
 import pytest
 
+from tests.builders import queue
+from tests.simulation.placed_cells import Load, PlacedCell
 from tests.simulation.runs import job, simulated, stage
 
 SECONDS = 1_000
@@ -95,3 +97,15 @@ def test_groups_have_their_shares_from_the_first_minute_on(tmp_path, kind):
 @pytest.mark.parametrize("kind", KINDS)
 def test_and_for_ten_minutes(tmp_path, kind, preset):
     check(shares(tmp_path, kind, 600 * SECONDS, preset), kind, preset)
+
+
+@pytest.mark.parametrize("width", [4, 8, 12, 16])
+def test_over_time_a_queue_of_gangs_has_what_it_is_due_however_wide_they_are(width):
+    """A quarter of 16 cores. Without turns gangs as wide as the cell had 41 %, and would have all of it without a wait."""
+    gangs = Load({"cpu": 1}, width, 200, gang=True, durations_ms=(900, 1_000, 1_100))
+    others = Load({"cpu": 1}, tasks=9_000, durations_ms=(700, 1_000, 1_300))
+    nodes = {f"n{i}": ({"cpu": 4}, {}) for i in range(4)}
+    cell = PlacedCell([queue("gangs", 1), queue("others", 3)], nodes, {"gangs": gangs, "others": others})
+    cell.over(5 * SECONDS)
+
+    assert 0.22 <= cell.over(40 * SECONDS)["gangs"] <= 0.26

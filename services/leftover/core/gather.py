@@ -260,7 +260,7 @@ def _starved_heads(
             continue
         aged_ms = aged_since(board, task)
         if aged_ms is None and (
-            task.index in placed or (task.index not in before and _runs_still(state, board, task, now_ms))
+            task.index in placed or (task.index not in before and _waits_for_turn(state, board, task, now_ms))
         ):
             continue
         since_ms = state.starved.get(task.key, now_ms)
@@ -268,12 +268,14 @@ def _starved_heads(
     return found
 
 
-def _runs_still(state: State, board: Board, task: TaskClass, now_ms: int) -> bool:
-    """Whether gangs of a class wait only in leaves that have started gangs while they were short, and the last gang of
-    the class is expected to run: then room for the next one is gathered by what the leaf lacks.
+def _waits_for_turn(state: State, board: Board, task: TaskClass, now_ms: int) -> bool:
+    """Whether gangs of a class wait only in leaves that have started gangs while they were short, and no such leaf has
+    its turn, or the last gang of the class is expected to run still: then room is gathered by what the leaf lacks.
     """
     if not task.gang or any(name not in state.turns for name, _ in task.buckets):
         return False
+    if all(state.turns[name] > now_ms for name, _ in task.buckets):
+        return True
     name, bucket_id = next(iter(task.buckets))
     job, span = board.first_in(board.leaves[name], bucket_id)
     live = state.jobs[job.name]
