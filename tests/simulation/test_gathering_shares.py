@@ -101,7 +101,7 @@ def test_and_for_ten_minutes(tmp_path, kind, preset):
 
 @pytest.mark.parametrize("width", [4, 8, 12, 16])
 def test_over_time_a_queue_of_gangs_has_what_it_is_due_however_wide_they_are(width):
-    """A quarter of 16 cores. Without turns gangs as wide as the cell had 41 %, and would have all of it with no wait."""
+    """A quarter of 16 cores. Without turns gangs as wide as the cell had 41 %, and would have all with no wait."""
     gangs = Load({"cpu": 1}, width, 200, gang=True, durations_ms=(900, 1_000, 1_100))
     others = Load({"cpu": 1}, tasks=9_000, durations_ms=(700, 1_000, 1_300))
     nodes = {f"n{i}": ({"cpu": 4}, {}) for i in range(4)}
