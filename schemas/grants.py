@@ -74,10 +74,13 @@ class HeldRoom:
 
 @dataclass(slots=True)
 class Shortfall:
-    """A leaf queue that waits holds less than it is due by more than one of its tasks. `over`: it is no longer so."""
+    """A leaf queue that waits holds less than it is due by more than one of its tasks, or by a part of a gang. `over`:
+    it is no longer so. `turn_ms`: what it is due has paid by then for the gangs that have started in it.
+    """
 
     queue: str
     over: bool = False
+    turn_ms: int | None = None
 
 
 @dataclass(slots=True)

@@ -110,8 +110,9 @@ class Policy:
     largest stage asks at most this part of the reference capacity is small (DRESS, section 3.2).
     `ageing_ms`: a job that holds nothing and could have started so long ago is served first among the jobs of its
     queue, whatever their order but `fifo`, so that none starves; 0: never. `headroom`: whether room is gathered for
-    queues that hold less than they are due, and for the largest tasks that find none: never, once they have waited for
-    `headroom_after_ms`, or always. `headroom_nodes_permille`: on at most this part of the nodes at a time.
+    queues that hold less than they are due, and for tasks that find none: never, once the wait has cost as much as the
+    room will cost by standing idle, at the latest after `headroom_after_ms`, or always. `headroom_nodes_permille`: on
+    at most this part of the nodes at a time.
     `locality_wait_ms`: for so long tasks wait for nodes with the labels that they prefer, where their stage says
     nothing else (delay scheduling; Zaharia et al., EuroSys 2010).
     `demand_tolerance_permille`, `demand_tolerance_ms`: what queues ask for may move by so much of the cell, and for so
@@ -237,9 +238,9 @@ KNOBS = {
     "retry_backoff_ms_max": "longest such pause",
     "name_kept_ms": "the name of an ended job stays taken for so long",
     "ageing_ms": "a job that has held nothing for so long is served first in its queue (not under `fifo`); 0: never",
-    "headroom": "gathering of room for queues below their share and for large tasks: `off`, once they have waited for"
-    " `headroom_after_ms` (`aged`), or at once (`always`)",
-    "headroom_after_ms": "how long they wait before room is gathered",
+    "headroom": "gathering of room for queues below their share and for large tasks: `off`, once the wait has cost as"
+    " much as the room will cost by standing idle (`aged`), or at once (`always`)",
+    "headroom_after_ms": "how long they wait at most before room is gathered",
     "headroom_nodes_permille": "part of the nodes on which room may be gathered at a time, at least one node",
     "locality_wait_ms": "a task that could run elsewhere waits for so long for a node with the labels that its stage"
     " prefers, where the stage says nothing else; 0: it does not wait",

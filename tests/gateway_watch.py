@@ -32,6 +32,12 @@ class Watched:
             self.take(NodeRegistered(f"n{i}", "e1", {"cpu": cpu * 1000}))
         self.settle()
 
+    def own_levels(self):
+        """What queues are due of their own, whether or not it finds room: a dry run does not ask where tasks fit."""
+        fairness = self.cell.fairness
+        dues = {queue: max(level, fairness.dues.get(queue, 0)) for queue, level in self.view.levels.items()}
+        return {queue: due - fairness.lent.get(queue, 0) for queue, due in dues.items()}
+
     def _hear(self, topic, header, content):
         record = decode(content)
         if type(record.body) in view.FOLDS and topic not in ("releases", "plans"):

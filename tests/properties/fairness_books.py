@@ -226,6 +226,13 @@ class Books:
     def demand(self):
         return self.sums(lambda live: live.asked)
 
+    def placed_by_set(self, body):
+        """The same, where a unit is capped what it can place, by what this round says."""
+        named = {level.queue for level in body.levels} | set(body.gone)
+        capped = {unit for unit in self.state.dues if unit not in named}
+        capped |= {level.queue for level in body.levels if level.due is not None}
+        return self.demand_by_set | {unit: {"": self.state.capped[unit].amounts} for unit in capped}
+
     def below_of(self, sums, path):
         """The sum over the leaves of a queue."""
         total = {}
@@ -349,6 +356,8 @@ class Books:
         filled = self.state.filled
         if filled is None or filled.all_fits:
             return self.share(self.below_of(self.demand, path))
+        while filled.over is not None:  # Grants here follow no claims, so that units are passed over, and capped.
+            filled = filled.over
         return Fraction({**filled.nodes, **filled.levels}.get(path, 0), SHARE_UNITS)
 
     def low(self):

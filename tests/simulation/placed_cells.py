@@ -29,7 +29,7 @@ class Load:
 
 class PlacedCell:
     """A cell that runs what it grants. `held`, by leaf or group and kind, what its tasks hold; `area`: that x ms;
-    `running`: by job, how many of its tasks run."""
+    `running` and `started`: by job, how many of its tasks run, and have been started."""
 
     def __init__(self, queues, nodes, loads, **knobs):
         """`nodes`: name -> (capacity, labels). `loads`: leaf -> Load or list of them."""
@@ -37,6 +37,7 @@ class PlacedCell:
         self.cell.observers = [self._see]
         self.held = Counter()
         self.running = Counter()
+        self.started = Counter()
         self.area = Counter()
         self.capacity = Counter()
         self.ends, self.later, self.lasts = [], [], {}
@@ -61,6 +62,7 @@ class PlacedCell:
                     heappush(self.ends, (record.time + lasts, grant.job, index, grant))
                 self._hold(leaf, load.demand, grant.count)
                 self.running[grant.job] += grant.count
+                self.started[grant.job] += grant.count
 
     def gang_tasks(self, leaf):
         """How many tasks the gangs of a leaf have that run, with those that have ended in them already."""

@@ -195,6 +195,47 @@ def test_nothing_is_kept_for_a_class_of_which_the_queue_runs_tasks():
     assert (started(story, "large"), kept(story)) == (1, {})
 
 
+AGEING_MS = 1_000
+
+
+def long_beside(aged_ms):
+    """One large task runs for long, another job waits for its like, and small tasks come and go on the other node."""
+    story = cell(large("first", duration_ms=90_000), ageing_ms=aged_ms)
+    story.settle()
+    story.take(job("small", stage(tasks=999)))
+    story.settle()
+    story.at(10).take(large())
+    for _ in range(40):
+        story.settle()
+        story.at(story.time + 30)
+        end_one(story, "n2")
+        if started(story, "large"):
+            break
+    return story
+
+
+def test_room_is_gathered_for_a_kind_that_already_runs_once_a_job_has_aged():
+    story = long_beside(AGEING_MS)
+    assert [grant.node for grant in story.granted if grant.job == "large"] == ["n2"]
+    assert story.time > 10 + AGEING_MS
+
+
+def test_until_then_the_end_of_what_runs_is_waited_for():
+    story = long_beside(10_000)
+    assert (started(story, "large"), kept(story)) == (0, {})
+
+
+def test_a_room_is_held_once_the_wait_is_half_the_time_until_it_is_complete():
+    """The small tasks are to end at 1,000, the large one waits since 10: 330 is half of the 660 that are left then."""
+    story = busy(headroom_after_ms=5_000)
+    assert (kept(story), story.next_ms()) == ({}, 340)
+
+    story.at(339).settle()
+    assert kept(story) == {}
+    story.at(340).settle()
+    assert kept(story) == {"n1": 4_000}
+
+
 def test_a_node_whose_tasks_run_longer_than_estimated_is_kept_all_the_same():
     story = busy()
     story.at(10 + AFTER_MS).settle()

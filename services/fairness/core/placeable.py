@@ -2,13 +2,16 @@
 
 Leftover serves the unit with the least held / level first. So if a leaf got a task at a worse ratio than that of a
 unit that still waits when the round is over, none of its tasks found room (nor a node, nor room for their gang): it was
-passed over. A unit that is a task or more below its level, and has been so and been passed over for
-`headroom_after_ms`, is capped: its siblings are filled as if it asked for what it holds, and the record says what it is
-due (`Level.due`). Leftover goes on serving it by that, so its claim is back the moment room appears.
+passed over. A unit that is a task or more below its level, and is passed over twice while it is, is capped: its
+siblings are filled as if it asked for what it holds, and the record says what it is due (`Level.due`). Leftover goes on
+serving it by that, so its claim is back the moment room appears. Twice, because a task may have come to wait, or have
+ended, after the round that is closed was opened: only the next round could have served it.
 
-No flapping: the time before; and a cap follows what the unit holds upwards at once, downwards only after it has held
-less for `CAP_FALLS_MS`. A cap ends when nothing of the unit waits any more, or what it can place comes within a task of
-what it is due. Cost: the units of which a sum or the level changed, and a comparison for each that is short.
+No flapping: a cap follows what the unit holds upwards at once; downwards once it holds less after two closings in a
+row and is passed over at the second. So a cap moves at most once for each task of the unit that starts or ends. It ends
+when nothing of the unit waits any more, or what it can place comes within a task of what it is due. Until caps have
+moved by as much as demand may (tolerance.py), no level is worked out anew. Cost: the units of which a sum or the level
+changed, and a comparison for each that is short.
 """
 
 from collections.abc import Sequence
@@ -20,15 +23,15 @@ from schemas.quantities import SHARE_UNITS
 from services.fairness.accounts.queue_account import QueueAccount
 from services.fairness.accounts.tree_accounts import TreeAccounts
 from services.fairness.core.refill import confirm
-from services.fairness.core.stale import refill
 from services.fairness.core.state import Cap, Short, State
 from services.fairness.core.tolerance import note_cap
 
-CAP_FALLS_MS: Final = 1_000
-"""A unit that holds less than its cap for so long counts as able to place only what it holds."""
-
 _RATIO_BITS: Final = 30
-_BEYOND: Final = SHARE_UNITS << _RATIO_BITS  # A worse claim than that of any unit within its level.
+_TIER_BITS: Final = 62
+_RETURNED: Final = 0
+_OWN: Final = 1
+_LENT: Final = 2
+_BEYOND: Final = 3 << _TIER_BITS  # A worse claim than that of any unit within its level.
 
 
 def forget_placed(state: State) -> None:
@@ -60,12 +63,12 @@ def fold_levels(state: State, body: Shares) -> None:
             state.parts.pop(level.queue, None)
         state.touched[level.queue] = True
     confirm(state.filled, [*body.gone, *[level.queue for level in body.levels]], state.levels)
-    for unit in [unit for unit in state.capped if unit not in state.dues]:
-        del state.capped[unit]
-        refill(state)
+    if state.refills:  # Else this round has kept the levels, and units that were capped since have no due yet.
+        for unit in [unit for unit in state.capped if unit not in state.dues]:
+            del state.capped[unit]
 
 
-def watch_room(state: State, accounts: TreeAccounts | None, grants: Sequence[Grant], time: int) -> None:
+def watch_room(state: State, accounts: TreeAccounts | None, grants: Sequence[Grant]) -> None:
     """A round is closed: records which units are below their level, which were passed over, and what can be placed."""
     touched, state.touched = state.touched, {}
     if accounts is None:
@@ -74,22 +77,17 @@ def watch_room(state: State, accounts: TreeAccounts | None, grants: Sequence[Gra
         unit = accounts.group_of(path) if path in accounts.queues else accounts.root
         if unit.is_group:
             _measure(state, accounts, unit)
-            if unit.name in state.capped:
-                _follow(state, state.capped[unit.name], unit, accounts, time)
-    for name, cap in state.capped.items():
-        if cap.less_ms is not None and time - cap.less_ms >= CAP_FALLS_MS:
-            _set_cap(state, cap, accounts.queues[name], accounts)
-    if not state.short or not grants:
-        return
-    served = _worst_served(state, accounts, grants)
+    served = _worst_served(state, accounts, grants) if state.short and grants else 0
     for name, short in state.short.items():
-        if short.claim >= served:
-            continue
-        if short.passed_ms is None:
-            short.passed_ms = time
-        if time - short.passed_ms >= state.policy.headroom_after_ms and name not in state.capped:
-            state.capped[name] = Cap(_amounts(accounts.queues[name], accounts))
-            refill(state)
+        if short.claim < served:
+            if short.passed:
+                _pass_over(state, accounts, accounts.queues[name])
+            short.passed = True
+    if state.capped:
+        for path in touched:
+            unit = accounts.group_of(path) if path in accounts.queues else accounts.root
+            if unit.name in state.capped:
+                _follow(state, state.capped[unit.name], unit, accounts)
 
 
 def is_divided(state: State, unit: str) -> bool:
@@ -115,7 +113,7 @@ def _measure(state: State, accounts: TreeAccounts, unit: QueueAccount) -> None:
     if not level or not is_short(unit, held, level) or is_divided(state, unit.name):
         state.short.pop(unit.name, None)
         return
-    claim = (held << _RATIO_BITS) // level
+    claim = _claim(state, unit.name, held, unit.slack, level)
     short = state.short.get(unit.name)
     if short is None:
         state.short[unit.name] = Short(claim)
@@ -141,12 +139,34 @@ def _worst_served(state: State, accounts: TreeAccounts, grants: Sequence[Grant])
         sizes[unit] = max(sizes.get(unit, 0), size)
     worst = 0
     for name, size in sizes.items():
+        account = accounts.queues[name]
         level = max(state.levels.get(name, SHARE_UNITS), state.dues.get(name, 0))
-        held_now = accounts.share_of(accounts.queues[name].used)
+        held_now = accounts.share_of(account.used)
         if held_now > level:
             return _BEYOND
-        worst = max(worst, (max(0, held_now - size) << _RATIO_BITS) // level if level else 0)
+        worst = max(worst, _claim(state, name, max(0, held_now - size), size, level) if level else 0)
     return worst
+
+
+def _claim(state: State, unit: str, held: int, size: int, level: int) -> int:
+    """By what leftover serves a unit within its level, least first (`LeafQueue.claim`)."""
+    tier = _OWN
+    if state.dues.get(unit, 0) > state.levels.get(unit, 0):
+        tier = _RETURNED
+    elif held + size > level - state.lent.get(unit, 0):
+        tier = _LENT
+    return tier << _TIER_BITS | (held << _RATIO_BITS) // level
+
+
+def _pass_over(state: State, accounts: TreeAccounts, unit: QueueAccount) -> None:
+    """A unit was passed over again while it was short: what it holds is what it can place."""
+    cap = state.capped.get(unit.name)
+    if cap is None:
+        state.capped[unit.name] = Cap(_amounts(unit, accounts))
+        level = max(state.levels.get(unit.name, 0), state.dues.get(unit.name, 0))
+        note_cap(state, level, accounts.share_of(unit.used))
+    elif cap.less and accounts.share_of(unit.used) < accounts.share_of(cap_of(cap, accounts)):
+        _set_cap(state, cap, unit, accounts)
 
 
 def _amounts(unit: QueueAccount, accounts: TreeAccounts) -> dict[str, int]:
@@ -156,12 +176,12 @@ def _amounts(unit: QueueAccount, accounts: TreeAccounts) -> dict[str, int]:
 def _set_cap(state: State, cap: Cap, unit: QueueAccount, accounts: TreeAccounts) -> None:
     """What a unit holds now is what it can place."""
     note_cap(state, accounts.share_of(cap_of(cap, accounts)), accounts.share_of(unit.used))
-    cap.amounts, cap.less_ms = _amounts(unit, accounts), None
+    cap.amounts, cap.less = _amounts(unit, accounts), False
 
 
-def _follow(state: State, cap: Cap, unit: QueueAccount, accounts: TreeAccounts, time: int) -> None:
-    """Moves a cap: upwards at once, downwards after a while."""
-    if accounts.share_of(unit.used) >= accounts.share_of(cap_of(cap, accounts)):
+def _follow(state: State, cap: Cap, unit: QueueAccount, accounts: TreeAccounts) -> None:
+    """What a unit holds has changed, or may have: its cap rises at once, and may fall from the next closing on."""
+    held, at = accounts.share_of(unit.used), accounts.share_of(cap_of(cap, accounts))
+    if held > at:
         _set_cap(state, cap, unit, accounts)
-    elif cap.less_ms is None:
-        cap.less_ms = time
+    cap.less = held < at

@@ -98,7 +98,7 @@ def fold_closing(state: State, record: Record[RoundClosed]) -> None:
     _grant(state, grants, record.time)
     state.settled = state.opened
     watch(state, record.time)
-    watch_room(state, accounts_of(state), grants, record.time)
+    watch_room(state, accounts_of(state), grants)
 
 
 def fold_time(state: State, record: Record[TimeReached]) -> None:

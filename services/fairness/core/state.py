@@ -64,19 +64,19 @@ class Backoff:
 
 @dataclass(slots=True)
 class Short:
-    """A unit below its level by a task or more: what leftover served it by after the last closing, and since when (ms)
-    worse claims than that have been served."""
+    """A unit below its level by a task or more: what leftover served it by after the last closing, and whether at one
+    since it fell short a worse claim than that had been served."""
 
     claim: int
-    passed_ms: int | None = None
+    passed: bool = False
 
 
 @dataclass(slots=True)
 class Cap:
-    """What a unit is taken to be able to place, in base units by kind. `less_ms`: since when it has held less."""
+    """What a unit is taken to be able to place, in base units by kind. `less`: it held less after the last closing."""
 
     amounts: Vector
-    less_ms: int | None = None
+    less: bool = False
 
 
 @dataclass(slots=True)

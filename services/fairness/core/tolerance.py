@@ -1,16 +1,15 @@
 """When the levels are recomputed: not at every change of demand.
 
 A refill costs the whole tree, and in a large cell most changes alter no level noticeably. So a round keeps the levels
-while (1) the summed change of all leaves' demands since the last refill is at most `demand_tolerance_permille` of the
-cell, and (2) the first round that skipped a refill is less than `demand_tolerance_ms` of log time ago. No wake-up is
-needed to correct the levels later: only rounds use them, and the next round after that time begins with a refill. Until
-then a unit that begins to ask gets its whole demand as its level, which is at most the tolerance for all such units
-together.
+while (1) the summed change of all leaves' demands since the last refill, and of what units are taken to be able to
+place, is at most `demand_tolerance_permille` of the cell, and (2) the first round that skipped a refill is less than
+`demand_tolerance_ms` of log time ago. No wake-up is needed to correct the levels later: only rounds use them, and the
+next round after that time begins with a refill. Until then a unit that begins to ask gets its whole demand as its
+level, which is at most the tolerance for all such units together.
 
-Applied at once are: another capacity or config; a leaf whose demand covers other sets of kinds, each with a level;
-another set of units that cannot place what they are due; and every change if all demands fit into the cell (where that
-costs only what changed) or if levels follow current holdings. What was asked for at the last refill is part of the
-state, so a replay from any snapshot refills in the same rounds.
+Applied at once are: another capacity or config; a leaf whose demand covers other sets of kinds, each with a level; and
+every change if all demands fit into the cell (where that costs only what changed) or if levels follow current holdings.
+What was asked for at the last refill is part of the state, so a replay from any snapshot refills in the same rounds.
 """
 
 from collections.abc import Mapping

@@ -5,8 +5,8 @@ find none, and says what was granted, held and revoked, and why classes of tasks
 from largesse.core import OpenRound
 from schemas import Asks, ClassWait, DeviceShare, Grant, Grants, LocalityWait, Revocation, Shortfall, StageAsk
 from services.leftover.core.asks import asks_of, does_ask, in_shard
-from services.leftover.core.board import build, spans_of
-from services.leftover.core.gather import hold, hold_for_gangs
+from services.leftover.core.board import build, estimate_of, leaf_of, spans_of, stage_of
+from services.leftover.core.gather import hold, hold_for_gangs, turn_after
 from services.leftover.core.levels import said_levels
 from services.leftover.core.locality import are_over, waits_of
 from services.leftover.core.pool_breaches import pool_breaches
@@ -67,7 +67,8 @@ def decide(state: State, opened: OpenRound) -> list[Grants]:
     grants = [_grant(board, p) for p in placements]
     state.decided = Decided([record.id for record in asks], shares.id, placements, grants, held)
     wake_ms = min([at_ms for at_ms in wakes_ms if at_ms is not None], default=None)
-    said = Grants(grants, held, revoked, _waits(state, board), wake_ms=wake_ms, shortfalls=_shortfalls(state, board))
+    said = Grants(grants, held, revoked, _waits(state, board), wake_ms=wake_ms)
+    said.shortfalls = _shortfalls(state, board, placements, now_ms)
     if board.pools.beyond or state.pool_breaches:
         said.pool_breaches = pool_breaches(state, board)
     said.locality_waits = delayed
@@ -132,12 +133,23 @@ def _grant(board: Board, placement: Placement) -> Grant:
     return grant
 
 
-def _shortfalls(state: State, board: Board) -> list[Shortfall]:
-    """Leaves that began to be short, or are so no longer, by path."""
+def _shortfalls(state: State, board: Board, placements: list[Placement], now_ms: int) -> list[Shortfall]:
+    """Leaves that began to be short, or are so no longer, and those that are in which gangs have started; by path."""
     changed, board.leaf_queue.changed = board.leaf_queue.changed, {}
     are_short = still_short(board, list(changed), state.short)
-    moved = [name for name, is_short in are_short.items() if is_short != (name in state.short)]
-    return [Shortfall(name, over=not are_short[name]) for name in sorted(moved)]
+    said = {
+        name: Shortfall(name, not is_short) for name, is_short in are_short.items() if is_short != (name in state.short)
+    }
+    work: dict[str, int] = {}
+    for placed in placements:
+        task, job = placed.task, state.jobs[placed.job]
+        if task.gang and are_short.get(leaf_of(state, job), False):
+            lasts_ms = estimate_of(job, stage_of(job, placed.stage))
+            name = leaf_of(state, job)
+            work[name] = work.get(name, 0) + task.size // task.gang * placed.count * lasts_ms
+    for name, amount in work.items():
+        said.setdefault(name, Shortfall(name)).turn_ms = turn_after(state, board.leaves[name], amount, now_ms)
+    return [said[name] for name in sorted(said)]
 
 
 def _waits(state: State, board: Board) -> list[ClassWait]:

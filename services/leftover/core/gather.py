@@ -11,11 +11,12 @@ from services.leftover.core.state import Allocation, State
 from services.leftover.placement.board import Board, Placement
 from services.leftover.placement.headroom import (
     Wanted,
+    aged_since,
     blocked_heads,
     choose,
     gather,
     is_exposed,
-    lacking,
+    is_lacking,
     lacks_part_of_gang,
     least_needs,
     shortfall,
@@ -29,6 +30,12 @@ from services.leftover.placement.timeline import End, Reserved
 
 OVERRUN_MOST: Final = 2
 """A task that runs on is expected to end at any moment until it has run so many times as long as it was expected to."""
+
+IDLE_PARTS: Final = 2
+"""Room comes free bit by bit, so until it is complete one in so many parts of it stands idle on average: it may be held
+once the wait has been that part of the time until then."""
+
+_ANY_MS: Final = 1 << 62
 
 
 @dataclass(slots=True, eq=False)
@@ -62,8 +69,8 @@ _NO_NODES = _Nodes({}, None)
 
 def hold_for_gangs(state: State, board: Board, now_ms: int) -> None:
     """Before anything is placed: keeps room for gangs of leaves that are known to be short. A gang cannot start in the
-    room of one of its leaf's tasks that ends, so that others would take it at once. Single tasks that are short come
-    first, since they can; nodes that are held for others stay so. What the last round has tried does not count here.
+    room of one of its leaf's tasks that ends, so that others would take it at once. Gangs come first, since all of one
+    wait for its last room; nodes that are held for others stay so. What the last round has tried does not count here.
     """
     leaves = [board.leaves[name] for name in state.short if name in board.leaves]
     if not any(leaf.gangs for leaf in leaves):
@@ -71,10 +78,8 @@ def hold_for_gangs(state: State, board: Board, now_ms: int) -> None:
     board.refresh()
     if not any(lacks_part_of_gang(board, leaf) for leaf in leaves):
         return
-    since_ms = now_ms - _wait_ms(state)
-    waited = [leaf for leaf in lacking(board, list(state.short), state.short) if state.short[leaf.name] <= since_ms]
-    wants = _wanted(board, None, waited, [], {})
-    wants.sort(key=lambda wanted: wanted.task.gang > 0)
+    wants = _wanted(state, board, None, [leaf for leaf in leaves if is_lacking(board, leaf)], [], {}, now_ms)
+    wants.sort(key=lambda wanted: wanted.task.gang == 0)
     wanted_for = {wanted.task.index: True for wanted in wants}
     kept = _Kept(state, board, now_ms)
     others = {n: board.classes[index] for n, index in kept.by_node.items() if index not in wanted_for}
@@ -126,31 +131,53 @@ class _Kept:
 
 
 def _wait_ms(state: State) -> int:
-    """For how long a leaf or a class waits before room is gathered for it."""
+    """For how long a leaf or a class waits at most before room is gathered for it."""
     return 0 if state.policy.headroom == "always" else state.policy.headroom_after_ms
 
 
 def _gather(state: State, board: Board, placements: list[Placement], now_ms: int) -> _Nodes:
     if state.policy.headroom == "off" or state.policy.preset == "fifo":
         return _NO_NODES
-    after_ms = _wait_ms(state)
-    short_leaves, next_short_ms = _short_leaves(state, board, now_ms, now_ms - after_ms)
-    starved, next_starved_ms = _starved_heads(state, board, placements, now_ms, now_ms - after_ms)
-    least_ms = next_short_ms
-    if least_ms is None or (next_starved_ms is not None and next_starved_ms < least_ms):
-        least_ms = next_starved_ms
-    wake_ms = None if least_ms is None else least_ms + after_ms
-    if not short_leaves and not starved:
-        return _Nodes({}, wake_ms)
+    fresh = [name for name in board.leaf_queue.changed if name not in state.short]
+    leaves = [board.leaves[name] for name in [*state.short, *fresh] if name in board.leaves]
+    short_leaves = [leaf for leaf in leaves if is_lacking(board, leaf)]
     kept = _Kept(state, board, now_ms)
+    starved = _starved_heads(state, board, placements, kept.before, now_ms)
+    if not short_leaves and not starved:
+        return _NO_NODES
     least = least_needs([*short(board), *(placement.task for placement in placements)])
-    wants = _wanted(board, least, short_leaves, starved, kept.before)
+    wants = _wanted(state, board, least, short_leaves, starved, kept.before, now_ms)
     held = _nodes_for(state, board, wants, kept, _Running(state, board, placements, now_ms), {})
     for number, reserved in held.items():
         said = kept.said.get(number)
         if said is not None and said.tasks <= reserved.tasks and kept.by_node[number] == reserved.task.index:
             reserved.promised_ms = reserved.promised_ms if said.complete_ms is None else said.complete_ms
-    return _Nodes(held, wake_ms)
+    return _Nodes(held, _wake_ms(state, wants, short_leaves, now_ms))
+
+
+def _wake_ms(state: State, wants: list[Wanted], leaves: list[LeafEntry], now_ms: int) -> int | None:
+    """When more room may be held without another fact: a wait will have been long enough, or a leaf has its turn."""
+    wakes = [state.turns[leaf.name] for leaf in leaves if not _has_turn(state, leaf, now_ms)]
+    for wanted in wants:
+        if wanted.next_ms is not None:
+            wait_ms = -(-(wanted.next_ms - wanted.since_ms) // (IDLE_PARTS + 1))
+            wakes.append(wanted.since_ms + max(1, min(wait_ms, _wait_ms(state))))
+    return min([at_ms for at_ms in wakes if at_ms > now_ms], default=None)
+
+
+def _has_turn(state: State, leaf: LeafEntry, now_ms: int) -> bool:
+    """Whether a leaf may have a gang that takes it beyond its due: what it is due has paid for those before."""
+    return state.turns.get(leaf.name, now_ms) <= now_ms
+
+
+def turn_after(state: State, leaf: LeafEntry, work: int, now_ms: int) -> int:
+    """When a leaf has its turn again after gangs have started in it that will do so much `work` (share units x ms):
+    what it is due takes so long to do as much. What it was short of before counts, up to as much again. At the latest
+    after `headroom_after_ms`, as estimates may be wrong.
+    """
+    lasts_ms = work // max(1, leaf.due or 0)
+    turn_ms = state.turns.get(leaf.name, state.short.get(leaf.name, now_ms))
+    return min(max(turn_ms, now_ms - lasts_ms) + lasts_ms, now_ms + _wait_ms(state))
 
 
 def _nodes_for(
@@ -179,11 +206,13 @@ def _nodes_for(
 
 
 def _wanted(
+    state: State,
     board: Board,
     least: dict[int, int] | None,
     leaves: list[LeafEntry],
     starved: list[tuple[int, TaskClass]],
     before: dict[int, dict[int, int]],
+    now_ms: int,
 ) -> list[Wanted]:
     """What room is to be gathered for: what leaves lack, largest deficit first, then one class that starves. `least`:
     the least that those ask for who could take the room (None: anything); a class that had room held `before` keeps it
@@ -191,55 +220,66 @@ def _wanted(
     """
     wants: dict[int, Wanted] = {}
     for leaf in sorted(leaves, key=lambda leaf: (-shortfall(leaf), leaf.name)):
-        for lacked in wanted_by(board, leaf, least, before):
+        since_ms = state.short.get(leaf.name, now_ms)
+        for lacked in wanted_by(board, leaf, least, before, its_turn=_has_turn(state, leaf, now_ms)):
             task = lacked.task
-            wanted = wants.setdefault(task.index, Wanted(task, 0))
+            wanted = wants.setdefault(task.index, Wanted(task, 0, since_ms))
             wanted.tasks = min(task.waiting, wanted.tasks + lacked.tasks)
             wanted.own = min(wanted.tasks, wanted.own + lacked.own)
+            wanted.since_ms = min(wanted.since_ms, since_ms)
             wanted.leaves[leaf.name] = True
     chosen = choose(
         [(since_ms, task) for since_ms, task in starved if task.index in before or is_exposed(task, least)], before
     )
-    if chosen is not None and chosen.index not in wants:
-        wanted = Wanted(chosen, max(1, chosen.gang), starves=True)
-        wanted.leaves = {leaf: True for leaf, _ in chosen.buckets}
-        wants[chosen.index] = wanted
+    if chosen is not None and chosen[1].index not in wants:
+        since_ms, task = chosen
+        wanted = Wanted(task, max(1, task.gang), since_ms, starves=True)
+        wanted.of_own = aged_since(board, task) is not None
+        wanted.leaves = {leaf: True for leaf, _ in task.buckets}
+        wants[task.index] = wanted
+    for wanted in wants.values():
+        waited_ms = now_ms - wanted.since_ms
+        if waited_ms >= _wait_ms(state):
+            wanted.until_ms = _ANY_MS
+        elif waited_ms:  # Else it has cost nothing yet.
+            wanted.until_ms = now_ms + waited_ms * IDLE_PARTS
     return list(wants.values())
 
 
-def _short_leaves(state: State, board: Board, now_ms: int, since_ms: int) -> tuple[list[LeafEntry], int | None]:
-    """Leaves that have been short since then or longer, and since when the next has been."""
-    next_ms: int | None = None
-    found: list[LeafEntry] = []
-    fresh = [name for name in board.leaf_queue.changed if name not in state.short]
-    for leaf in lacking(board, [*state.short, *fresh], state.short):
-        from_ms = state.short.get(leaf.name, now_ms)
-        if from_ms <= since_ms:
-            found.append(leaf)
-        elif next_ms is None or from_ms < next_ms:
-            next_ms = from_ms
-    return found, next_ms
-
-
 def _starved_heads(
-    state: State, board: Board, placements: list[Placement], now_ms: int, since_ms: int
-) -> tuple[list[tuple[int, TaskClass]], int | None]:
-    """Classes that are kept out of a leaf that would serve them next, and of which nothing has started since then or
-    longer, as (since ms, class); and since when the next has waited. Only those: a class that waits for its turn is not
-    kept out, nor is one that waits for something else than room (a node that could hold it at all, say).
+    state: State, board: Board, placements: list[Placement], before: dict[int, dict[int, int]], now_ms: int
+) -> list[tuple[int, TaskClass]]:
+    """Classes that are kept out of a leaf that would serve them next, with the time since which none of them has
+    started, or a job has waited that has aged. Only those: a class that waits for its turn is not kept out, nor is one
+    that waits for something else than room (a node that could hold it at all, say).
     """
     placed = {placement.task.index: True for placement in placements}
-    next_ms: int | None = None
     found: list[tuple[int, TaskClass]] = []
     for task in blocked_heads(board):
         if reason_of(board, task) not in WANTS_ROOM:
             continue
-        from_ms = now_ms if task.index in placed else state.starved.get(task.key, now_ms)
-        if from_ms <= since_ms:
-            found.append((from_ms, task))
-        elif next_ms is None or from_ms < next_ms:
-            next_ms = from_ms
-    return found, next_ms
+        aged_ms = aged_since(board, task)
+        if aged_ms is None and (
+            task.index in placed or (task.index not in before and _waits_for_turn(state, board, task, now_ms))
+        ):
+            continue
+        since_ms = state.starved.get(task.key, now_ms)
+        found.append((since_ms if aged_ms is None else min(aged_ms, since_ms), task))
+    return found
+
+
+def _waits_for_turn(state: State, board: Board, task: TaskClass, now_ms: int) -> bool:
+    """Whether gangs of a class wait only in leaves that have started gangs while they were short, and no such leaf has
+    its turn, or the last gang of the class is expected to run still: then room is gathered by what the leaf lacks.
+    """
+    if not task.gang or any(name not in state.turns for name, _ in task.buckets):
+        return False
+    if all(state.turns[name] > now_ms for name, _ in task.buckets):
+        return True
+    name, bucket_id = next(iter(task.buckets))
+    job, span = board.first_in(board.leaves[name], bucket_id)
+    live = state.jobs[job.name]
+    return now_ms < state.starved.get(task.key, now_ms) + estimate_of(live, stage_of(live, span.stage))
 
 
 @dataclass(slots=True, eq=False)
@@ -277,7 +317,7 @@ class _Running:
             job = state.jobs[p.job]
             own = p.task is wanted.task if wanted.task.gang else p.task.demand == wanted.task.demand
             of_leaves = leaf_of(state, job) in wanted.leaves
-            if wanted.of_own and of_leaves if own else wanted.starves or not of_leaves:
+            if (wanted.of_own and of_leaves) or (not own and (wanted.starves or not of_leaves)):
                 lasts_ms = estimate_of(job, stage_of(job, p.stage))
                 for i in range(p.count):
                     found.append(End(now_ms + lasts_ms, p.task.pairs, p.devices[i] if p.devices else []))
@@ -308,7 +348,7 @@ class _Running:
         if group is None:
             return True
         if group.path in wanted.leaves:
-            return wanted.starves
+            return wanted.starves or wanted.of_own
         leaf = self._board.leaf(group.path)
         return wanted.of_all or leaf.due is None or leaf.share > leaf.due
 

@@ -80,7 +80,7 @@ def fold_grants(state: State, record: Record[Grants]) -> None:
     if state.decided is None or (state.decided.grants, state.decided.held) != (body.grants, body.held):
         forget_board(state)
     if body.full:
-        state.reasons, state.kept, state.short = {}, {}, {}
+        state.reasons, state.kept, state.short, state.turns = {}, {}, {}, {}
         state.vacated, state.awaited, state.pool_breaches = {}, {}, {}
     for wait in body.waits:
         key = class_key(wait.demand, wait.labels, wait.prefer, wait.gang, wait.rules, wait.near)
@@ -104,8 +104,11 @@ def fold_grants(state: State, record: Record[Grants]) -> None:
     for shortfall in body.shortfalls:
         if shortfall.over:
             state.short.pop(shortfall.queue, None)
+            state.turns.pop(shortfall.queue, None)
         else:
-            state.short[shortfall.queue] = record.time
+            state.short.setdefault(shortfall.queue, record.time)
+            if shortfall.turn_ms is not None:
+                state.turns[shortfall.queue] = shortfall.turn_ms
     for breach in body.pool_breaches:
         key = breach_key(breach.queue, breach.job_class)
         if breach.over:

@@ -185,8 +185,9 @@ class State:
     that is not the level, `level_reduced` leaves whose level is less, since their tasks find no room, `parts` the
     levels by set of kinds of leaves that have several; `reasons` what was last said of each class that waits;
     `starved`: since when a class that finds no room has had no task started, in ms; `short`: since when a leaf that
-    waits has held less than it is due by more than one of its tasks, in ms; `kept`: by node, room that is held and for
-    whom; `served`: by leaf, seq of the opening whose round gave it something last. `promises`: what is promised to
+    waits has held less than it is due by more than one of its tasks or by a part of a gang, in ms; `turns`: by when, in
+    ms, what such a leaf is due has paid for the gangs that have started in it; `kept`: by node, room that is held and
+    for whom; `served`: by leaf, seq of the opening whose round gave it something last. `promises`: what is promised to
     reservations; `reserving`: by job; `lent`: by node, its revocable attempts, keyed as `held`; `vacated`: by node,
     room that is held for a promise. `delays`: by job and stage, tasks that wait for nodes that they prefer, as [since
     ms, tasks], oldest first; `awaited`: by node, room that they leave free. `shadow`: when jobs would end if all had
@@ -212,6 +213,7 @@ class State:
     reasons: dict[str, ClassWait] = field(default_factory=dict)
     starved: dict[str, int] = field(default_factory=dict)
     short: dict[str, int] = field(default_factory=dict)
+    turns: dict[str, int] = field(default_factory=dict)
     kept: dict[str, HeldRoom] = field(default_factory=dict)
     served: dict[str, int] = field(default_factory=dict)
     promises: Promises = field(default_factory=Promises)

@@ -1,13 +1,19 @@
 """Headroom: room that is gathered for tasks that would otherwise never start (docs/concepts/gathering.md).
 
 While small tasks come and go, what is free lies in fragments, and no node ever has enough for a large task or a gang.
-Room is gathered for two causes: a queue that waits has held less than it is due by more than one of its tasks for
-longer than `headroom_after_ms`; and the largest class of tasks of which none has started for so long. It is gathered
-where, by the estimated ends of what runs there, it is complete soonest.
+Room is gathered for two causes: a queue that waits holds less than it is due by more than one of its tasks, or by a
+part of a gang; and none of the tasks has started that a queue would serve next. It is gathered where, by the estimated
+ends of what runs there, it is complete soonest.
+
+When. A room that is held stands idle until it is complete, while a queue that waits loses its use. Nobody knows whether
+room would come free by itself, so each room is held from the moment at which the wait so far has cost as much as the
+room will cost by standing idle (the break-even rule of ski rental): what both cost together is at most twice what the
+better of the two would have cost. At the latest it is held after `headroom_after_ms`.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Final
 
 from services.leftover.placement.board import Board
 from services.leftover.placement.keys import CLASS_MASK, job_class_of
@@ -15,7 +21,20 @@ from services.leftover.placement.leaf_queue import LeafEntry
 from services.leftover.placement.nodes import Room
 from services.leftover.placement.pending_reasons import seekers
 from services.leftover.placement.task_class import NodeRoom, TaskClass
-from services.leftover.placement.timeline import End, Moment, Reserved, could_hold, moment_at, moments_of
+from services.leftover.placement.timeline import (
+    End,
+    Moment,
+    Reserved,
+    could_hold,
+    fits_now,
+    fitting,
+    moment_at,
+    moments_of,
+)
+
+_PARTS: Final = 4
+"""Room for a gang that takes a leaf beyond its due is gathered once the leaf lacks one in so many parts of it. With
+less, room would be gathered while the tasks of the last gang still end one by one, and stand idle for as long."""
 
 LOOKED_AT = 64
 """Beside those that are held already, so many nodes are looked at for each room that is wanted at most: those that miss
@@ -29,11 +48,18 @@ class Wanted:
     tasks of all other leaves counts, not only of those that hold more than they are due.
 
     Of a gang's rooms, `own` are expected where tasks of `leaves` end: a task of a gang that ends leaves room for a part
-    of the next one, which others would take before the rest is there. `of_own`: those ends count, too.
+    of the next one, which others would take before the rest is there. `of_own`: the ends of all tasks of `leaves`
+    count, too.
+
+    It has been wanted since `since_ms`, and rooms may be held that are complete by `until_ms` (0: none yet); `next_ms`:
+    when the next one is to be complete that may not be held yet.
     """
 
     task: TaskClass
     tasks: int
+    since_ms: int = 0
+    until_ms: int = 0
+    next_ms: int | None = None
     own: int = 0
     of_all: bool = False
     of_own: bool = False
@@ -59,15 +85,22 @@ def lacks_part_of_gang(board: Board, leaf: LeafEntry) -> bool:
     """Whether a leaf in which gangs wait holds less than it is due by a task of one of them or more."""
     if not leaf.gangs or leaf.due is None:
         return False
-    return any(task.size // task.gang <= leaf.due - leaf.share for task in [_task_of(board, b) for b in leaf.gangs])
+    lacks = leaf.due - leaf.share
+    return any(lacks >= _lacks_least(leaf, _task_of(board, bucket_id)) for bucket_id in leaf.gangs)
 
 
-def lacking(board: Board, names: list[str], short: dict[str, int]) -> list[LeafEntry]:
-    """Of these leaves those for which room is to be gathered: they hold less than they are due by more than one task;
-    where they are `short`, which is to say have not held what they are due since they were, also by a part of a gang.
+def _lacks_least(leaf: LeafEntry, task: TaskClass) -> int:
+    """What a leaf lacks at least if room is to be gathered for a gang that takes it beyond its due: a part of the gang,
+    or of its due where that is less.
     """
-    leaves = [board.leaves[name] for name in names if name in board.leaves]  # In others nothing waits.
-    return [leaf for leaf in leaves if shortfall(leaf) > 0 or (leaf.name in short and lacks_part_of_gang(board, leaf))]
+    return max(task.size // task.gang, min(task.size, leaf.due or 0) // _PARTS)
+
+
+def is_lacking(board: Board, leaf: LeafEntry) -> bool:
+    """Whether room is to be gathered for a leaf: it holds less than it is due by more than one task, or by a part of a
+    gang.
+    """
+    return shortfall(leaf) > 0 or lacks_part_of_gang(board, leaf)
 
 
 def still_short(board: Board, names: list[str], short: dict[str, int]) -> dict[str, bool]:
@@ -78,7 +111,8 @@ def still_short(board: Board, names: list[str], short: dict[str, int]) -> dict[s
     found: dict[str, bool] = {}
     for leaf in [board.leaves[name] for name in names]:
         is_below = leaf.size_least is not None and leaf.due is not None and leaf.share < leaf.due
-        found[leaf.name] = shortfall(leaf) > 0 or (leaf.name in short and (is_below or len(leaf.gangs) > 0))
+        stays = leaf.name in short and (is_below or len(leaf.gangs) > 0)
+        found[leaf.name] = stays or is_lacking(board, leaf)
     return found
 
 
@@ -118,12 +152,12 @@ def blocked_heads(board: Board) -> list[TaskClass]:
     where orders are strict or queues have a maximum, since there what one leaf gets can change another's head.
     """
     if board.is_mixed:
-        able = [(leaf, task) for leaf in board.leaves.values() for task in _able_heads(board, leaf)]
-        return list({task.index: task for leaf, task in able if is_kept_out(board, leaf, task)}.values())
+        able = [(leaf, bucket_id) for leaf in board.leaves.values() for bucket_id in _able_heads(board, leaf)]
+        kept_out = [_task_of(board, bucket_id) for leaf, bucket_id in able if is_kept_out(board, leaf, bucket_id)]
+        return list({task.index: task for task in kept_out}.values())
     heads: list[tuple[LeafEntry, list[int]]] = []
     for leaf, bucket_ids in board.heads(list(board.leaf_queue.reordered)):
-        tasks = [_task_of(board, bucket_id) for bucket_id in bucket_ids]
-        indexes = [task.index for task in tasks if is_kept_out(board, leaf, task)]
+        indexes = [bucket_id & CLASS_MASK for bucket_id in bucket_ids if is_kept_out(board, leaf, bucket_id)]
         if indexes != leaf.headed:
             heads.append((leaf, indexes))
     if heads:
@@ -132,13 +166,13 @@ def blocked_heads(board: Board) -> list[TaskClass]:
     return [task for index in board.leaf_queue.headed if (task := board.classes[index]).blocked]
 
 
-def _able_heads(board: Board, leaf: LeafEntry) -> list[TaskClass]:
-    """The classes that a leaf would serve first, by class of job, of those that wait for nothing but room."""
-    found: dict[int, TaskClass] = {}
+def _able_heads(board: Board, leaf: LeafEntry) -> list[int]:
+    """The buckets that a leaf would serve first, by class of job, of those that wait for nothing but room."""
+    found: dict[int, int] = {}
     for bucket_id in _in_order(board, leaf):
         job_class, task = job_class_of(bucket_id), _task_of(board, bucket_id)
         if job_class not in found and (leaf, bucket_id) in seekers(board, task):
-            found[job_class] = task
+            found[job_class] = bucket_id
             if len(found) == board.pools.count:
                 break
     return list(found.values())
@@ -150,42 +184,62 @@ def _in_order(board: Board, leaf: LeafEntry) -> list[int]:
     return sorted(keys, key=lambda bucket_id: (keys[bucket_id], bucket_id))
 
 
-def is_kept_out(board: Board, leaf: LeafEntry, task: TaskClass) -> bool:
+def is_kept_out(board: Board, leaf: LeafEntry, bucket_id: int) -> bool:
     """Whether a leaf holds no more than its share and runs nothing of a class: otherwise its own ending tasks will give
     the class its room (except for a gang, which needs all of it at once). Whole tasks never meet a share exactly, so
-    the leaf may be beyond it by less than one task and less than the share itself.
+    the leaf may be beyond it by less than one task and less than the share itself. Where the first job has aged, those
+    tasks have not ended in all that time: then it does not matter that they run.
     """
+    task = _task_of(board, bucket_id)
     size, share = task.size // max(1, task.gang), leaf.target if leaf.due is None else leaf.due
-    return leaf.share < share + min(size, share) and (task.gang > 0 or not board.leaf_queue.runs(leaf.name, task.shape))
+    if leaf.share >= share + min(size, share):
+        return False
+    return task.gang > 0 or not board.leaf_queue.runs(leaf.name, task.shape) or board.top(leaf, bucket_id).aged
 
 
-def choose(due: list[tuple[int, TaskClass]], before: dict[int, dict[int, int]]) -> TaskClass | None:
-    """The class that has waited too long to gather room for: one that room was gathered for `before` (by index) as long
-    as it is among those `due`, else the largest, then the one that has waited longest. `due` as (since ms, class).
+def aged_since(board: Board, task: TaskClass) -> int | None:
+    """Since when the job has waited that has waited longest of those that have aged and are first in a bucket."""
+    tops = [board.top(board.leaves[name], bucket_id) for name, bucket_id in task.buckets]
+    return min([min([span.since_ms for span in job.spans]) for job in tops if job.aged], default=None)
+
+
+def choose(starved: list[tuple[int, TaskClass]], before: dict[int, dict[int, int]]) -> tuple[int, TaskClass] | None:
+    """The class to gather room for of those that starve, as (since ms, class): one that room was gathered for `before`
+    (by index) as long as it starves, else the one that has waited longest, the largest of equals.
     """
-    ranked = [(task.index not in before, -task.size, since_ms, task.key, task) for since_ms, task in due]
-    return min(ranked, key=lambda item: item[:4])[4] if ranked else None
+    ranked = [(task.index not in before, since_ms, -task.size, task.key, task) for since_ms, task in starved]
+    found = min(ranked, key=lambda item: item[:4], default=None)
+    return (found[1], found[4]) if found is not None else None
 
 
 def wanted_by(
-    board: Board, leaf: LeafEntry, least: dict[int, int] | None, before: dict[int, dict[int, int]]
+    board: Board,
+    leaf: LeafEntry,
+    least: dict[int, int] | None,
+    before: dict[int, dict[int, int]],
+    *,
+    its_turn: bool,
 ) -> list[Wanted]:
     """What a leaf lacks, in the order in which it would serve its jobs: tasks that wait for nothing but room, up to
-    what it is due. Of gangs that run there it lacks single tasks; the rest of the next gang's room is its own.
+    what it is due. `its_turn`: a gang that takes it beyond that is lacked as soon as a part of it is; what that leaves
+    of the gang's room comes free where the leaf's own tasks end, as far as such run.
     """
     lacks = 0 if leaf.due is None else leaf.due - leaf.share
     found: list[Wanted] = []
     for bucket_id in _in_order(board, leaf):
         task = _task_of(board, bucket_id)
         width = max(1, task.gang)
-        parts = task.gang > 0 and board.leaf_queue.runs(leaf.name, task.shape)
-        if task.size <= 0 or lacks < (task.size // width if parts else task.size + 1):
+        parts = task.gang > 0 and its_turn
+        if task.size <= 0 or lacks < (_lacks_least(leaf, task) if parts else task.size + 1):
             continue
         exposed = task.index in before or is_exposed(task, least)
         if exposed and (leaf, bucket_id) in seekers(board, task):
             rooms = lacks * width // task.size if parts else lacks // task.size * width
             tasks = min(-(-rooms // width), task.waiting // width) * width
-            found.append(Wanted(task, tasks, max(0, tasks - rooms)))
+            wanted = Wanted(task, tasks)
+            if parts:
+                wanted.own = min(max(0, tasks - rooms), board.leaf_queue.count(leaf.name, task.shape))
+            found.append(wanted)
             lacks -= min(rooms, tasks) * task.size // width
     return found
 
@@ -204,24 +258,50 @@ def gather(
     wanted.of_all = True
     at = _looked_at(room, wanted, now_ms, ends, known)
     stay = {n: _staying(before[n], at[n], now_ms) for n in known}
-    found = _soonest(room, wanted, {n: at[n][:count] for n, count in stay.items()}, tasks, most)
+    found = _first(room, wanted, {n: at[n][:count] for n, count in stay.items()}, tasks, {}, most)
+    held = dict(stay)
     if _rooms(found) < wanted.tasks:
         able = [n for n, node in enumerate(nodes) if n not in taken and n not in stay and could_hold(room, task, node)]
         able.sort(key=lambda n: (_missing(task, nodes[n]), n))
         able = able[: wanted.tasks + LOOKED_AT]
         wanted.of_all = False
-        found = _soonest(room, wanted, at | _looked_at(room, wanted, now_ms, ends, able), tasks, most, stay)
+        found = _first(room, wanted, at | _looked_at(room, wanted, now_ms, ends, able), tasks, stay, most)
         if _rooms(found) < tasks:
             wanted.of_all = True
-            found = _soonest(room, wanted, at | _looked_at(room, wanted, now_ms, ends, able), tasks, most, stay)
+            found = _first(room, wanted, at | _looked_at(room, wanted, now_ms, ends, able), tasks, stay, most)
         if wanted.own:
             wanted.of_own = True
             stay |= {n: max(stay.get(n, 0), len(moments)) for n, moments in found.items()}
-            at = _looked_at(room, wanted, now_ms, ends, [*at, *able])
-            found = _soonest(room, wanted, at, wanted.tasks, most, stay)
+            found = _first(room, wanted, _looked_at(room, wanted, now_ms, ends, [*at, *able]), wanted.tasks, stay, most)
+        if task.gang and _rooms(found) < wanted.tasks:
+            wanted.of_all = wanted.of_own = True
+            found = _first(room, wanted, _looked_at(room, wanted, now_ms, ends, [*at, *able]), wanted.tasks, stay, most)
+    elif task.gang:  # What is there elsewhere by now need not be waited for.
+        free = [n for n, node in enumerate(nodes) if n not in taken and n not in stay and fits_now(room, task, node)]
+        there = {n: moments_of(task, nodes[n], now_ms, [], _most_on_a_node(wanted)) for n in free}
+        found = _first(room, wanted, at | there, tasks, stay, most)
     if task.gang:
-        found = _in_gangs(room, wanted, _first(room, wanted, found, _rooms(found) // task.gang * task.gang, stay), ends)
+        whole = _first(room, wanted, found, _rooms(found) // task.gang * task.gang, stay, most)
+        found = _in_gangs(room, wanted, whole, ends, sum(held.values()))
+    else:
+        found = _in_time(wanted, found, held)
     return {number: Reserved(task, moments, moments[-1].at_ms) for number, moments in found.items()}
+
+
+def _in_time(wanted: Wanted, found: dict[int, list[Moment]], held: dict[int, int]) -> dict[int, list[Moment]]:
+    """The rooms that may be held by now, beside those that are `held` already, so many by node."""
+    kept: dict[int, list[Moment]] = {}
+    for number, moments in found.items():
+        stays = held.get(number, 0)
+        kept[number] = [moment for i, moment in enumerate(moments) if i < stays or moment.at_ms <= wanted.until_ms]
+        if len(kept[number]) < len(moments):
+            _note_next(wanted, moments[len(kept[number])].at_ms)
+    return {number: moments for number, moments in kept.items() if moments}
+
+
+def _note_next(wanted: Wanted, at_ms: int) -> None:
+    if wanted.next_ms is None or at_ms < wanted.next_ms:
+        wanted.next_ms = at_ms
 
 
 def _staying(tasks: int, moments: list[Moment], now_ms: int) -> int:
@@ -229,9 +309,12 @@ def _staying(tasks: int, moments: list[Moment], now_ms: int) -> int:
     return tasks if tasks > 0 else len([moment for moment in moments[:-tasks] if moment.at_ms <= now_ms])
 
 
-def _in_gangs(room: Room, wanted: Wanted, found: dict[int, list[Moment]], ends: Ends) -> dict[int, list[Moment]]:
+def _in_gangs(
+    room: Room, wanted: Wanted, found: dict[int, list[Moment]], ends: Ends, held: int
+) -> dict[int, list[Moment]]:
     """When each node is to hold the tasks of the first gang, the first two .., as many as are found: all tasks of a
-    gang start together, when the last of its rooms is complete.
+    gang start together, when the last of its rooms is complete. Of gangs for which no room is `held` already those that
+    are complete in time.
     """
     gang = wanted.task.gang
     times = sorted((moment.at_ms, number) for number, moments in found.items() for moment in moments)
@@ -240,11 +323,14 @@ def _in_gangs(room: Room, wanted: Wanted, found: dict[int, list[Moment]], ends: 
     for first in range(0, len(times), gang):
         rooms = times[first : first + gang]
         at_ms = rooms[-1][0]
+        if first >= held and at_ms > wanted.until_ms:
+            _note_next(wanted, at_ms)
+            break
         for _, number in rooms:
             counts[number] += 1
         for number in dict.fromkeys(number for _, number in rooms):
             whole[number].append(moment_at(room.nodes[number], at_ms, ends(number, wanted), counts[number]))
-    return whole
+    return {number: moments for number, moments in whole.items() if moments}
 
 
 def _most_on_a_node(wanted: Wanted) -> int:
@@ -261,36 +347,39 @@ def _looked_at(room: Room, wanted: Wanted, now_ms: int, ends: Ends, numbers: lis
     return {n: moments_of(wanted.task, room.nodes[n], now_ms, ends(n, wanted), most) for n in numbers}
 
 
-def _soonest(
-    room: Room, wanted: Wanted, at: dict[int, list[Moment]], count: int, most: int, stay: dict[int, int] | None = None
-) -> dict[int, list[Moment]]:
-    """So many rooms at most, those that are complete first, on at most `most` nodes."""
-    return _first(room, wanted, at, count, stay or {}, most)
-
-
 def _first(
-    room: Room,
-    wanted: Wanted,
-    at: dict[int, list[Moment]],
-    count: int,
-    stay: dict[int, int],
-    most: int | None = None,
+    room: Room, wanted: Wanted, at: dict[int, list[Moment]], count: int, stay: dict[int, int], most: int
 ) -> dict[int, list[Moment]]:
-    """So many rooms: what was held before stays, then those that are complete first; among equals the node that misses
-    least comes first.
+    """So many rooms at most, on at most `most` nodes: of gangs first those that are there already, wherever that is,
+    since all of a gang waits for the last one; then what was held before stays, then those come that are complete
+    first. Among equals the node that misses least comes first.
     """
+    task, nodes = wanted.task, room.nodes
+    there = {number: _there(task, nodes[number], len(moments)) if task.gang else 0 for number, moments in at.items()}
     ranked = sorted(
-        (i >= stay.get(number, 0), moment.at_ms, _missing(wanted.task, room.nodes[number]), number, i)
+        (
+            task.gang > 0 and i >= there[number],
+            i >= stay.get(number, 0),
+            moment.at_ms,
+            _missing(task, nodes[number]),
+            number,
+            i,
+        )
         for number, moments in at.items()
         for i, moment in enumerate(moments)
     )
     counts: dict[int, int] = {}
     left = count
     for *_, number, i in ranked:
-        if left and (most is None or number in counts or len(counts) < most):
+        if left and (number in counts or len(counts) < most):
             counts[number] = i + 1
             left -= 1
     return {number: at[number][:count] for number, count in counts.items()}
+
+
+def _there(task: TaskClass, node: NodeRoom, most: int) -> int:
+    """For how many tasks of the class, `most` at most, a node has room now."""
+    return fitting(task, node.free, node.devices, most)
 
 
 def _missing(task: TaskClass, node: NodeRoom) -> int:

@@ -26,10 +26,13 @@ _SERVED_BITS: Final = 64
 _BEYOND_BITS: Final = 200  # Far above any ratio of a share to a target of one unit.
 _RETURNED: Final = 0
 _OWN: Final = 1
-_BEYOND: Final = 2
-_NOTHING: Final = 3
+_LENT: Final = 2
+_BEYOND: Final = 3
+_NOTHING: Final = 4
 """On what ground a leaf takes its next task, best first: its level was reduced while its tasks found no room, and now
-there is room again; the task is within its level; it is beyond its level; the leaf is entitled to nothing."""
+there is room again; the task is within what the leaf is due of its own; it is within its level, by what others left to
+it that cannot place theirs (room that is held for those is missing there, and nowhere else); it is beyond its level;
+the leaf is entitled to nothing."""
 
 
 _NONE_THERE: Final = -1
@@ -305,6 +308,8 @@ class LeafQueue:
             tier = _BEYOND
         elif leaf.level_reduced:
             tier = _RETURNED
+        elif least is not None and leaf.due is not None and leaf.share + least > leaf.due:
+            tier = _LENT
         return tier << _BEYOND_BITS | (leaf.share << _RATIO_BITS) // leaf.target << _SERVED_BITS | leaf.served
 
     # ------------------------------------------------------------ what waits in a leaf
@@ -394,6 +399,10 @@ class LeafQueue:
     def runs(self, leaf: str, shape: Shape) -> bool:
         """Whether tasks of a leaf that ask for this run."""
         return shape in self.running.get(leaf, {})
+
+    def count(self, leaf: str, shape: Shape) -> int:
+        """How many tasks of a leaf run that ask for this."""
+        return self.running.get(leaf, {}).get(shape, 0)
 
     def set_heads(self, heads: list[tuple[LeafEntry, list[int]]]) -> None:
         """Counts each leaf among those with these classes as their heads, and no longer among those with others."""
