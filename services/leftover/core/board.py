@@ -28,7 +28,7 @@ from services.leftover.placement.task_span import TaskSpan
 def build(state: State) -> Board:
     """The board that corresponds to everything folded so far."""
     nodes = {name: node for name, node in state.nodes.items() if not node.lost}
-    room = Room([node.capacity for node in nodes.values()], slots_of(state.policy))
+    room = Room([node.capacity for node in nodes.values()], slots_of(state.policy), state.policy.placement)
     for name, node in nodes.items():
         devices = [(device.index, device.milli) for device in node.devices]
         room.add(name, node.epoch, node.capacity, node.labels, devices, not (node.draining or node.unschedulable))
