@@ -55,7 +55,51 @@ class Cell:
                 shape = self.room.shape(demand, len(self.classes))
                 self.classes.append(self.room.task_class(len(self.classes), shape, labels, prefer, 0))
                 self.classes[-1].waiting = chance.choice((1, 5))
-        self.runs = []
+        self.runs, self.mix = [], []
+
+    def expect(self):
+        """Another mix of classes is to be expected from now on."""
+        kinds = [task for task in self.classes if task.gpu not in (0, 1_500) and not task.prefer]
+        chosen = self.chance.sample(kinds, self.chance.randint(1, 6))
+        self.mix = [(task.demand, task.labels, self.chance.randint(1, 50)) for task in chosen]
+        self.mix = [part for part in self.mix if all(kind in self.room.position for kind in part[0])]
+        self.room.set_mix(self.mix)
+
+    def growth(self, task, node):
+        """What is lost of the node to the mix once the task is there, with the price of scarce nodes, in steps of 8."""
+        if not self.mix or not node.devices:
+            return 0
+        free = dict(zip(self.room.position, node.free, strict=True))
+        after = {kind: amount - task.demand.get(kind, 0) for kind, amount in free.items()}
+        devices = list(node.devices)
+        for at, milli in on_devices(task.gpu, devices) if task.gpu else []:
+            devices[at] -= milli
+        total, grown = sum(weight for _, _, weight in self.mix), 0
+        for demand, labels, weight in self.mix:
+            part = max(1, weight * 1_024 // total)
+            grown += part * self.lost(demand, labels, node, after, devices)
+            grown -= part * self.lost(demand, labels, node, free, node.devices)
+        return (grown + self.price(node) * task.gpu) // (1_024 * 8)
+
+    def lost(self, demand, labels, node, free, devices):
+        """All of the free GPU where such a task cannot run, else what is free on devices that it cannot use."""
+        least, count = (1_000, demand["gpu"] // 1_000) if demand["gpu"] >= 1_000 else (demand["gpu"], 1)
+        runs = labels.items() <= node.labels.items() and sum(room >= least for room in devices) >= count
+        runs = runs and all(free[kind] >= amount for kind, amount in demand.items() if kind != "gpu")
+        return sum(room for room in devices if not runs or room < least)
+
+    def price(self, node):
+        """Three tenths of what is asked of nodes like this by classes that cannot run on all, for what there is."""
+        total = sum(weight for _, _, weight in self.mix)
+        parts = [(demand["gpu"], labels, max(1, weight * 1_024 // total)) for demand, labels, weight in self.mix]
+        asked, everywhere, pressure = sum(gpu * part for gpu, _, part in parts), self.gpus({}), 0
+        for gpu, labels, part in parts:
+            if 0 < self.gpus(labels) < everywhere and labels.items() <= node.labels.items():
+                pressure += part * gpu * everywhere * 1_024 // (asked * self.gpus(labels))
+        return 3 * pressure // 10
+
+    def gpus(self, labels):
+        return sum(sum(node.sizes) for node in self.room.nodes if labels.items() <= node.labels.items())
 
     def free(self, node, kind):
         at = self.room.position.get(kind, -1)
@@ -91,7 +135,7 @@ class Cell:
             left = node.devices[on_devices(task.demand["gpu"], node.devices)[-1][0]] - part
         most = {kind: max(given.get(kind, 0) for given in self.given) for kind in scarce}
         amount = sum((self.free(node, kind) << 20) // most[kind] for kind in asked or scarce)
-        return prefers, foreign, left, amount, self.free(node, "cpu") if asked else alignment
+        return prefers, foreign, self.growth(task, node), left, amount, self.free(node, "cpu") if asked else alignment
 
     def step(self):
         what, task = self.chance.random(), self.chance.choice(self.classes)
@@ -107,6 +151,8 @@ class Cell:
             number = self.room.best(task)
             if number is not None:
                 self.room.put_back(task, number, self.room.take(task, number))
+        elif what < 0.87:
+            self.expect()
         elif what < 0.95:
             kept = self.chance.sample(range(len(self.given)), self.chance.randint(0, 2))
             self.room.keep({number: self.chance.choice(self.classes) for number in kept})

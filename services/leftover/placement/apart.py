@@ -10,7 +10,7 @@ from typing import Final
 
 from schemas.jobs import PlacementRule
 
-AVOIDED: Final = 1 << 118
+AVOIDED: Final = 1 << 140
 """What each task on the node, or each task more than on the value with the fewest, adds to the rank of a node: more
 than any room can outweigh, while 2^20 of them weigh less than one preferred label.
 """

@@ -7,11 +7,12 @@ from schemas.quantities import SHARE_UNITS, SLOTS, Vector, on_devices
 from schemas.queues import Placing
 from services.leftover.placement.apart import Counters, matches
 from services.leftover.placement.fits import rank_of_room, step
-from services.leftover.placement.node_choice import WHOLE, NodeChoice, scarce_kinds
+from services.leftover.placement.fragments import Fragments, Mix
+from services.leftover.placement.node_choice import WHOLE, NodeChoice, left_on_device, scarce_kinds
 from services.leftover.placement.task_class import NodeRoom, Shape, TaskClass
 
 _SCALE_BITS: Final = 60
-_PREFERRED: Final = 1 << 140  # Outweighs everything else.
+_PREFERRED: Final = 1 << 162  # Outweighs everything else.
 
 _AT_ONCE_RANK: Final = 1 << 62
 """Ranks are computed in arrays only for classes whose ranks stay below this, so that they fit into 64 bits."""
@@ -38,6 +39,7 @@ class CellNodes:
         self.number: dict[str, int] = {}
         self._allowed: dict[tuple[object, ...], int] = {}
         self.counters = Counters()
+        self.fragments: Fragments | None = None
 
     def add(
         self,
@@ -59,6 +61,11 @@ class CellNodes:
         for i, kind in enumerate(self.scarce):
             node.scarce |= int(capacity.get(kind, 0) > 0) << i
         self.nodes.append(node)
+
+    def set_mix(self, mix: Mix) -> None:
+        """For these classes, as (demand, labels, weight), room on GPUs is kept from now on; all nodes are there."""
+        if "gpu" in self.scarce and any(demand.get("gpu") for demand, _, _ in mix):
+            self.fragments = Fragments(self.nodes, self.position, mix)
 
     def shape(self, demand: Vector, number: int = 0) -> Shape:
         """What tasks with a demand ask for, as the board's shape of this number."""
@@ -120,15 +127,21 @@ class CellNodes:
             if have < amount:
                 return None
             rank += weight * have
-        if choice is not None:
-            chosen = choice.rank(node.scarce, free, node.capacity, node.devices, rank)
-            if chosen is None:
+        if task.gpu and choice is not None:
+            left = left_on_device(task.gpu, node.devices)
+            if left < 0:
                 return None
-            rank = chosen
+        else:
+            left = 0
+        if not task.is_plain and not (self.allows(task, node) if choice is None else self.admits(task, node)):
+            return None
+        if choice is not None:
+            growth = 0
+            if self.fragments is not None and not choice.is_spread:
+                growth = self.fragments.growths(task, [node])[0]
+            rank = choice.rank(node.scarce, free, node.capacity, left, rank, growth)
         if task.is_plain:
             return rank
-        if not (self.allows(task, node) if choice is None else self.admits(task, node)):
-            return None
         if task.bounds is not None:
             if not task.bounds.permits(node.name, node.labels):
                 return None

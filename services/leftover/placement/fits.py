@@ -11,7 +11,9 @@ from typing import Final
 import numpy as np
 from mypy_extensions import i64
 
+from services.leftover.placement.fragments import Fragments
 from services.leftover.placement.node_choice import SCARCE_BITS, SUM_MAX, WHOLE, NodeChoice
+from services.leftover.placement.task_class import NodeRoom, TaskClass
 
 _BITS: Final = 3
 _STEPS: Final = 1 << _BITS
@@ -193,6 +195,7 @@ class FreeAmounts:
         self._devices = np.zeros((0, len(frees)), np.int64)  # and by position of the device.
         self._scarce: list[int] = []
         self._foreign: dict[int, np.ndarray] = {}
+        self._turns = np.zeros(len(frees), np.int64)  # By node, how often it was set.
 
     def add_devices(self, rooms: list[list[int]], scarce: list[int]) -> None:
         """`rooms`: by node, what its devices have free, as it changes. `scarce`: by node, the scarce kinds that it has,
@@ -207,6 +210,7 @@ class FreeAmounts:
         """These nodes have something else free now."""
         frees = self._frees
         if self._rooms:
+            self._turns[numbers] += 1
             for number in numbers:
                 room = self._rooms[number]
                 if room:
@@ -232,11 +236,13 @@ class FreeAmounts:
             rank += free[p][fitting] * weight
         return int(fitting[rank.argmin()])
 
-    def least_packed(self, needs: list[tuple[int, int, int]], choice: NodeChoice, barred: list[int]) -> int | None:
-        """The same by a `choice` (node_choice.py), for a demand of whole GPUs, a part of one, or none; nodes that are
-        `barred` are left out. What counts first narrows the choice first.
+    def least_packed(
+        self, task: TaskClass, choice: NodeChoice, barred: list[int], fragments: Fragments | None, nodes: list[NodeRoom]
+    ) -> int | None:
+        """The same for a class by its `choice` (node_choice.py), with a demand of whole GPUs, a part of one, or none;
+        nodes that are `barred` are left out. What counts first narrows the choice first.
         """
-        free, fits = self._free, self._opens
+        free, fits, needs = self._free, self._opens, task.needs
         for p, amount, _ in needs:
             fits = np.logical_and(fits, free[p] >= amount, self._fits)
         if barred:
@@ -260,6 +266,13 @@ class FreeAmounts:
         fitting = fitting[nearest]
         if left is not None:
             left = left[nearest]
+        if fragments is not None and len(fitting) > 1:
+            growth = fragments.of_all(task, nodes, fitting, self._turns)
+            nearest = growth == growth.min()
+            fitting = fitting[nearest]
+            if left is not None:
+                left = left[nearest]
+        if left is not None:
             fitting = fitting[left == left.min()]
         scarce = np.zeros(len(fitting), np.int64)
         for p, most in choice.amounts:

@@ -1,11 +1,13 @@
 """By what a node is chosen among those that have room: the policy `placement` (docs/concepts/placement.md).
 
 `packed` keeps room for what is hard to place. Resources that some nodes lack, and GPUs, are *scarce*: a node that has
-some of a kind that a task does not ask for comes after all that have none, then the one with the least of it free. Who
-asks for a scarce kind goes where it leaves the least behind: fractions of a GPU to the device with the least room left
-afterwards, then to the node with the least of the kind free, then with the least CPU. In a cell without scarce kinds
-nodes are taken as under `aligned`, by the dot product of demand and free room. `spread`: the node of which the least
-part is in use, in the resource that is used most of those the task asks for.
+some of a kind that a task does not ask for comes after all that have none. Then what a task spoils decides: how much
+room for GPUs is lost to the classes that the cell has to run (fragments.py; nothing, as long as none is known). Then
+who asks for a scarce kind goes where it leaves the least behind: fractions of a GPU to the device with the least room
+left afterwards, then to the node with the least of the kind free, then with the least CPU; others to the node with the
+least of scarce kinds free. In a cell without scarce kinds nodes are taken as under `aligned`, by the dot product of
+demand and free room. `spread`: the node of which the least part is in use, in the resource that is used most of those
+the task asks for.
 """
 
 from typing import Final
@@ -21,6 +23,8 @@ SCARCE_BITS: Final = 20
 
 _AMOUNT_BITS: Final = 26
 SUM_MAX: Final = (1 << _AMOUNT_BITS) - 1
+GROWTH_BITS: Final = 22
+GROWTH_MAX: Final = (1 << GROWTH_BITS) - 1
 _LEFT_MAX: Final = (1 << LEFT_BITS) - 1
 
 
@@ -87,15 +91,10 @@ class NodeChoice:
         self.needs: list[tuple[int, int, int]] = needs if needs is not None else []
         self.is_spread = needs is not None
 
-    def rank(self, kinds: int, free: list[int], capacity: list[int], devices: list[int], aligned: int) -> int | None:
-        """The rank of a node with room, less is better; None where no device has. `kinds`: bit set of the scarce kinds
-        that the node has; `aligned`: its rank by alignment.
+    def rank(self, kinds: int, free: list[int], capacity: list[int], left: int, aligned: int, growth: int) -> int:
+        """The rank of a node with room, less is better. `kinds`: bit set of the scarce kinds that the node has; `left`:
+        what the device of a fraction has left; `aligned`: the rank by alignment; `growth`: what is spoilt.
         """
-        left = 0
-        if self.gpu:
-            left = left_on_device(self.gpu, devices)
-            if left < 0:
-                return None
         if self.is_spread:
             return part_in_use(self.needs, free, capacity)
         amount = 0
@@ -110,7 +109,8 @@ class NodeChoice:
         else:
             last = free[self.last]
         foreign = (kinds & ~self.kinds).bit_count()
-        return ((foreign << LEFT_BITS | left) << _AMOUNT_BITS | amount) << self.shift | max(last, 0)
+        spoilt = (foreign << GROWTH_BITS | growth) << LEFT_BITS | left
+        return (spoilt << _AMOUNT_BITS | amount) << self.shift | max(last, 0)
 
 
 def part_in_use(needs: list[tuple[int, int, int]], free: list[int], capacity: list[int]) -> int:

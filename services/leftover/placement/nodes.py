@@ -15,6 +15,7 @@ from schemas.queues import Placing
 from services.leftover.placement.cell_nodes import CellNodes
 from services.leftover.placement.changes import Changes
 from services.leftover.placement.fits import FreeAmounts, NodeIndex, members
+from services.leftover.placement.fragments import Mix
 from services.leftover.placement.indexed_heap import IndexedHeap
 from services.leftover.placement.task_class import NodeRoom, TaskClass
 
@@ -57,6 +58,12 @@ class Room(CellNodes):
         self._moved: dict[int, bool] = {}
         self._views: dict[int, TaskClass] = {}
         self._view_entries = 0
+
+    def set_mix(self, mix: Mix) -> None:
+        """See `CellNodes`: nodes rank otherwise from now on."""
+        super().set_mix(mix)
+        for task in [task for task in self._views.values() if task.choice is not None]:
+            self._forget_view(task)
 
     def candidates(self, task: TaskClass) -> int:
         """Bit set of the nodes that may suit the class: all that do are in it."""
@@ -210,7 +217,7 @@ class Room(CellNodes):
         if task.choice is None:
             return frees.least(task.needs)
         barred = [number for number in self.kept_nodes if self.nodes[number].kept is not task]
-        return frees.least_packed(task.needs, task.choice, barred)
+        return frees.least_packed(task, task.choice, barred, self.fragments, self.nodes)
 
     def take(self, task: TaskClass, number: int) -> list[tuple[int, int]]:
         """One task of the class starts on the node: its device shares as (index, milli)."""
