@@ -89,14 +89,14 @@ class Cell:
         return sum(room for room in devices if not runs or room < least)
 
     def price(self, node):
-        """Three tenths of what is asked of nodes like this by classes that cannot run on all, for what there is."""
+        """Three quarters of what is asked of nodes like this by classes that cannot run on all, for what there is."""
         total = sum(weight for _, _, weight in self.mix)
         parts = [(demand["gpu"], labels, max(1, weight * 1_024 // total)) for demand, labels, weight in self.mix]
         asked, everywhere, pressure = sum(gpu * part for gpu, _, part in parts), self.gpus({}), 0
         for gpu, labels, part in parts:
             if 0 < self.gpus(labels) < everywhere and labels.items() <= node.labels.items():
                 pressure += part * gpu * everywhere * 1_024 // (asked * self.gpus(labels))
-        return 3 * pressure // 10
+        return pressure * 750 // 1_000
 
     def gpus(self, labels):
         return sum(sum(node.sizes) for node in self.room.nodes if labels.items() <= node.labels.items())

@@ -20,8 +20,8 @@ TASKS_MOST: Final = 64
 
 FRESH_LEAST: Final = 16
 FRESH_PART: Final = 8
-WAITS_PART: Final = 64
-CLASSES_MOST: Final = 128
+WAITS_PART: Final = 256
+CLASSES_MOST: Final = 256
 """Room is kept for so many classes, those with the most weight."""
 
 

@@ -3,9 +3,9 @@
 The measure is the expected fragmentation of fragmentation gradient descent (Weng et al., USENIX ATC 2023). On a node
 all free GPU is lost to a class whose tasks cannot run there, be it for want of another resource; else what is free on
 devices that its tasks cannot use. Expected over the mix of classes that wait or have lately been admitted, it grows as
-a task is placed: by how much decides. Beside it stands a price of scarce models: three tenths of the GPU that the task
-takes, times the pressure on nodes like these, which is how much of them is asked for by classes that may run only on
-some nodes, each spread evenly over those.
+a task is placed: by how much decides. Beside it stands a price of scarce models: three quarters of the GPU that the
+task takes, times the pressure on nodes like these, which is how much of them is asked for by classes that may run only
+on some nodes, each spread evenly over those.
 
 All in whole numbers. A state of a node (what its labels admit, what is free, devices in order) is valued once.
 """
@@ -23,6 +23,9 @@ Mix = list[tuple[Vector, dict[str, str], int]]
 
 State = tuple[int, tuple[int, ...], tuple[int, ...]]
 """Of a node: its kind, what is free by resource position, what devices have free in ascending order."""
+
+PRICE_PERMILLE: Final = 750
+"""Of what a task takes, times the pressure: what it costs to take it on a scarce model (DECISIONS 127)."""
 
 WEIGHT_BITS: Final = 10
 STEP_BITS: Final = 3
@@ -180,4 +183,4 @@ def _prices(nodes: list[NodeRoom], admits: list[list[bool]], weights: list[int],
             for kind in range(len(have)):
                 if admits[kind][m]:
                     prices[kind] += pressure
-    return [3 * price // 10 for price in prices]
+    return [price * PRICE_PERMILLE // 1_000 for price in prices]
