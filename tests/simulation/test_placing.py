@@ -1,7 +1,11 @@
 """What placement spoils: tasks stay off scarce resources that they do not ask for, and fill what is begun."""
 
+from random import Random
+
 import pytest
 
+from schemas.edge.read import read_cluster, read_workload_line
+from services.simulator.run import Options, simulate
 from tests.simulation.runs import job, simulated, stage
 
 NODES = [
@@ -94,3 +98,53 @@ def test_spread_takes_the_node_of_which_the_least_part_is_in_use(tmp_path):
 
     assert chosen["spread"] == ["small", "large", "large", "large", "large"]
     assert chosen["aligned"] == ["large"] * 5
+
+
+def drawn(seed):
+    """Jobs for GPUs, parts of them and none, that come a little faster than they end."""
+    chance, lines, at_ms = Random(seed), [], 0
+    for i in range(120):
+        at_ms += chance.randint(0, 3_000)
+        gpu = chance.choice(["100m", "500m", "700m", 1, 1, 2, 4, None])
+        demand = {"cpu": chance.choice(["1", "2", "4"]), "memory": "1Gi"} | ({"gpu": gpu} if gpu else {})
+        each = stage("s", chance.randint(1, 3), chance.randint(5_000, 40_000)) | {"demand": demand}
+        if gpu and chance.random() < 0.3:
+            each["labels"] = {"model": chance.choice("ab")}
+        lines.append(job(f"j{i}", each, submit_ms=at_ms))
+    return lines
+
+
+MODELS = [
+    {"name": model, "count": 4, "capacity": {"cpu": "16", "memory": "64Gi", "gpu": 4}, "labels": {"model": model}}
+    for model in "ab"
+]
+
+
+@pytest.mark.parametrize("placement", ["packed", "spread"])
+def test_a_board_that_is_built_anew_every_round_places_as_one_that_is_kept(tmp_path, placement):
+    lines = [read_workload_line(line) for line in drawn(3)]
+    cluster, digests = read_cluster({"nodes": [*NODES, *MODELS]}), []
+    for forgets in (False, True):
+
+        def before(cell, forgets=forgets):
+            if forgets:
+                cell.leftover.board = None
+
+        options = Options({"preset": "hdrf", "placement": placement}, before_round=before)
+        digests.append(simulate(lines, cluster, options)["digest"])
+
+    assert digests[0] == digests[1]
+
+
+def test_tasks_that_run_anywhere_leave_the_model_to_those_that_run_only_there(tmp_path):
+    """The cell has seen both kinds: that few of its GPUs are of the model that many ask for."""
+    nodes = [{**MODELS[0], "count": 1}, {**MODELS[1], "count": 3}]
+    seen = [job(f"s{i}", stage("s", 1, 1_000) | bound(i % 2), submit_ms=2_000 * i) for i in range(20)]
+    later = [job("any", asks(8, cpu="1", gpu=1), submit_ms=60_000)]
+    run = simulated(tmp_path, [*seen, *later], {"nodes": nodes}, preset="hdrf")
+
+    assert {line["node"][0] for line in run.of("any")} == {"b"}
+
+
+def bound(only_a):
+    return {"demand": {"cpu": "1", "gpu": 1}, "labels": {"model": "a"} if only_a else {}}
