@@ -59,6 +59,7 @@ def test_all_jobs_are_seen_to_end_however_few_of_them_could_fill_the_cell():
 
 @pytest.mark.skipif(serving.__file__.endswith(".so"), reason="compiled, the constants are part of the code")
 def test_among_many_jobs_the_shadow_looks_ahead_anew_once_a_part_of_them_has_come(monkeypatch):
+    monkeypatch.setattr(serving, "EACH_ANEW", 2)
     monkeypatch.setattr(serving, "MOVED_PART", 4)
     story = cell(*[wide(f"j{i}", 8, 10, at=0) for i in range(8)])
     served(story, at=0)

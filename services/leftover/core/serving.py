@@ -21,9 +21,12 @@ SHADOW_JOBS_MAX = 10_000
 """So many jobs are in the shadow at a time. The others join it in order of admission as jobs end there, and are served
 after those that are in it."""
 
-MOVED_PART = 256
-"""Once more than this part of the jobs in the shadow have come or left, it is looked ahead anew. Among thousands of
-jobs one more moves the ends of the others by little, and to see them again takes a step for each."""
+EACH_ANEW = 256
+"""With so many jobs in the shadow at most it is looked ahead anew whenever one comes or leaves early; of those beyond,
+once a part of them has (MOVED_PART). Among thousands of jobs one more moves the ends of the others by little, and to
+see them again takes a step for each."""
+
+MOVED_PART = 16
 
 
 # ---------------------------------------------------------------- what the log tells
@@ -196,7 +199,7 @@ def move(state: State, time: int) -> None:
         name = shadow.outside.pop(next(iter(shadow.outside)))
         join(state, name, state.jobs[name], time)
     steps = _follow(shadow, tree, time, state.policy.shadow_steps, changed)
-    if steps > 0 and shadow.moved > len(shadow.base.runs) // MOVED_PART:
+    if steps > 0 and shadow.moved > max(0, len(shadow.base.runs) - EACH_ANEW) // MOVED_PART:
         _look_anew(shadow)
     elif shadow.ahead is not None and shadow.ahead.now_ms <= shadow.base.now_ms:
         shadow.ahead = fork(shadow.base)  # The base has come as far, and may have forgotten jobs that ended.
