@@ -171,6 +171,7 @@ class Asked:
     folder: Path
     seeds: list[int]
     rivals: list[str]
+    loads: list[int]
     knobs: dict[str, int | str]
 
     def each(self, trace: Trace, name: str, pods: Arrivals, *, strict: bool) -> None:
@@ -204,7 +205,7 @@ class Asked:
         print("| churn | placement | wait of several GPUs, s | of all | GPUs in use, % | CPU s |")
         print("| --- | --- | ---: | ---: | ---: | ---: |")
         for seed in self.seeds:
-            for load in (1_000,) if strict else LOADS:
+            for load in (1_000,) if strict else self.loads:
                 name = f"load {load / 1_000}, seed {seed}"
                 self.each(trace, name, churning(trace, seed, load), strict=strict)
 
@@ -217,13 +218,14 @@ def main() -> None:
     parser.add_argument("--preset", default="hdrf", help="none: only the rivals")
     parser.add_argument("--placement", default="packed")
     parser.add_argument("--rivals", default=",".join(RIVALS), help="of fgd, best_fit, tight; or empty")
-    parser.add_argument("--loads", default="", help="per mille, of churn")
+    parser.add_argument("--loads", default=",".join(map(str, LOADS)), help="of churn, per mille")
     given = parser.parse_args()
     if not (given.folder / "pods_a.csv.gz").is_file():
         sys.exit(f"left out: {given.folder} has no pods_a.csv.gz, the openb trace is not there")
     knobs: dict[str, int | str] = {"preset": given.preset, "placement": given.placement}
     rivals = [name for name in given.rivals.split(",") if name]
-    asked = Asked(given.folder, [int(seed) for seed in given.seeds.split(",")], rivals, knobs)
+    seeds, loads = ([int(number) for number in each.split(",")] for each in (given.seeds, given.loads))
+    asked = Asked(given.folder, seeds, rivals, loads, knobs)
     tables = {
         "fill": lambda: asked.fill(models=False),
         "models": lambda: asked.fill(models=True),
