@@ -90,7 +90,9 @@ class Room(CellNodes):
         """The class's view of the nodes, brought up to date with those that got room since its last look."""
         nodes, view = self.nodes, task.nodes
         task.scans = 0
-        log = self._followed(task)
+        log = self.grown if task.choice is None else self._followed(task)
+        if view is not None and task.cursor == log.base + len(log.numbers):
+            return view
         if view is None or not log.knows(task.cursor):
             self._forget_view(task)
             ranks: dict[int, int] = {}
@@ -171,9 +173,9 @@ class Room(CellNodes):
         if not self.ranks_at_once(task):
             return False
         many = len(self.nodes)
-        log = self._followed(task)
-        if task.nodes is not None and log.knows(task.cursor):
-            many = min(many, log.end() - task.cursor)
+        log = self.grown if task.choice is None else self._followed(task)
+        if task.nodes is not None and task.cursor >= log.base:
+            many = min(many, log.base + len(log.numbers) - task.cursor)
         if many < NODES_AT_ONCE_LEAST or task.scans * _SCAN_COSTS >= many:
             return False
         task.scans += 1
