@@ -71,6 +71,10 @@ where jobs are planned (PLANNING), elsewhere the first."""
 LeftoverOrder = Literal["work_left", "packing"]
 """How what is left over goes to optional tasks: to jobs with the least work left, or to the tasks that fit best."""
 
+Placing = Literal["packed", "spread", "aligned"]
+"""Which of the nodes with room a task goes to: where it spoils least for others, where least is in use, or where demand
+and free room align most."""
+
 JobOrder = Literal["tetris", "critical_path", "breadth_first", "dagps"]
 """Which stage of a job goes first inside the job's share, when the job is planned (CARBYNE, section 5.1)."""
 
@@ -104,8 +108,9 @@ class Policy:
     Times in milliseconds, shares in permille. `seed` names every draw. `round_gap_ms`: least distance between openings.
     `estimates`: what goes first of what a stage is told to take, what earlier runs of the job took, and what its
     finished tasks took.
-    `leftover_order`: who gets first what is left over under `carbyne`. `tetris_fairness_permille`: under `tetris-fair`,
-    so much of the jobs may not pack, those closest to their share (Tetris, section 4.3).
+    `leftover_order`: who gets first what is left over under `carbyne`. `placement`: which of the nodes with
+    room a task goes to. `tetris_fairness_permille`: under `tetris-fair`, so much of the jobs may not pack, those
+    closest to their share (Tetris, section 4.3).
     `retry_backoff_ms` doubles with every failed attempt up to `retry_backoff_ms_max`. `theta_permille`: a job whose
     largest stage asks at most this part of the reference capacity is small (DRESS, section 3.2).
     `ageing_ms`: a job that holds nothing and could have started so long ago is served first among the jobs of its
@@ -153,6 +158,7 @@ class Policy:
     fifo_order: Literal["job", "stage"] = "job"
     estimates: Estimates = "preset"
     leftover_order: LeftoverOrder = "work_left"
+    placement: Placing = "packed"
     tetris_fairness_permille: int = 250
     theta_permille: int = 100
     node_lease_ms: int = 10_000
@@ -228,6 +234,9 @@ KNOBS = {
     " `spec`",
     "leftover_order": "under `carbyne`, who first gets what is left over: the jobs with the least work left"
     " (`work_left`), or the tasks that fit best into what is free (`packing`)",
+    "placement": "which of the nodes with room a task goes to: where it leaves most for large tasks and for those that"
+    " need scarce resources (`packed`), where the least part is in use (`spread`), or where demand and free room align"
+    " most (`aligned`)",
     "tetris_fairness_permille": "under `tetris-fair`: this part of the waiting jobs, those closest to their share, has"
     " to wait until the others have been served",
     "theta_permille": "a job that requests at most this part of the cell is in class `small`, others are `large`",

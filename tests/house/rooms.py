@@ -192,6 +192,7 @@ ROOMS = (
             "schemas.jobs.Stage",
             "schemas.placement_rules",
             "schemas.queues.JobOrder",
+            "schemas.queues.Placing",
             "schemas.queues.ServingOrder",
             "services.{service}",
         ),

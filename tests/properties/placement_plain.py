@@ -61,10 +61,12 @@ class PlainJob:
 class Plain:
     """The rules, one by one. Nodes as [free, devices, labels]."""
 
-    def __init__(self, discipline, orders, maxima):
+    def __init__(self, discipline, orders, maxima, placing="packed"):
+        self.placing = placing
         self.discipline, self.orders, self.maxima = discipline, orders, maxima
         self.used = {}  # By leaf, also of jobs that are over.
         self.nodes = [[dict(capacity), list(devices), labels] for capacity, labels, devices in NODES]
+        self.capacities = [(node, given) for node, (given, _, _) in zip(self.nodes, NODES, strict=True)]
         self.total = {kind: sum(capacity.get(kind, 0) for capacity, _, _ in NODES) for kind in KINDS}
         self.largest = {kind: max(capacity.get(kind, 0) for capacity, _, _ in NODES) for kind in KINDS}
         self.jobs = {}
@@ -201,11 +203,8 @@ class Plain:
         return placed
 
     def alignment(self, span):
-        """How well a task of the span suits the room that is free on its best node; 0 where it fits nowhere."""
-        node = self.best(span)
-        if node is None:
-            return 0
-        return self.score(span, self.nodes[node])
+        """How well a task of the span suits what is free on the node where it does best; 0 where it fits nowhere."""
+        return max([self.score(span, self.nodes[number]) for number in self.fitting(span)], default=0)
 
     def score(self, span, node):
         free, _, labels = node
@@ -215,8 +214,29 @@ class Plain:
         return score + PREFERRED * sum(labels.get(key) == value for key, value in span.prefer.items())
 
     def best(self, span):
-        """The node that the class aligns with best: preferred labels first, then the dot product, then the first."""
-        ranked = []
+        """The node that suits the span best: preferred labels first, then as the policy says, then the first."""
+        ranked = [(self.rank(span, self.nodes[number]), number) for number in self.fitting(span)]
+        return min(ranked)[1] if ranked else None
+
+    def rank(self, span, node):
+        free, devices, labels = node
+        prefers = -sum(labels.get(key) == value for key, value in span.prefer.items())
+        capacity = next(given for given in self.capacities if given[0] is node)[1]
+        if self.placing == "aligned":
+            return prefers, -self.score(span, node)
+        if self.placing == "spread":
+            used = [((capacity[kind] - free[kind]) << 20) // capacity[kind] for kind in span.demand]
+            return prefers, max(used)
+        gpu = free.get("gpu", 0)
+        if "gpu" not in span.demand:
+            return prefers, "gpu" in capacity, gpu, -self.score(span, node)
+        part = span.demand["gpu"] % 1_000
+        left = devices[on_devices(span.demand["gpu"], devices)[-1][0]] - part if part else 0
+        return prefers, False, left, gpu, free["cpu"]
+
+    def fitting(self, span):
+        """The nodes with room for one task."""
+        found = []
         for number, (free, devices, labels) in enumerate(self.nodes):
             if any(free.get(kind, 0) < amount for kind, amount in span.demand.items()):
                 continue
@@ -224,8 +244,8 @@ class Plain:
                 continue
             if span.demand.get("gpu") and on_devices(span.demand["gpu"], devices) is None:
                 continue
-            ranked.append((-self.score(span, self.nodes[number]), number))
-        return min(ranked)[1] if ranked else None
+            found.append(number)
+        return found
 
     def take(self, node, demand):
         free, devices, _ = self.nodes[node]

@@ -255,17 +255,18 @@ def test_gangs_of_one_kind_but_other_widths_are_looked_at_apart():
 
 
 def test_gangs_with_devices_take_them_for_all_or_for_none():
-    nodes = [node("g1", gpus=(1_000, 1_000)), node("g2", gpus=(1_000,))]
+    nodes = [node("g1", gpus=(1_000, 1_000)), node("g2", gpus=(1_000, 1_000))]
     story = cell(job("one", stage(gpu=500)), nodes=nodes)
     story.settle()
-    story.take(gang("g", 3, gpu=1_000), gang("h", 2, gpu=1_000))
+    story.take(gang("g", 4, gpu=1_000), gang("h", 3, gpu=1_000))
 
     grants = story.settle()
 
-    assert served(grants) == {"h": 2}
+    assert served(grants) == {"h": 3}
     assert sorted((grant.node, share.index) for grant in grants for task in grant.devices for share in task) == [
         ("g1", 1),
         ("g2", 0),
+        ("g2", 1),
     ]
 
 

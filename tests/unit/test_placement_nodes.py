@@ -195,7 +195,7 @@ def test_a_class_never_misses_a_node_however_many_got_room_meanwhile():
         assert rooms.best(often) == 0
     rooms.give(1, seldom.pairs, [])
 
-    assert len(rooms.changed) < 2_000
+    assert len(rooms.grown.numbers) < 2_000
     assert rooms.best(seldom) == 1
 
 

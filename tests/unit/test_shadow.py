@@ -57,6 +57,23 @@ def test_all_jobs_are_seen_to_end_however_few_of_them_could_fill_the_cell():
     assert story.state.shadow.ahead is None
 
 
+@pytest.mark.skipif(serving.__file__.endswith(".so"), reason="compiled, the constants are part of the code")
+def test_among_many_jobs_the_shadow_looks_ahead_anew_once_a_part_of_them_has_come(monkeypatch):
+    monkeypatch.setattr(serving, "EACH_ANEW", 2)
+    monkeypatch.setattr(serving, "MOVED_PART", 4)
+    story = cell(*[wide(f"j{i}", 8, 10, at=0) for i in range(8)])
+    served(story, at=0)
+    for i in range(2):
+        story.then(wide(f"late{i}", 8, 10, at=1_000 + i))
+        served(story, at=1_000 + i)
+        assert keys(story)["late0"] & STALE
+        assert not keys(story)["j0"] & STALE
+
+    story.then(wide("late2", 8, 10, at=1_002))
+    served(story, at=1_002)
+    assert not any(end & STALE for end in keys(story).values())
+
+
 def test_what_was_seen_before_an_arrival_counts_until_the_shadow_has_looked_as_far_again():
     story = cell(wide("a", 8, 10, at=0), wide("b", 16, 10, at=0), shadow_steps=1)
     for _ in range(100):

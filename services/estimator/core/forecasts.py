@@ -3,6 +3,7 @@
 All of it follows from the rest of the state and the present time, so it is a cache.
 """
 
+from bisect import bisect_left, insort
 from heapq import heappop, heappush
 
 from largesse.lifecycle.job_classes import thresholds_of
@@ -85,16 +86,17 @@ def to_come(sums: Sums, forecaster: int, job_class: int, kind: str, now_ms: int,
     """Points [second, amount in all by its end] after `now_ms`, at most up to the second `until_s`. What is overdue is
     expected by the end of the second that runs."""
     first = now_ms // SECOND_MS + 1
-    by_second: dict[int, int] = {}
-    for second, amount in sums.seconds[forecaster][job_class].get(kind, {}).items():
-        if second <= until_s and amount:
-            second = max(second, first)
-            by_second[second] = by_second.get(second, 0) + amount
+    seconds = sums.seconds[forecaster][job_class].get(kind, {})
     points: list[list[int]] = []
     total = 0
-    for second in sorted(by_second):
-        total += by_second[second]
-        points.append([second, total])
+    for second in sums.order[forecaster][job_class].get(kind, ()):
+        if second > until_s:
+            break
+        total += seconds[second]
+        if points and second <= points[-1][0]:
+            points[-1][1] = total  # Overdue, as the one before.
+        else:
+            points.append([max(second, first), total])
     return points
 
 
@@ -119,7 +121,11 @@ def _by(sums: Sums, forecaster: int, job_class: int, now_ms: int, horizon_s: int
     until_s = now_ms // SECOND_MS + horizon_s
     found: Vector = {}
     for kind, seconds in sums.seconds[forecaster][job_class].items():
-        amount = sum([each for second, each in seconds.items() if second <= until_s])
+        amount = 0
+        for second in sums.order[forecaster][job_class][kind]:
+            if second > until_s:
+                break
+            amount += seconds[second]
         if amount:
             found[kind] = amount
     return found
@@ -127,7 +133,9 @@ def _by(sums: Sums, forecaster: int, job_class: int, now_ms: int, horizon_s: int
 
 def _built(state: State, now_ms: int) -> Sums:
     classes = len(thresholds_of(state.policy)) + 1
-    sums = Sums([[{} for _ in range(classes)] for _ in FORECASTERS])
+    sums = Sums(
+        [[{} for _ in range(classes)] for _ in FORECASTERS], [[{} for _ in range(classes)] for _ in FORECASTERS]
+    )
     for name, job in state.jobs.items():
         if job.alone_ms >= 0:
             _put(sums, name, job, 0, job.alone_ms, 1, now_ms)
@@ -178,11 +186,10 @@ def _overrun(state: State, sums: Sums, name: str, at: int, start_ms: int, now_ms
 
 
 def _count(sums: Sums, job: Job, at: int, second: int, tasks: int) -> None:
-    classes = sums.seconds[DURATIONS]
     if job.job_class != UNJUDGED:
-        by_kind = classes[min(job.job_class, len(classes) - 1)]
+        job_class = min(job.job_class, len(sums.seconds[DURATIONS]) - 1)
         for kind, amount in job.graph.stages[at].demand.items():
-            _add(by_kind, kind, second, amount * tasks)
+            _add(sums, DURATIONS, job_class, kind, second, amount * tasks)
 
 
 def _look(state: State, sums: Sums, name: str, now_ms: int) -> None:
@@ -213,15 +220,19 @@ def _look(state: State, sums: Sums, name: str, now_ms: int) -> None:
 
 def _count_ramps(sums: Sums, name: str, sign: int) -> None:
     for job_class, kind, second, amount in sums.ramps.get(name, ()):
-        _add(sums.seconds[RAMP][job_class], kind, second, sign * amount)
+        _add(sums, RAMP, job_class, kind, second, sign * amount)
 
 
-def _add(by_kind: dict[str, dict[int, int]], kind: str, second: int, amount: int) -> None:
+def _add(sums: Sums, forecaster: int, job_class: int, kind: str, second: int, amount: int) -> None:
+    by_kind, orders = sums.seconds[forecaster][job_class], sums.order[forecaster][job_class]
     seconds = by_kind.get(kind)
     if seconds is None:
         seconds = by_kind[kind] = {}
-    total = seconds.get(second, 0) + amount
-    if total:
-        seconds[second] = total
-    else:
-        seconds.pop(second, None)
+        orders[kind] = []
+    before = seconds.get(second, 0)
+    if before + amount:
+        seconds[second] = before + amount
+        if not before:
+            insort(orders[kind], second)
+    elif before:
+        del seconds[second], orders[kind][bisect_left(orders[kind], second)]

@@ -14,6 +14,7 @@ from schemas.queues import ServingOrder
 from services.leftover.core.asks import asks_of, does_ask
 from services.leftover.core.levels import kept_levels
 from services.leftover.core.locality import next_over_ms, over, parts_of, wait_ms
+from services.leftover.core.mix import mix_of
 from services.leftover.core.order import key_of
 from services.leftover.core.serving import longest_first
 from services.leftover.core.state import Job, State
@@ -28,10 +29,11 @@ from services.leftover.placement.task_span import TaskSpan
 def build(state: State) -> Board:
     """The board that corresponds to everything folded so far."""
     nodes = {name: node for name, node in state.nodes.items() if not node.lost}
-    room = Room([node.capacity for node in nodes.values()], slots_of(state.policy))
+    room = Room([node.capacity for node in nodes.values()], slots_of(state.policy), state.policy.placement)
     for name, node in nodes.items():
         devices = [(device.index, device.milli) for device in node.devices]
         room.add(name, node.epoch, node.capacity, node.labels, devices, not (node.draining or node.unschedulable))
+    room.set_mix(mix_of(state))
     alignment = Alignment(state.policy.tetris_fairness_permille, state.policy.leftover_order == "packing")
     board = Board(room, _discipline(state), _orders(state), _maxima(state), state.pools_ppm, alignment=alignment)
     for leaf, seq in state.served.items():

@@ -38,6 +38,7 @@ from schemas.tasks import TaskEnd, TaskFailure
 from services.leftover.core import locality, stragglers
 from services.leftover.core.asks import asks_of
 from services.leftover.core.board import add_job, leaf_at, spans_of, work_left
+from services.leftover.core.mix import note_admitted
 from services.leftover.core.order import note_work
 from services.leftover.core.reserved_runs import forget_runs
 from services.leftover.core.round_fold import (
@@ -148,6 +149,7 @@ def _admitted(state: State, record: Record[JobAdmitted]) -> None:
         state.reserving[spec.job] = Reserving(spec.reservation, spec.reservation_atom)
     if state.board is not None:
         add_job(state, state.board, spec.job, job)
+    note_admitted(state, job)
     if may_run(state.running_limits, spec.job, spec.queue, spec.priority, record.seq):
         _begin(state, [spec.job], record)
 

@@ -21,6 +21,13 @@ SHADOW_JOBS_MAX = 10_000
 """So many jobs are in the shadow at a time. The others join it in order of admission as jobs end there, and are served
 after those that are in it."""
 
+EACH_ANEW = 256
+"""With so many jobs in the shadow at most it is looked ahead anew whenever one comes or leaves early; of those beyond,
+once a part of them has (MOVED_PART). Among thousands of jobs one more moves the ends of the others by little, and to
+see them again takes a step for each."""
+
+MOVED_PART = 16
+
 
 # ---------------------------------------------------------------- what the log tells
 def set_up(state: State, time: int) -> None:
@@ -79,7 +86,7 @@ def depart(state: State, job: Job, *, succeeded: bool) -> None:
         return
     if seq in shadow.base.runs:
         leave(shadow, seq)
-        shadow.moved = True
+        shadow.moved += 1
     else:
         shadow.arrivals = [arrival for arrival in shadow.arrivals if arrival[1] != seq]
     del shadow.works[seq]
@@ -192,7 +199,7 @@ def move(state: State, time: int) -> None:
         name = shadow.outside.pop(next(iter(shadow.outside)))
         join(state, name, state.jobs[name], time)
     steps = _follow(shadow, tree, time, state.policy.shadow_steps, changed)
-    if steps > 0 and shadow.moved:
+    if steps > 0 and shadow.moved > max(0, len(shadow.base.runs) - EACH_ANEW) // MOVED_PART:
         _look_anew(shadow)
     elif shadow.ahead is not None and shadow.ahead.now_ms <= shadow.base.now_ms:
         shadow.ahead = fork(shadow.base)  # The base has come as far, and may have forgotten jobs that ended.
@@ -229,12 +236,12 @@ def _follow(shadow: Shadow, tree: Queue | None, time: int, steps: int, changed: 
         for _, seq in shadow.arrivals[:come]:
             shadow.ends[seq] = STALE | base.now_ms + _estimate_ms(shadow, shadow.works[seq])
             changed[seq] = True
-        shadow.arrivals, shadow.moved = shadow.arrivals[come:], shadow.moved or come > 0
+        shadow.arrivals, shadow.moved = shadow.arrivals[come:], shadow.moved + come
 
 
 def _look_anew(shadow: Shadow) -> None:
     """What was seen ahead may no longer be right. The old results are used until new ones are found."""
-    shadow.moved = False
+    shadow.moved = 0
     shadow.ahead = fork(shadow.base)
     for seq in list(shadow.ranked):
         if seq in shadow.base.runs:
@@ -258,7 +265,7 @@ def _look_ahead(shadow: Shadow, steps: int, changed: dict[int, bool]) -> None:
 
 def _resize(shadow: Shadow) -> None:
     """The cell has another capacity: all that follows from it is worked out again."""
-    shadow.resized, shadow.moved, shadow.ahead = False, True, None
+    shadow.resized, shadow.moved, shadow.ahead = False, SHADOW_JOBS_MAX, None
     kinds = sorted([kind for kind, amount in shadow.capacity.items() if amount > 0])
     shadow.kinds, shadow.total = kinds, [shadow.capacity[kind] for kind in kinds]
     shadow.capacity = {kind: shadow.capacity[kind] for kind in kinds}

@@ -212,14 +212,14 @@ class Shadow:
 
     `kinds`, `total`: kinds of resource and how much the cell has; `capacity`: what it has by now, `resized` once that
     is another. `base` follows log time; `ahead` runs on from there to see when jobs will end, None where it has seen
-    all; what it has not changed it reads from `base`. `arrivals`: (when, job) not yet in `base`;
-    `outside`: by seq, names of the jobs that it has no place for. `moved`: another job,
-    or another capacity, so what was seen ahead no longer holds. `ends`: by live job, when it ends in the shadow, with
-    STALE where that was seen before the last move. `ranked`: live jobs whose end is not stale. `claims`: by live job,
-    what it is served by; `renewals`: a heap of (when, job), in which entries other than the claim's are passed over;
-    `lapsed`: the same by when, the earliest first, of jobs that are overdue or about to be due, which come again and
-    again.
-    `sizes`: of the jobs that joined last, live or not, in order of joining; `sorted_sizes`: the same, least first.
+    all; what it has not changed it reads from `base`. `arrivals`: (when, job) not yet in `base`; `outside`: by seq,
+    names of the jobs that it has no place for. `moved`: how many jobs came or left early since it was looked ahead,
+    so that what was seen holds no longer; another capacity counts as all. `ends`: by live job, when it ends in the
+    shadow, with STALE where that was seen before the last move. `ranked`: live jobs whose end is not stale.
+    `claims`: by live job, what it is served by; `renewals`: a heap of (when, job), in which entries other than the
+    claim's are passed over; `lapsed`: the same by when, the earliest first, of jobs that are overdue or about to be
+    due, which come again and again. `sizes`: of the jobs that joined last, live or not, in order of joining;
+    `sorted_sizes`: the same, least first.
     """
 
     tree: Queue | None = None
@@ -232,7 +232,7 @@ class Shadow:
     ahead: Cluster | None = None
     arrivals: list[tuple[int, int]] = field(default_factory=list)
     outside: dict[int, str] = field(default_factory=dict)
-    moved: bool = False
+    moved: int = 0
     ends: dict[int, int] = field(default_factory=dict)
     ranked: dict[int, bool] = field(default_factory=dict)
     claims: dict[int, Claim] = field(default_factory=dict)

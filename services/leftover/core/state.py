@@ -153,6 +153,27 @@ class Watch:
 
 
 @dataclass(slots=True)
+class Lately:
+    """A class of tasks that ask for GPUs: how many were admitted lately, and its weight in the mix in force."""
+
+    demand: Vector
+    labels: dict[str, str]
+    count: int = 0
+    weight: int = 0
+
+
+@dataclass(slots=True)
+class Mix:
+    """Classes of tasks that ask for GPUs, by key (mix.py). `tasks`: the sum of their counts; `fresh`: how many of them
+    were counted since the weights were made.
+    """
+
+    classes: dict[str, Lately] = field(default_factory=dict)
+    tasks: int = 0
+    fresh: int = 0
+
+
+@dataclass(slots=True)
 class Decided:
     """What this instance answered to the open round, until the closing says what binds."""
 
@@ -192,7 +213,8 @@ class State:
     room that is held for a promise. `delays`: by job and stage, tasks that wait for nodes that they prefer, as [since
     ms, tasks], oldest first; `awaited`: by node, room that they leave free. `shadow`: when jobs would end if all had
     their shares. `copied`: by job, live or ended, tasks of which several attempts hold room, as "stage/index"; `runs`:
-    by live job and stage position, what may become a straggler (stragglers.py). `board` ranks all that and can be built
+    by live job and stage position, what may become a straggler (stragglers.py). `mix`: for whom placement keeps room on
+    GPUs. `board` ranks all that and can be built
     from it; `decided` belongs to the board; `watch` says of `runs` when they do.
     """
 
@@ -228,6 +250,7 @@ class State:
     shadow: Shadow = field(default_factory=Shadow)
     copied: dict[str, dict[str, Copied]] = field(default_factory=dict)
     runs: dict[str, dict[int, StageRuns]] = field(default_factory=dict)
+    mix: Mix = field(default_factory=Mix)
     board: Cache[Board | None] = None
     decided: Cache[Decided | None] = None
     watch: Cache[Watch | None] = None

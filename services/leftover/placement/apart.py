@@ -10,9 +10,9 @@ from typing import Final
 
 from schemas.jobs import PlacementRule
 
-AVOIDED: Final = 1 << 78
+AVOIDED: Final = 1 << 140
 """What each task on the node, or each task more than on the value with the fewest, adds to the rank of a node: more
-than any alignment can outweigh, while 2^20 of them weigh less than one preferred label.
+than any room can outweigh, while 2^20 of them weigh less than one preferred label.
 """
 
 

@@ -11,6 +11,10 @@ from typing import Final
 import numpy as np
 from mypy_extensions import i64
 
+from services.leftover.placement.fragments import Fragments
+from services.leftover.placement.node_choice import SCARCE_BITS, SUM_MAX, WHOLE, NodeChoice
+from services.leftover.placement.task_class import NodeRoom, TaskClass
+
 _BITS: Final = 3
 _STEPS: Final = 1 << _BITS
 _FINE_BITS: Final = 5
@@ -187,10 +191,30 @@ class FreeAmounts:
         self._free = np.array(frees, np.int64).reshape(len(frees), width).T.copy()
         self._opens = np.array(open_, bool)
         self._fits = self._opens.copy()  # Whose memory is used again and again.
+        self._rooms: list[list[int]] = []  # By node, what its devices have free, as it changes,
+        self._devices = np.zeros((0, len(frees)), np.int64)  # and by position of the device.
+        self._scarce: list[int] = []
+        self._foreign: dict[int, np.ndarray] = {}
+        self._turns = np.zeros(len(frees), np.int64)  # By node, how often it was set.
+
+    def add_devices(self, rooms: list[list[int]], scarce: list[int]) -> None:
+        """`rooms`: by node, what its devices have free, as it changes. `scarce`: by node, the scarce kinds that it has,
+        as a bit set.
+        """
+        self._rooms, self._scarce = rooms, scarce
+        self._devices = np.full((max([len(room) for room in rooms], default=0), len(rooms)), _NO_DEVICE, np.int64)
+        for number, room in enumerate(rooms):
+            self._devices[: len(room), number] = room
 
     def set(self, numbers: list[int]) -> None:
         """These nodes have something else free now."""
         frees = self._frees
+        if self._rooms:
+            self._turns[numbers] += 1
+            for number in numbers:
+                room = self._rooms[number]
+                if room:
+                    self._devices[: len(room), number] = room
         if len(numbers) > _SET_AT_ONCE:
             self._free[:, numbers] = np.array([frees[number] for number in numbers], np.int64).T
         else:
@@ -212,6 +236,67 @@ class FreeAmounts:
             rank += free[p][fitting] * weight
         return int(fitting[rank.argmin()])
 
+    def least_packed(
+        self, task: TaskClass, choice: NodeChoice, barred: list[int], fragments: Fragments | None, nodes: list[NodeRoom]
+    ) -> int | None:
+        """The same for a class by its `choice` (node_choice.py), with a demand of whole GPUs, a part of one, or none;
+        nodes that are `barred` are left out. What counts first narrows the choice first.
+        """
+        free, fits, needs = self._free, self._opens, task.needs
+        for p, amount, _ in needs:
+            fits = np.logical_and(fits, free[p] >= amount, self._fits)
+        if barred:
+            fits = fits.copy()
+            fits[barred] = False
+        fitting = fits.nonzero()[0]
+        left = None
+        if choice.gpu and len(fitting):
+            whole, part = divmod(choice.gpu, WHOLE)
+            devices = self._devices[:, fitting]
+            if part:
+                left = np.where(devices >= part, devices - part, _FULL).min(axis=0)
+                able = left < _FULL
+                fitting, left = fitting[able], left[able]
+            else:
+                fitting = fitting[(devices >= WHOLE).sum(axis=0) >= whole]
+        if not len(fitting):
+            return None
+        foreign = self._foreign_kinds(choice.kinds)[fitting]
+        nearest = foreign == foreign.min()
+        fitting = fitting[nearest]
+        if left is not None:
+            left = left[nearest]
+        if fragments is not None and len(fitting) > 1:
+            growth = fragments.of_all(task, nodes, fitting, self._turns)
+            nearest = growth == growth.min()
+            fitting = fitting[nearest]
+            if left is not None:
+                left = left[nearest]
+        if left is not None:
+            fitting = fitting[left == left.min()]
+        scarce = np.zeros(len(fitting), np.int64)
+        for p, most in choice.amounts:
+            scarce += (np.maximum(free[p][fitting], 0) << SCARCE_BITS) // most
+        scarce = np.minimum(scarce, SUM_MAX)
+        fitting = fitting[scarce == scarce.min()]
+        if choice.last >= 0:
+            return int(fitting[np.maximum(free[choice.last][fitting], 0).argmin()])
+        aligned = np.zeros(len(fitting), np.int64)
+        for p, _, weight in needs:
+            aligned += free[p][fitting] * weight
+        return int(fitting[aligned.argmin()])
+
+    def _foreign_kinds(self, kinds: int) -> np.ndarray:
+        """By node, how many scarce kinds it has beside these."""
+        foreign = self._foreign.get(kinds)
+        if foreign is None:
+            counts = [(scarce & ~kinds).bit_count() for scarce in self._scarce]
+            foreign = self._foreign[kinds] = np.array(counts, np.int64)
+        return foreign
+
+
+_NO_DEVICE: Final = -(1 << 40)
+_FULL: Final = 1 << 40
 
 _SET_AT_ONCE: Final = 8
 """More nodes than this are set together."""

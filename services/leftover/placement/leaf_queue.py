@@ -303,12 +303,12 @@ class LeafQueue:
             return 0
         if leaf.target <= 0:
             return _NOTHING << _BEYOND_BITS | leaf.served
-        tier = _OWN
+        least, tier = leaf.size_least, _OWN
         if not leaf.stays_within:
             tier = _BEYOND
         elif leaf.level_reduced:
             tier = _RETURNED
-        elif least is not None and leaf.due is not None and leaf.share + least > leaf.due:
+        elif least is not None and leaf.due is not None and leaf.share + least > leaf.due < leaf.target:
             tier = _LENT
         return tier << _BEYOND_BITS | (leaf.share << _RATIO_BITS) // leaf.target << _SERVED_BITS | leaf.served
 

@@ -1,22 +1,23 @@
 """Nodes with what they have free, and for each class of tasks the node that suits it best.
 
-The best node is the one whose free room aligns most with the demand (Tetris: dot product of both, each as a part of the
-largest node); nodes with preferred labels come before all others, and of equals the node that registered first. A
-bitmap index (fits.py) names the nodes that may have room, so the cost follows these and not all nodes. A class of which
-many tasks wait keeps a *view*: a heap of the nodes that suit it by rank, updated with the nodes that got room.
+Which node that is follows from the policy (node_choice.py); nodes with preferred labels come before all others, and of
+equals the node that registered first. By alignment it is the node whose free room aligns most with the demand (Tetris:
+dot product of both, each as a part of the largest node). A bitmap index (fits.py) names the nodes that may have room,
+so the cost follows these and not all nodes. A class of which many tasks wait keeps a *view*: a heap of the nodes that
+suit it by rank. Where ranks only worsen as nodes fill, it is updated with the nodes that got room; else with all nodes
+that have changed.
 """
 
 from typing import Final
 
-from schemas.placement_rules import class_key
-from schemas.quantities import SHARE_UNITS, SLOTS, Vector, on_devices
-from services.leftover.placement.apart import Counters, matches
-from services.leftover.placement.fits import FreeAmounts, NodeIndex, members, rank_of_room, step
+from schemas.quantities import Vector, on_devices
+from schemas.queues import Placing
+from services.leftover.placement.cell_nodes import CellNodes
+from services.leftover.placement.changes import Changes
+from services.leftover.placement.fits import FreeAmounts, NodeIndex, members
+from services.leftover.placement.fragments import Mix
 from services.leftover.placement.indexed_heap import IndexedHeap
-from services.leftover.placement.task_class import NodeRoom, Shape, TaskClass
-
-_SCALE_BITS: Final = 60
-_PREFERRED: Final = 1 << 100  # Outweighs every alignment.
+from services.leftover.placement.task_class import NodeRoom, TaskClass
 
 _SCANNED_MOST: Final = 8
 """Up to so many nodes are compared for each task; if there are more, the class keeps a view."""
@@ -31,154 +32,38 @@ other classes have been placed on these nodes since, and the entries below are l
 _SCAN_COSTS: Final = 16
 """Comparing all nodes in arrays costs about as much as bringing a view up to date with so many of them."""
 
-_AT_ONCE_RANK: Final = 1 << 62
-"""Ranks are computed in arrays only for classes whose ranks stay below this, so that they fit into 64 bits."""
-
 VIEW_ENTRIES_MAX = 1 << 20
 """Once the views of all classes have more entries than this, the oldest view is dropped. It is built again when its
 class needs it.
 """
 
 
-class Room:
-    """All nodes of a cell. Positions of resources and nodes never change while a Room lives."""
+class Room(CellNodes):
+    """The nodes of a cell with what they have free, as tasks start and end there."""
 
-    def __init__(self, capacities: list[Vector], slots: int = 0) -> None:
-        """`slots`: a node has so many places, a task takes one, and what it asks for only says which nodes have any of
-        it; 0: a task takes what it asks for.
-        """
-        self.slots = slots
-        self.capacities: list[Vector] = []  # By node, only where places count.
-        if slots:
-            capacities = [{SLOTS: slots} for _ in capacities]
-        names = [SLOTS] if slots else sorted({resource for capacity in capacities for resource in capacity})
-        self.position = {name: i for i, name in enumerate(names)}
-        self.total = [sum(c.get(name, 0) for c in capacities) for name in names]
-        self.largest = [max((c.get(name, 0) for c in capacities), default=0) for name in names]
-        self.nodes: list[NodeRoom] = []
-        self.number: dict[str, int] = {}
-        self.changed: list[int] = []  # Nodes that got room, in order; classes read it from their cursor on.
-        self.changed_base = 0
-        self._span, self._in_span = (0, 0), list[int]()  # The last answer of `_changed_since`.
+    def __init__(self, capacities: list[Vector], slots: int = 0, placing: Placing = "packed") -> None:
+        """See `CellNodes`."""
+        super().__init__(capacities, slots, placing)
+        self.grown = Changes()  # Nodes that got room; classes read it from their cursor on.
+        self.altered = Changes()  # Where ranks may get better as nodes fill: all nodes that have changed.
+        self.grown.size(len(capacities))
+        self.altered.size(len(capacities))
         self.kept_nodes: list[int] = []
-        self.moves: list[int] = []  # By node, how often what it has free has changed,
+        self.moves = [0] * len(capacities)  # By node, how often what it has free has changed,
         self.moves_all = 0  # and of all nodes together.
         self._fits: NodeIndex | None = None  # Built at the first look, when all nodes are there.
         self._grown: dict[int, bool] = {}  # Nodes that got room since they were listed in `_fits`,
         self._shrunk: dict[int, bool] = {}  # and those that gave some.
         self._frees: FreeAmounts | None = None  # What nodes have free, but for those in `_moved`.
         self._moved: dict[int, bool] = {}
-        self._allowed: dict[tuple[object, ...], int] = {}
-        self.counters = Counters()
         self._views: dict[int, TaskClass] = {}
         self._view_entries = 0
 
-    def add(
-        self,
-        name: str,
-        epoch: str,
-        capacity: Vector,
-        labels: dict[str, str],
-        devices: list[tuple[int, int]],
-        open_: bool,
-    ) -> None:
-        """An empty node; devices as (index, milli)."""
-        if self.slots:
-            self.capacities.append(capacity)
-            capacity = {SLOTS: self.slots}
-        vector = [capacity.get(resource, 0) for resource in self.position]
-        self.number[name] = len(self.nodes)
-        indexes, sizes = [index for index, _ in devices], [milli for _, milli in devices]
-        node = NodeRoom(name, epoch, vector, list(vector), labels, list(sizes), indexes, sizes, open_)
-        self.nodes.append(node)
-        self.moves.append(0)
-
-    def shape(self, demand: Vector, number: int = 0) -> Shape:
-        """What tasks with a demand ask for, as the board's shape of this number."""
-        return Shape(demand, self.pairs(demand), number)
-
-    def task_class(
-        self, index: int, shape: Shape, labels: dict[str, str], prefer: dict[str, str], gang: int
-    ) -> TaskClass:
-        """A class with no tasks yet. A resource that no node has makes a class that never fits."""
-        largest, total, pairs = self.largest, self.total, shape.pairs
-        needs: list[tuple[int, int, int]] = []
-        wants: list[tuple[int, int]] = []
-        part, rank = 0, 0
-        for p, amount in pairs:
-            if p < 0:
-                continue
-            most = largest[p]
-            weight = -max(1, (amount << _SCALE_BITS) // (most * most)) if most else 0
-            needs.append((p, amount, weight))
-            wants.append((p, step(amount)))
-            rank -= weight * most
-            if total[p]:
-                part = max(part, amount * SHARE_UNITS // total[p])
-        gpu = shape.demand.get("gpu", 0)
-        is_plain = not (labels or prefer or gpu or self.slots) and len(needs) == len(pairs)
-        key, size = class_key(shape.demand, labels, prefer, gang), part * max(1, gang)
-        task = TaskClass(index, key, shape, labels, prefer, gang, needs, is_plain, gpu, size, wants)
-        task.is_ranked_at_once = is_plain and rank < _AT_ONCE_RANK
-        return task
-
-    def suits(self, task: TaskClass, node: NodeRoom) -> int | None:
-        """The rank of the node for one task of the class, less is better; None where it does not fit now."""
-        if not node.open or (node.kept is not None and node.kept is not task):
-            return None
-        if task.is_ranked_at_once:
-            return rank_of_room(task.needs, node.free)
-        free, rank = node.free, 0
-        for p, amount, weight in task.needs:
-            have = free[p]
-            if have < amount:
-                return None
-            rank += weight * have
-        if task.is_plain:
-            return rank
-        if not self.allows(task, node):
-            return None
-        if task.bounds is not None:
-            if not task.bounds.permits(node.name, node.labels):
-                return None
-            rank += task.bounds.penalty(node.name, node.labels)
-        return rank - _PREFERRED * matches(task.prefer, node.labels) if task.prefer else rank
-
-    def allows(self, task: TaskClass, node: NodeRoom) -> bool:
-        """Whether the node has what a class asks for beside room."""
-        if len(task.needs) < len(task.pairs):
-            return False  # A resource that no node has.
-        if task.gpu and on_devices(task.gpu, node.devices) is None:
-            return False
-        if self.slots and not self.has_all(task, node):
-            return False
-        return not task.labels or all(node.labels.get(k) == v for k, v in task.labels.items())
-
-    def could_fit(self, task: TaskClass) -> bool:
-        """Whether any open node would hold one task if it were empty. Worked out once: a room's nodes stay the same."""
-        if task.could_fit is None:
-            task.could_fit = self._could_fit(task)
-        return task.could_fit
-
-    def _could_fit(self, task: TaskClass) -> bool:
-        needed = task.bounds.labels if task.bounds is not None else []
-        for node in self.nodes:
-            if self.holds_empty(task, node) and not [label for label in needed if label not in node.labels]:
-                return True
-        return False
-
-    def holds_empty(self, task: TaskClass, node: NodeRoom) -> bool:
-        """Whether an open node would run one task if nothing else ran there."""
-        large = all(p >= 0 and node.capacity[p] >= amount for p, amount in task.pairs)
-        large = large and (not task.gpu or on_devices(task.gpu, node.sizes) is not None) and self.has_all(task, node)
-        return large and node.open and all(node.labels.get(k) == v for k, v in task.labels.items())
-
-    def has_all(self, task: TaskClass, node: NodeRoom) -> bool:
-        """Whether a node has something of every kind that a task asks for. Where places do not count, its room says."""
-        if not self.slots:
-            return True
-        capacity = self.capacities[self.number[node.name]]
-        return all(capacity.get(kind) for kind, amount in task.demand.items() if amount)
+    def set_mix(self, mix: Mix) -> None:
+        """See `CellNodes`: nodes rank otherwise from now on."""
+        super().set_mix(mix)
+        for task in [task for task in self._views.values() if task.choice is not None]:
+            self._forget_view(task)
 
     def candidates(self, task: TaskClass) -> int:
         """Bit set of the nodes that may suit the class: all that do are in it."""
@@ -192,24 +77,8 @@ class Room:
                 self._shrunk.pop(number, None)
             self._grown = {}
         if task.among is None:
-            task.among = self._among(task)
+            task.among = self.among(task)
         return fits.nodes(task.wants, task.among)
-
-    def _among(self, task: TaskClass) -> int:
-        """Bit set of the open nodes that have the labels and the kinds of resources that a class asks for."""
-        if len(task.needs) < len(task.pairs):
-            return 0  # A resource that no node has.
-        kinds = sorted(task.demand) if self.slots else []
-        key: tuple[object, ...] = (tuple(sorted(task.labels.items())), tuple(kinds))
-        among = self._allowed.get(key)
-        if among is None:
-            among = 0
-            for number, node in enumerate(self.nodes):
-                if node.open and all(node.labels.get(k) == v for k, v in task.labels.items()):
-                    if self.has_all(task, node):
-                        among |= 1 << number
-            self._allowed[key] = among
-        return among
 
     def _relist(self, number: int) -> None:
         """A node that was listed turned out not to suit: it is listed with what it has now, if that is less."""
@@ -221,7 +90,10 @@ class Room:
         """The class's view of the nodes, brought up to date with those that got room since its last look."""
         nodes, view = self.nodes, task.nodes
         task.scans = 0
-        if view is None or task.cursor < self.changed_base:
+        log = self.grown if task.choice is None else self._followed(task)
+        if view is not None and task.cursor == log.base + len(log.numbers):
+            return view
+        if view is None or not log.knows(task.cursor):
             self._forget_view(task)
             ranks: dict[int, int] = {}
             for number in members(self.candidates(task)):
@@ -232,43 +104,38 @@ class Room:
                     ranks[number] = rank
             view = task.nodes = IndexedHeap()
             view.fill(ranks)
-            self._views[task.index] = task
+            self._views[task.view] = task
             self._view_entries += len(ranks)
             while self._view_entries > VIEW_ENTRIES_MAX and len(self._views) > 1:
                 self._forget_view(next(iter(self._views.values())))
         else:
             before = len(view)
-            for number in self._changed_since(task):
+            for number in log.since(task.cursor):
                 rank = self.suits(task, nodes[number])
                 if rank is not None:
                     view.set(number, rank)
+                elif task.choice is not None:
+                    view.drop(number)
             self._view_entries += len(view) - before
-        task.cursor = self.changed_base + len(self.changed)
+        task.cursor = log.end()
         return view
+
+    def _followed(self, task: TaskClass) -> Changes:
+        """The changes that a view of a class has to follow."""
+        return self.grown if task.choice is None or task.choice.needs else self.altered
 
     def _forget_view(self, task: TaskClass) -> None:
         if task.nodes is not None:
             self._view_entries -= len(task.nodes)
             task.nodes = None
-            del self._views[task.index]
-
-    def _changed_since(self, task: TaskClass) -> list[int]:
-        """Nodes that got room since the class looked, each once: many get room again and again, and most classes look
-        at the same time.
-        """
-        span = task.cursor, self.changed_base + len(self.changed)
-        if span != self._span:
-            self._span, self._in_span = span, list(dict.fromkeys(self.changed[task.cursor - self.changed_base :]))
-        return self._in_span
+            del self._views[task.view]
 
     def changed_since(self, cursor: int) -> tuple[list[int], int]:
         """Nodes that got room since the list of changed nodes was as long as `cursor`, each once (all of them, if that
         was too long ago), and how long that list is by now.
         """
-        now = self.changed_base + len(self.changed)
-        if cursor < self.changed_base:
-            return list(range(len(self.nodes))), now
-        return list(dict.fromkeys(self.changed[cursor - self.changed_base :])), now
+        log = self.grown
+        return log.since(cursor) if log.knows(cursor) else list(range(len(self.nodes))), log.end()
 
     def best(self, task: TaskClass) -> int | None:
         """Number of the node that suits the class best now, or None."""
@@ -306,8 +173,9 @@ class Room:
         if not self.ranks_at_once(task):
             return False
         many = len(self.nodes)
-        if task.nodes is not None and task.cursor >= self.changed_base:
-            many = min(many, self.changed_base + len(self.changed) - task.cursor)
+        log = self.grown if task.choice is None else self._followed(task)
+        if task.nodes is not None and task.cursor >= log.base:
+            many = min(many, log.base + len(log.numbers) - task.cursor)
         if many < NODES_AT_ONCE_LEAST or task.scans * _SCAN_COSTS >= many:
             return False
         task.scans += 1
@@ -335,7 +203,7 @@ class Room:
 
     def ranks_at_once(self, task: TaskClass) -> bool:
         """Whether only room counts for the class now, so that `best_of_all` may answer for it."""
-        return task.is_ranked_at_once and not self.kept_nodes
+        return task.is_ranked_at_once and (task.choice is not None or not self.kept_nodes)
 
     def best_of_all(self, task: TaskClass) -> int | None:
         """The best of all nodes, for a class to which only room counts."""
@@ -343,10 +211,15 @@ class Room:
         if frees is None:
             open_ = [node.open for node in self.nodes]
             frees = self._frees = FreeAmounts([node.free for node in self.nodes], len(self.total), open_)
+            if self.scarce:
+                frees.add_devices([node.devices for node in self.nodes], [node.scarce for node in self.nodes])
         else:
             frees.set(list(self._moved))
         self._moved = {}
-        return frees.least(task.needs)
+        if task.choice is None:
+            return frees.least(task.needs)
+        barred = [number for number in self.kept_nodes if self.nodes[number].kept is not task]
+        return frees.least_packed(task, task.choice, barred, self.fragments, self.nodes)
 
     def take(self, task: TaskClass, number: int) -> list[tuple[int, int]]:
         """One task of the class starts on the node: its device shares as (index, milli)."""
@@ -390,19 +263,6 @@ class Room:
         self._shrunk[number] = True
         self._note(number)
 
-    def pairs(self, demand: Vector) -> list[tuple[int, int]]:
-        """A demand as (resource position, amount); position -1 for a resource that no node has."""
-        if self.slots:
-            return [(0, 1)]
-        return [(self.position.get(resource, -1), amount) for resource, amount in demand.items() if amount]
-
-    def share_of(self, demand: Vector) -> int:
-        """The dominant share of a demand, in share units."""
-        total = self.total
-        return max(
-            [amount * SHARE_UNITS // total[p] for p, amount in self.pairs(demand) if p >= 0 and total[p]], default=0
-        )
-
     def give(self, number: int, demand: list[tuple[int, int]], devices: list[tuple[int, int]]) -> None:
         """One task's room is free again: `demand` as (resource position, amount)."""
         _add(self.nodes[number], demand, devices, 1)
@@ -427,16 +287,15 @@ class Room:
         """Classes look at the node again."""
         self._grown[number] = True
         self._note(number)
-        self.changed.append(number)
-        if len(self.changed) > 4 * len(self.nodes) + 1_000:  # Whoever has not looked for so long starts anew.
-            self.changed_base += len(self.changed)
-            self.changed.clear()
+        self.grown.add(number)
 
     def _note(self, number: int) -> None:
         """What a node has free has changed."""
         self._moved[number] = True
         self.moves[number] += 1
         self.moves_all += 1
+        if self.scarce:
+            self.altered.add(number)
 
 
 def _add(node: NodeRoom, pairs: list[tuple[int, int]], devices: list[tuple[int, int]], sign: int) -> None:

@@ -19,7 +19,7 @@ from services.leftover.placement.entries import JobEntry
 from services.leftover.placement.keys import ADMITTED_BITS, CLASS_MASK, OPTIONAL_BIT, POSITION_BITS, RANK_SHIFT
 from services.leftover.placement.leaf_queue import LeafEntry
 from services.leftover.placement.nodes import Room
-from services.leftover.placement.task_class import TaskClass
+from services.leftover.placement.task_class import TaskClass, as_aligned
 from services.leftover.placement.waiting_jobs import rank_of
 
 PERMILLE: Final = 1_000
@@ -124,7 +124,7 @@ class Packer:
         """The entry of a bucket by its current score. A class without room comes last; it is tried, and then
         blocked.
         """
-        task = self.classes[bucket_id & CLASS_MASK]
+        task = as_aligned(self.classes[bucket_id & CLASS_MASK])
         number = self.room.best(task)
         rank = self.room.suits(task, self.room.nodes[number]) if number is not None else None
         return self._tier(key), rank or 0, key, bucket_id

@@ -8,12 +8,14 @@ from dataclasses import dataclass
 from schemas.quantities import Vector
 from services.leftover.placement.apart import Bounds
 from services.leftover.placement.indexed_heap import IndexedHeap
+from services.leftover.placement.node_choice import NodeChoice
 
 
 @dataclass(slots=True, eq=False)
 class NodeRoom:
     """One node. `capacity` and `free`: by resource position. `devices` and `sizes`: by device position, the milli-units
-    that are free and that there are. `open`: tasks may start here; `kept`: only tasks of this class.
+    that are free and that there are. `open`: tasks may start here; `kept`: only tasks of this class. `scarce`: bit set
+    of the scarce kinds of resources that it has; `kind`: which labels of those asked for it has (fragments.py).
     """
 
     name: str
@@ -26,6 +28,8 @@ class NodeRoom:
     sizes: list[int]
     open: bool = True
     kept: "TaskClass | None" = None
+    scarce: int = 0
+    kind: int = 0
 
 
 @dataclass(slots=True, eq=False)
@@ -55,11 +59,12 @@ class TaskClass:
     amount, weight of a free unit in a node's rank), for the resources that some node has; `wants`: the same as
     (resource position, step of the amount). `gpu`: milli-units; `size`: what one task (all tasks of a gang) takes as a
     dominant share, in share units, rounded down. `bounds`: rules and preferences that bar nodes to it (apart.py).
-    `is_plain`: nothing but room is asked of a node; `is_ranked_at_once`: and its ranks fit into 64 bits.
+    `is_plain`: nothing but room is asked of a node; `is_ranked_at_once`: and all nodes can be compared in arrays.
+    `choice`: how nodes are compared, None: by alignment; `aligned`: the same class as it is compared by that.
 
     Where it fits. `among`: bit set of the nodes that have what it asks for beside room, `could_fit`: whether any empty
     node would hold one of its tasks; both None until first needed. `nodes`: its view of nodes by rank, if it has one;
-    `cursor`: how long the list of changed nodes was when that was last brought up to date, -1 before; `scans`: how
+    `view`: the number of that; `cursor`: up to where it has followed the changes of nodes, -1 before; `scans`: how
     often all nodes have been compared for it since. `blocked`: no node had room when it was last tried.
 
     What waits. `waiting`: how many tasks; `buckets`: where, as (leaf, bucket).
@@ -88,6 +93,9 @@ class TaskClass:
     could_fit: bool | None
     is_ranked_at_once: bool
     bounds: Bounds | None
+    choice: NodeChoice | None
+    aligned: "TaskClass | None"
+    view: int
 
     def __init__(
         self,
@@ -127,3 +135,21 @@ class TaskClass:
         self.could_fit = None
         self.is_ranked_at_once = False
         self.bounds = None
+        self.choice = None
+        self.aligned = None
+        self.view = index
+
+
+def as_aligned(task: TaskClass) -> TaskClass:
+    """The same class as nodes are compared for it by alignment, which the order of packing goes by."""
+    if task.choice is None:
+        return task
+    aligned = task.aligned
+    if aligned is None:
+        aligned = TaskClass(task.index, task.key, task.shape, task.labels, task.prefer, task.gang, task.needs, False)
+        aligned.is_plain, aligned.gpu, aligned.size, aligned.wants = task.is_plain, task.gpu, task.size, task.wants
+        aligned.is_ranked_at_once = task.is_plain and task.is_ranked_at_once
+        aligned.bounds, aligned.view = task.bounds, -1 - task.index
+        task.aligned = aligned
+    aligned.waiting = task.waiting
+    return aligned
