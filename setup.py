@@ -74,7 +74,7 @@ COMPILED = {
     "services/estimator": ("forecast_by_durations", "phases", "ramp", "scores"),
     "services/estimator/core": ("decide", "fold", "forecasts", "state"),
     "services/fairness": ("tree",),
-    "services/fairness/accounts": ("intervals", "queue_account", "quiet_band", "tree_accounts"),
+    "services/fairness/accounts": ("amounts", "intervals", "queue_account", "quiet_band", "tree_accounts"),
     "services/fairness/core": (
         "backoff",
         "decide",
@@ -92,7 +92,7 @@ COMPILED = {
         "state",
         "tolerance",
     ),
-    "services/fairness/hdrf": ("node_fill", "static"),
+    "services/fairness/hdrf": ("leaf_fill", "node_fill", "static"),
     "services/leftover/core": (
         "asks",
         "board",
@@ -135,6 +135,7 @@ COMPILED = {
         "indexed_heap",
         "keys",
         "kinds_levels",
+        "kinds_part",
         "leaf_queue",
         "lending",
         "node_choice",

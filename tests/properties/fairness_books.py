@@ -307,10 +307,10 @@ class Books:
         return min(Fraction(1), share if most is None else min(share, self.share(most)))
 
     def policy_above(self, path):
-        policy, at = sharing_of(self.preset), ""
+        policy = sharing_of(self.preset)
         for each, queue in walked(self.tree):
             if path != each and (not each or f"{path}/".startswith(f"{each}/")):
-                policy, at = queue.policy or policy, each
+                policy = queue.policy or policy
         return policy
 
     def within(self, path, vector, above):

@@ -4,9 +4,9 @@ event.
 Shares nothing with `services.fairness` but the tree's node. At each event it asks who takes at this very instant, how
 fast, and what of all that can happen happens first.
 
-A maximum is a saturated kind for those below it alone: once a node holds all that it may of a kind, its leaves that need
-that kind are blocked, and the kind counts in no share by which nodes below it are compared. In the comparison of the
-node itself with its siblings it counts like any other.
+A maximum is a saturated kind for those below it alone: once a node holds all that it may of a kind, its leaves that
+need that kind are blocked, and the kind counts in no share by which nodes below it are compared. In the comparison of
+the node itself with its siblings it counts like any other.
 """
 
 from dataclasses import dataclass, field

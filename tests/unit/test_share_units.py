@@ -4,7 +4,7 @@ import pytest
 from hypothesis import strategies as st
 
 from schemas.quantities import QUANTITY_MAX, SHARE_UNITS
-from services.fairness.accounts.tree_accounts import part_units
+from services.fairness.accounts.amounts import part_units
 from services.fairness.tree import ONE_BITS, share_units
 from tests.strategies import for_all
 

@@ -32,8 +32,9 @@ class QueueAccount:
 
     __slots__ = (
         "asking", "asks", "children", "claim", "claims", "demand", "ends", "fair", "far", "floor", "guaranteed",
-        "intervals", "listed", "low", "mixed", "most", "name", "over", "parent", "published", "quiet_band", "slack", "stale",
-        "stale_children", "used", "waiting", "weight", "weights",
+        "intervals", "listed", "low", "mixed", "most", "name", "over",
+        "parent", "published", "quiet_band", "slack", "stale", "stale_children", "used", "waiting", "weight",
+        "weights",
     )  # fmt: skip
 
     def __init__(self, name: str, weight: int, floor: Limits = (), most: Limits = (), *, listed: bool = False) -> None:

@@ -8,9 +8,9 @@ weights along the path multiplied. A queue with another policy stands among them
 Limits are applied here. *Guarantees*: where a child of a queue has a guarantee, the children's weights are replaced by
 what each would get if there were only one kind of resource (`TreeAccounts.divide`): guarantees first, then weights, and
 no child gets more than it asks for. *Maxima*: a maximum names a kind, and caps that kind alone. To the queues and tasks
-below, a kind of which a queue holds its maximum is full; tasks that need none of it are not held back (`TreeNode.most`).
-Two cases are worked out by clipping what is asked for beforehand, deeper queues first: a unit whose tasks ask for one
-set of kinds gets so much less of all of them; and in trees that are filled in arrays, and for queues whose children are
+below, a kind of which a queue holds its maximum is full; tasks that need none of it go on (`TreeNode.most`). Two
+cases are worked out by clipping what is asked for beforehand, deeper queues first: a unit whose tasks ask for one set
+of kinds gets so much less of all of them; and in trees that are filled in arrays, and for queues whose children are
 moved up beside others, a queue that asks for more than its maximum is first filled on its own, in a cell limited to
 that maximum, and what its units get there replaces their demand.
 """
@@ -23,8 +23,9 @@ from largesse.lifecycle.queue_policy import sharing_of
 from schemas import Queue
 from schemas.queue_tree import walk
 from schemas.queues import LIST_POLICIES
+from services.fairness.accounts.amounts import factor_of
 from services.fairness.accounts.queue_account import QueueAccount
-from services.fairness.accounts.tree_accounts import TreeAccounts, factor_of
+from services.fairness.accounts.tree_accounts import TreeAccounts
 from services.fairness.core.state import State
 from services.fairness.hdrf import arrays
 from services.fairness.hdrf.static import fill

@@ -1,8 +1,8 @@
 """The event loop of progressive filling (static.py): when kinds become full, which children of an inner node are filled
 at the moment, how fast, and what the next event is.
 
-A node that holds all that it may of a kind is to those below it as a cell in which that kind is full, and to its siblings
-as before.
+To those below it, a node that holds all that it may of a kind is a cell in which that kind is full; to its siblings it
+is as before.
 
 The *water level* of a node is the level (share / weight) that its unblocked children have reached. Shares and levels
 are in units of `ONE`; speeds are per unit of level, in the same units.
@@ -12,26 +12,8 @@ from collections.abc import Sequence
 from heapq import heapify, heappop, heappush, heapreplace
 from operator import add, sub
 
+from services.fairness.hdrf.leaf_fill import LeafFill
 from services.fairness.tree import NEAR, ONE, ONE_BITS, RANK_ORDERS
-
-
-class LeafFill:
-    """One leaf during a filling. At a level of `ONE` its usage is `speed` and its dominant share is `rise`."""
-
-    __slots__ = (
-        "each", "held", "level_max", "level_min", "mask", "name", "rise", "satisfied", "share_max", "speed", "started",
-    )  # fmt: skip
-
-    def __init__(self, name: str, mask: int, share_max: int) -> None:
-        self.name = name
-        self.mask = mask  # Kinds it asks for, a bit each. 0: it asks for nothing, or no more than it holds.
-        self.share_max = share_max  # Its share when it has all it asks for.
-        self.level_max: int | None = None  # And its level. None: it never has.
-        self.satisfied = not mask
-        self.started = False  # The water level has reached it.
-        self.held: list[int] = []  # Its usage at first, and its level then.
-        self.level_min = self.each = self.rise = 0  # `each`: what a task adds to its level.
-        self.speed: list[int] = []
 
 
 class InnerFill:

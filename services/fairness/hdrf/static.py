@@ -17,7 +17,8 @@ from itertools import compress
 from operator import mul
 
 from services.fairness.hdrf.arrays import array_tree_of
-from services.fairness.hdrf.node_fill import Flow, InnerFill, LeafFill
+from services.fairness.hdrf.leaf_fill import LeafFill
+from services.fairness.hdrf.node_fill import Flow, InnerFill
 from services.fairness.tree import NEAR, ONE, ONE_BITS, RANK_ORDERS, TreeNode, in_rank, share_units, walk
 
 

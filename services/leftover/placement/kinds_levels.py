@@ -1,5 +1,5 @@
-"""Leaf queues whose tasks ask for different sets of kinds of resource (some need a GPU, some do not). Fairness then gives
-each set a level of its own (`Level.kinds`).
+"""Leaf queues whose tasks ask for different sets of kinds of resource (some need a GPU, some do not). Fairness then
+gives each set a level of its own (`Level.kinds`).
 
 Between leaves the level of the whole leaf counts, but a leaf is also within its level as long as one of its sets is:
 what it holds of GPUs says how far it has come, not how much CPU it may still have. Inside a leaf that serves jobs by
@@ -13,7 +13,8 @@ from typing import Final
 from schemas.quantities import SHARE_UNITS
 from services.leftover.placement.fits import bit_set
 from services.leftover.placement.keys import CLASS_MASK, PRIORITY_BITS
-from services.leftover.placement.leaf_queue import KindsPart, LeafEntry, LeafQueue, ReadyQueue, kinds_asked
+from services.leftover.placement.kinds_part import KindsPart, kinds_asked
+from services.leftover.placement.leaf_queue import LeafEntry, LeafQueue, ReadyQueue
 from services.leftover.placement.nodes import Room
 from services.leftover.placement.task_class import Shape, TaskClass
 
