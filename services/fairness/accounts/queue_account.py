@@ -31,7 +31,7 @@ class QueueAccount:
     """
 
     __slots__ = (
-        "asking", "asks", "children", "claim", "claims", "demand", "ends", "fair", "far", "floor", "guaranteed",
+        "asking", "asks", "children", "claim", "claims", "demand", "each", "ends", "fair", "far", "floor", "guaranteed",
         "intervals", "listed", "low", "mixed", "most", "name", "over",
         "parent", "published", "quiet_band", "slack", "stale", "stale_children", "used", "waiting", "weight",
         "weights",
@@ -50,6 +50,7 @@ class QueueAccount:
         self.waiting = 0  # Leaves that wait for more.
         self.slack = 0  # One task of each of them, in billionths.
         self.asks = False
+        self.each: list[int] = []  # What one of its tasks that wait asks for in the mean, rounded up.
         self.mixed = False  # A leaf whose tasks ask for several sets of kinds.
         self.asking = self.weights = 0  # Of the children: those that ask for something, and their weights.
         self.claim: list[int] = []  # What guarantees cover of what it asks for, in shares of the cell.
@@ -70,6 +71,12 @@ class QueueAccount:
         """Takes a child."""
         child.parent = self
         self.children.append(child)
+
+    @property
+    def has_room_below_maximum(self) -> bool:
+        """Whether a leaf with one task more of the mean size would be within its maximum."""
+        limits = zip(self.used, self.each, self.most, strict=False)
+        return all(most is None or held + each <= most for held, each, most in limits)
 
     @property
     def is_group(self) -> bool:

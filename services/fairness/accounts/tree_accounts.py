@@ -72,6 +72,8 @@ class TreeAccounts:
         it asks for several sets of kinds.
         """
         account.mixed = mixed
+        if account.most:
+            account.each = [-(-amount // tasks) if tasks else 0 for amount in waiting]
         more = [demand[kind] - account.demand[kind] for kind in range(len(demand))]
         held = [used[kind] - account.used[kind] for kind in range(len(used))]
         slack = (-(-self.share_of(waiting) // tasks) if tasks else 0) - account.slack

@@ -6,8 +6,10 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from largesse.lifecycle.queue_policy import sharing_of
+from schemas.quantities import SHARE_UNITS
 from schemas.queue_tree import upwards
 from schemas.queues import LIST_POLICIES
+from services.fairness.accounts.quiet_band import PUBLISH_STEP
 from services.fairness.accounts.tree_accounts import TreeAccounts
 from services.fairness.core.cached_tree import CachedTree, cached_tree_of, is_asked_of
 from services.fairness.core.fill_tree import PIECE, TOP, Caps, FillTree
@@ -179,6 +181,7 @@ def _fill(state: State, accounts: TreeAccounts, fill_tree: FillTree) -> CellLeve
     satisfied = {unit: at.satisfied for unit, at in found.leaves.items()}
     filled = CellLevels(levels, nodes, {}, satisfied)
     _join_pieces(state, accounts, filled, fill_tree.pieces)
+    _raise_within_maxima(accounts, filled)
     filled.levels = {unit: level for unit, level in filled.levels.items() if unit in asking}
     filled.asked = {unit: accounts.queues[unit].demand for unit in filled.levels}
     filled.capped = dict.fromkeys(accounts.over, True)
@@ -187,6 +190,20 @@ def _fill(state: State, accounts: TreeAccounts, fill_tree: FillTree) -> CellLeve
     filled.amounts = {name: (amount, accounts.wants_more(accounts.queues[name], amount)) for name, amount in amounts}
     filled.churned = bool(fill_tree.churned)
     return filled
+
+
+def _raise_within_maxima(accounts: TreeAccounts, filled: CellLevels) -> None:
+    """Raises the levels of leaves that get all that their maximum allows to what they hold with a task more, as long as
+    that is within the maximum. A maximum caps the kind that it names: where long tasks hold more of another, the level
+    would be below what the leaf has, and it would come after those who want more than they are due.
+    """
+    for name, account in accounts.over.items():
+        if account.children or name not in filled.levels or not (account.waiting and filled.satisfied.get(name)):
+            continue
+        held = accounts.share_of(account.used) + account.slack
+        least = -(-held // PUBLISH_STEP) * PUBLISH_STEP
+        if held > filled.levels[name] and account.has_room_below_maximum:
+            filled.levels[name] = min(SHARE_UNITS, least)
 
 
 def _units(share: int) -> int:
