@@ -101,17 +101,17 @@ def test_a_kind_that_a_queue_may_have_nothing_of_leaves_its_other_tasks_alone():
     assert levels(story) == {"in/x": 500, "b": 500}
 
 
-def test_who_is_held_back_elsewhere_still_counts_below_a_maximum():
-    """x gets little CPU, whatever it asks for; but the more it asks for, the less memory of in's is left to y."""
+def test_what_one_below_a_maximum_cannot_have_for_want_of_another_kind_is_its_siblings():
+    """x gets little CPU, whatever it asks for: what that leaves of in's memory is y's, however much more x asks for."""
     story = cell(replace(queue("in", 1, "x", "y"), max={"memory": 4_000}), queue("b", 9))
     y = job("y", stage(tasks=9, demand={"memory": 1_000}), queue="in/y")
     story.take(wants("i", 3, "in/x", memory=500), y, wants("k", 50, "b"))
     found = levels(story)
-    assert (found["in/y"], found["in/x"]) == (250, 68)
+    assert (found["in/y"], found["in/x"]) == (365, 68)
 
     story.take(wants("more", 1, "in/x", memory=500))
     found = levels(story)
-    assert (found["in/y"], found["in/x"]) == (200, 68)
+    assert (found["in/y"], found["in/x"]) == (365, 68)
 
 
 def test_another_direction_of_what_is_asked_for_is_another_filling():

@@ -98,7 +98,15 @@ def _refilled(state: State, accounts: TreeAccounts, before: CellLevels | None, c
         capped = [unit for unit in {**before.caps, **caps} if before.caps.get(unit) != caps.get(unit)]
         cached.moved |= before.moved | dict.fromkeys(capped, True)
     filled = before
-    if filled is None or filled.all_fits or filled.churned or filled.caps != caps or matters(accounts, filled, state):
+    by_used = cached is None and any(not account.children for account in accounts.over.values())
+    if (
+        filled is None
+        or filled.all_fits
+        or filled.churned
+        or by_used  # `_raise_within_maxima`
+        or filled.caps != caps
+        or matters(accounts, filled, state)
+    ):
         if cached is not None and not cached.follow(state, accounts, caps):
             cached = None
         fill_tree: FillTree | None = None
