@@ -4,6 +4,9 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from services.fairness.accounts.intervals import Intervals, QuietBand
+from services.fairness.tree import ONE
+
+_NEAR_BITS = 20
 
 Limits = Sequence[int | None]
 """Base units by kind, None where a kind is not named; empty where none is."""
@@ -77,6 +80,20 @@ class QueueAccount:
         """Whether a leaf with one task more of the mean size would be within its maximum."""
         limits = zip(self.used, self.each, self.most, strict=False)
         return all(most is None or held + each <= most for held, each, most in limits)
+
+    def is_near_maximum(self, amounts: Sequence[int]) -> bool:
+        """Whether so much of each kind is, but for rounding, the maximum of some kind."""
+        limits = zip(amounts, self.most, strict=False)
+        return any(most is not None and amount >= most - (most >> _NEAR_BITS) - 1 for amount, most in limits)
+
+    @property
+    def by_weights(self) -> int:
+        """The queue's part by weights alone, among queues that ask for something, as a share of `ONE`."""
+        share, account = ONE, self
+        while account.parent is not None:
+            share = share * account.weight // max(account.parent.weights, account.weight)
+            account = account.parent
+        return share
 
     @property
     def is_group(self) -> bool:

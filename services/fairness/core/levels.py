@@ -201,17 +201,28 @@ def _fill(state: State, accounts: TreeAccounts, fill_tree: FillTree) -> CellLeve
 
 
 def _raise_within_maxima(accounts: TreeAccounts, filled: CellLevels) -> None:
-    """Raises the levels of leaves that get all that their maximum allows to what they hold with a task more, as long as
-    that is within the maximum. A maximum caps the kind that it names: where long tasks hold more of another, the level
-    would be below what the leaf has, and it would come after those who want more than they are due.
+    """Raises the levels of leaves that get all that their maximum allows, and hold less so far, to what their weight
+    entitles them to, or to what they hold with a task more. A maximum caps the kind that it names, not what is due in
+    another: else a leaf whose long tasks hold more of that would come after those who want more than they are due.
     """
     for name, account in accounts.over.items():
-        if account.children or name not in filled.levels or not (account.waiting and filled.satisfied.get(name)):
+        level = filled.levels.get(name)
+        if level is None or account.children or not account.waiting or not account.has_room_below_maximum:
             continue
-        held = accounts.share_of(account.used) + account.slack
-        least = -(-held // PUBLISH_STEP) * PUBLISH_STEP
-        if held > filled.levels[name] and account.has_room_below_maximum:
-            filled.levels[name] = min(SHARE_UNITS, least)
+        if name in filled.parts:
+            got = [0] * len(accounts.capacity)
+            for key, (asked, _) in filled.pieces[name].items():
+                share = accounts.share_of(asked)
+                if share:
+                    part = filled.parts[name][key]
+                    got = [has + amount * part // share for has, amount in zip(got, asked, strict=True)]
+            gets_all = account.is_near_maximum(got)
+        else:
+            gets_all = filled.satisfied.get(name, False)
+        if gets_all:
+            held = accounts.share_of(account.used) + account.slack
+            held = -(-held // PUBLISH_STEP) * PUBLISH_STEP
+            filled.levels[name] = max(level, share_units(account.by_weights), min(SHARE_UNITS, held))
 
 
 def _units(share: int) -> int:
