@@ -29,6 +29,10 @@ _BLUR: Final = 1 << ONE_BITS - 34
 """What clipping a demand at a maximum may round off a share."""
 
 
+_ROUNDED: Final = 16
+"""Billionths by which what a leaf holds, counted in tasks, may be off."""
+
+
 def levels_in(state: State, accounts: TreeAccounts | None) -> tuple[CellLevels | None, dict[str, int]]:
     """The level of each unit, limited to what it can place, and for each unit that cannot place its whole level what
     it would be entitled to. None where the cell is not shared out. The previous object, unless the level of a unit
@@ -201,9 +205,10 @@ def _fill(state: State, accounts: TreeAccounts, fill_tree: FillTree) -> CellLeve
 
 
 def _raise_within_maxima(accounts: TreeAccounts, filled: CellLevels) -> None:
-    """Raises the levels of leaves that get all that their maximum allows, and hold less so far, to what their weight
-    entitles them to, or to what they hold with a task more. A maximum caps the kind that it names, not what is due in
-    another: else a leaf whose long tasks hold more of that would come after those who want more than they are due.
+    """Raises the levels of leaves that get all that their maximum allows, have room below it, and yet reach their
+    level with a task more: to what their weight entitles them to, at least to what they hold then. A maximum caps
+    the kind that it names, not what is due in another: else a leaf whose long tasks hold more of that would come after
+    those who want more than they are due.
     """
     for name, account in accounts.over.items():
         level = filled.levels.get(name)
@@ -219,8 +224,8 @@ def _raise_within_maxima(accounts: TreeAccounts, filled: CellLevels) -> None:
             gets_all = account.is_near_maximum(got)
         else:
             gets_all = filled.satisfied.get(name, False)
-        if gets_all:
-            held = accounts.share_of(account.used) + account.slack
+        held = accounts.share_of(account.used) + account.slack
+        if gets_all and any(account.used) and held >= level - _ROUNDED:
             held = -(-held // PUBLISH_STEP) * PUBLISH_STEP
             filled.levels[name] = max(level, share_units(account.by_weights), min(SHARE_UNITS, held))
 
