@@ -1,7 +1,7 @@
 """The tree of queues as input to progressive filling: which units are siblings, with what weights and demands.
 
 Units are what is shared out (largesse/lifecycle/queue_policy.py): leaves, and inner queues that serve their jobs as one
-list, each with the summed demand of the leaves below. Under `hdrf` and `naive-hdrf` (and `capacity`) the children of a
+list, each with the summed demand of the leaves below. Under `hdrf`, `naive-hdrf` and `capacity` the children of a
 queue are siblings; under `drf` all units below it are, each with its own weight; under `collapsed` too, with the
 weights along the path multiplied. A queue with another policy stands among them as one node, with its own weight.
 
@@ -36,7 +36,7 @@ TOP = "/"  # Not a valid path of a queue.
 PIECE = "//"
 """Separates the path of a leaf from a set of kinds; no path contains it."""
 
-HELD = ("naive-hdrf", "capacity")
+HELD = ("naive-hdrf",)
 """Policies that depend on current holdings, not on a filling of an empty cell."""
 
 Caps = Mapping[str, Sequence[int]]

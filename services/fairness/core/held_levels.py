@@ -1,6 +1,6 @@
-"""Levels that depend on current holdings: naive hierarchical DRF, and `capacity`, the same beyond guarantees.
+"""Levels that depend on current holdings: naive hierarchical DRF.
 
-From an empty cell both give what H-DRF gives; what they are known for (a leaf starves beside a sibling that nobody
+From an empty cell it gives what H-DRF gives; what it is known for (a leaf starves beside a sibling that nobody
 competes with) comes of tasks that end and start. So a walk begins at what units hold now and hands out what is free,
 one task of the mean size of those that could start at a time; a unit's level is what it then holds. Leftover serves who
 has least of its level first: those to whom the walk gave tasks. Costs the whole subtree in every round.
