@@ -30,7 +30,7 @@ class Run:
 
     def of(self, job, stage=None):
         """The attempts of a job, in order of their end."""
-        return [line for line in self.lines if line["job"] == job and stage in (None, line["stage"])]
+        return [line for line in self.lines if line.get("job") == job and stage in (None, line["stage"])]
 
     def row(self, job):
         return next(row for row in self.result["per_job"] if row["job"] == job)

@@ -1,0 +1,100 @@
+"""Queues that hold one resource for long and ask for another, with maxima: who waits gets its share within the longest
+task among those that come and go. Cases in which nothing, or too little, was given.
+"""
+
+from random import Random
+
+import pytest
+
+from tests.simulation.runs import job, simulated, stage
+
+LONG_MS, UNTIL_MS = 600_000, 120_000
+PRESETS = ("hdrf", "largesse", "rayon")
+
+
+def one_node(*queues, **capacity):
+    return {
+        "nodes": [{"name": "n", "count": 1, "capacity": capacity}],
+        "queues": {"name": "root", "children": list(queues)},
+    }
+
+
+def holding(name, queue, tasks, **demand):
+    return job(name, stage(tasks=tasks, duration_ms=LONG_MS, demand=demand), queue=queue)
+
+
+def coming_and_going(name, queue, submit_ms, **demand):
+    """More tasks of 6 to 9 s than ever come to run."""
+    random = Random(name)
+    lasts = [random.randint(6_000, 9_000) for _ in range(2_000)]
+    return job(name, stage(durations_ms=lasts, demand=demand), queue=queue, submit_ms=submit_ms)
+
+
+def runs_at(run, name, at_ms):
+    """How many tasks of a job run then."""
+    return len([line for line in run.of(name) if line["start_ms"] <= at_ms < line["end_ms"]])
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_a_maximum_on_cpu_keeps_no_queue_with_gpus_from_its_cores(tmp_path, preset):
+    dev = {"name": "dev", "max": {"gpu": 2, "cpu": "4"}}
+    workload = [
+        holding("trains", "dev", 2, cpu="1", gpu=1),
+        coming_and_going("theirs", "data", 1_000, cpu="500m"),
+        coming_and_going("waits", "dev", 2_000, cpu="500m"),
+    ]
+    run = simulated(tmp_path, workload, one_node(dev, {"name": "data"}, cpu="32", gpu=12), preset=preset)
+    assert min(line["start_ms"] for line in run.of("waits")) < 1_000 + 6_000 + 4_000
+    assert all(runs_at(run, "waits", at_ms) == 4 for at_ms in range(20_000, UNTIL_MS, 10_000))
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_who_holds_more_of_one_kind_than_its_level_still_gets_what_is_due_of_another(tmp_path, preset):
+    workload = [
+        holding("trains", "a", 3, cpu="500m", gpu=1),
+        coming_and_going("theirs", "b", 2_000, cpu="500m", memory="512Mi"),
+        coming_and_going("waits", "a", 15_000, cpu="100m", memory="1Gi"),
+    ]
+    queues = {"name": "a", "max": {"memory": "8Gi"}}, {"name": "b"}
+    run = simulated(tmp_path, workload, one_node(*queues, cpu="40", memory="80Gi", gpu=12), preset=preset)
+    for at_ms in range(30_000, UNTIL_MS, 10_000):
+        assert runs_at(run, "waits", at_ms) >= 7, at_ms
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_long_tasks_with_much_memory_do_not_use_up_a_maximum_of_cpu(tmp_path, preset):
+    workload = [
+        holding("keeps", "a", 3, cpu="100m", memory="4Gi"),
+        coming_and_going("theirs", "b", 15_000, cpu="100m"),
+        coming_and_going("waits", "a", 15_000, cpu="500m", memory="512Mi"),
+    ]
+    queues = {"name": "a", "weight": 3, "max": {"cpu": "4"}}, {"name": "b", "weight": 6}
+    run = simulated(tmp_path, workload, one_node(*queues, cpu="40", memory="80Gi", gpu=12), preset=preset)
+    for at_ms in range(30_000, UNTIL_MS, 10_000):
+        assert runs_at(run, "waits", at_ms) >= 6, at_ms
+
+
+@pytest.mark.parametrize("preset", [*PRESETS, "capacity", "dress"])
+def test_a_wide_task_within_a_guarantee_does_not_wait_behind_a_stream_of_small_ones(tmp_path, preset):
+    lasts = [15_000, 30_000, 45_000, *[60_000] * 60]
+    workload = [
+        job("stream", stage(durations_ms=lasts), queue="small"),
+        job("wide", stage(duration_ms=60_000, demand={"cpu": 2}), queue="big", submit_ms=1_000),
+    ]
+    queues = {"name": "big", "guaranteed": {"cpu": "2"}}, {"name": "small"}
+    run = simulated(tmp_path, workload, one_node(*queues, cpu="4"), preset=preset)
+    assert run.of("wide")[0]["start_ms"] <= 90_000
+
+
+@pytest.mark.parametrize("preset", [*PRESETS, "capacity", "dress"])
+def test_guaranteed_gpus_come_before_what_others_would_have_by_weight(tmp_path, preset):
+    def stream(name, queue, submit_ms):
+        random = Random(name)
+        lasts = [random.randint(5_000, 15_000) for _ in range(200)]
+        return job(name, stage(durations_ms=lasts, demand={"gpu": 1}), queue=queue, submit_ms=submit_ms)
+
+    inner = {"name": "ours", "guaranteed": {"cpu": "4", "gpu": 4}}
+    inner["children"] = [{"name": "x"}, {"name": "y", "guaranteed": {"gpu": 4}}]
+    workload = [stream("a", "theirs", 0), stream("b", "ours/x", 0), stream("c", "ours/y", 20_000)]
+    run = simulated(tmp_path, workload, one_node({"name": "theirs"}, inner, cpu="8", gpu=8), preset=preset)
+    assert all(runs_at(run, "c", at_ms) >= 3 for at_ms in range(36_000, 100_000, 8_000))
