@@ -35,7 +35,7 @@ def running(run, name, at_ms):
 
 @pytest.mark.parametrize(
     ("preset", "b"),
-    [("hdrf", range(4, 7)), ("collapsed", range(2, 5)), ("naive-hdrf", range(2)), ("capacity", range(2))],
+    [("hdrf", range(4, 7)), ("collapsed", range(2, 5)), ("naive-hdrf", range(2)), ("capacity", range(4, 7))],
 )
 def test_what_becomes_of_the_leaf_that_naive_hierarchical_drf_starves(tmp_path, preset, b):
     """Section 3.3: as tasks of b end, a naive scheduler gives their place to a, for c holds n2's share up. Collapsed, b

@@ -169,10 +169,9 @@ def test_a_tree_that_is_one_list_has_no_levels():
     assert levels(story) == {}
 
 
-@pytest.mark.parametrize("policy", ["naive-hdrf", "capacity"])
 @pytest.mark.parametrize("gang", [False, True])
-def test_levels_that_go_by_what_is_held_leave_out_who_waits_out_a_back_off(policy, gang):
-    story = cell(queue("a"), queue("b"), preset=policy, retry_backoff_ms=60_000)
+def test_levels_that_go_by_what_is_held_leave_out_who_waits_out_a_back_off(gang):
+    story = cell(queue("a"), queue("b"), preset="naive-hdrf", retry_backoff_ms=60_000)
     story.take(wants("j", 4, "a", retries=1, gang=gang))
     story.settle()
     story.at(10).fail(*[single(grant, i) for grant in story.granted for i in range(grant.first, grant.first + 4)])
