@@ -99,7 +99,7 @@ class Plain:
             order = self.orders.get(job.leaf, "drf")
             aged = job.spans and not job.tasks and min(span.since_ms for span in job.spans) <= before_ms
             second = {"drf": self.share(job.held), "fair": job.tasks, "sjf": job.work, "srtf": job.work}.get(order, 0)
-            mine = (0, 0) if order == "fifo" else (-9, 0) if aged else (-job.priority, second)
+            mine = (-job.priority, 0) if order == "fifo" else (-9, 0) if aged else (-job.priority, second)
             for position, span in enumerate(job.spans):
                 if not span.count:
                     continue

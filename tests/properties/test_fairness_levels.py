@@ -88,7 +88,7 @@ def test_no_queue_is_to_have_more_than_its_maximum(shape, preset, moves, capacit
 
 def churning(shape, preset, path=""):
     """Paths of the queues in and below which levels go by what is held."""
-    if (shape.policy or preset) in ("naive-hdrf", "capacity"):
+    if (shape.policy or preset) == "naive-hdrf":
         return [path, *[below(path, each) for each, _ in walked(shape) if each]]
     return [
         each for child in shape.children for each in churning(child, shape.policy or preset, below(path, child.name))

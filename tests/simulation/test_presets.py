@@ -83,3 +83,33 @@ def test_capacity_weighs_queues_by_what_they_are_guaranteed_and_keeps_them_below
 def test_a_drawn_workload_runs_as_the_judge_would_have_it(shared, tmp_path, preset, seed):
     run = simulated(tmp_path, drawn(seed), {"nodes": NODES, "queues": QUEUES}, preset=preset)
     assert faults(shared, run, conserving=preset != "capacity") == []  # Behind a head that does not fit it idles.
+
+
+@pytest.mark.parametrize("preset", ["capacity", "dress", "hdrf"])
+def test_of_the_jobs_of_a_queue_the_one_with_the_higher_priority_goes_first(tmp_path, preset):
+    runs_alone = [stage("s", duration_ms=10_000)]
+    workload = [
+        job("first", *runs_alone, queue="q"),
+        job("low", *runs_alone, queue="q", submit_ms=1_000),
+        job("high", *runs_alone, queue="q", submit_ms=2_000, priority=5),
+    ]
+    nodes = [{"name": "n", "count": 1, "capacity": {"cpu": "1"}}]
+    tree = {"name": "root", "children": [{"name": "q"}]}
+    run = simulated(tmp_path, workload, {"nodes": nodes, "queues": tree}, preset=preset)
+    starts = {name: run.of(name)[0]["start_ms"] for name in ("first", "high", "low")}
+    assert starts == {"first": 0, "high": 10_000, "low": 20_000}
+
+
+def test_a_priority_takes_nothing_from_other_queues_of_a_list_by_submission(tmp_path):
+    alone = [stage("s", duration_ms=10_000)]
+    workload = [
+        job("first", *alone, queue="g/x"),
+        job("low", *alone, queue="g/x", submit_ms=1_000),
+        job("high", *alone, queue="g/y", submit_ms=2_000, priority=5),
+    ]
+    nodes = [{"name": "n", "count": 1, "capacity": {"cpu": "1"}}]
+    group = {"name": "g", "policy": "fifo", "children": [{"name": "x"}, {"name": "y"}]}
+    tree = {"name": "root", "children": [group]}
+    run = simulated(tmp_path, workload, {"nodes": nodes, "queues": tree}, preset="hdrf")
+    starts = {name: run.of(name)[0]["start_ms"] for name in ("first", "high", "low")}
+    assert starts == {"first": 0, "low": 10_000, "high": 20_000}

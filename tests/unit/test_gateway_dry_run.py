@@ -236,7 +236,7 @@ def test_whatever_the_preset_what_is_foretold_is_what_the_next_round_says(preset
 
     answer = effect(json.loads(json.dumps(dry.question_of(view, now, then))))
     forecast = answer["after"]
-    if before != "capacity" and shapes[0] != GOES_BY_WHAT_IS_HELD:
+    if shapes[0] != GOES_BY_WHAT_IS_HELD:
         assert {leaf: answer["before"][leaf]["fair"] for leaf in view.levels} == cell.own_levels()
 
     holds = dict(view.holds)

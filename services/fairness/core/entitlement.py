@@ -19,7 +19,9 @@ from services.fairness.core.levels import levels_in
 from services.fairness.core.queue_report import accounts_of
 from services.fairness.core.state import State
 
-_BY_HOLDINGS = ("naive-hdrf", "capacity")
+_AS_HDRF = ("naive-hdrf", "capacity")
+"""Policies whose tree is divided as under `hdrf` here: what jobs are entitled to depends on no holdings."""
+
 _FILLED = Policy(preset="hdrf")
 
 
@@ -128,7 +130,7 @@ def _tree(tree: Queue | None, leaves: dict[str, bool], sums: dict[str, Vector]) 
 def _with_sets(
     queue: Queue, path: str, sets: dict[str, list[str]], sums: dict[str, Vector], paths: dict[str, str]
 ) -> Queue:
-    policy: Sharing = "hdrf" if queue.policy in LIST_POLICIES or queue.policy in _BY_HOLDINGS else queue.policy
+    policy: Sharing = "hdrf" if queue.policy in LIST_POLICIES or queue.policy in _AS_HDRF else queue.policy
     children = [_with_sets(child, below(path, child.name), sets, sums, paths) for child in queue.children]
     if not queue.children:
         policy, children = "hdrf", list(_sets_below(path, sets.get(path, []), sums, paths))

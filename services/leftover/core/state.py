@@ -214,8 +214,8 @@ class State:
     ms, tasks], oldest first; `awaited`: by node, room that they leave free. `shadow`: when jobs would end if all had
     their shares. `copied`: by job, live or ended, tasks of which several attempts hold room, as "stage/index"; `runs`:
     by live job and stage position, what may become a straggler (stragglers.py). `mix`: for whom placement keeps room on
-    GPUs. `board` ranks all that and can be built
-    from it; `decided` belongs to the board; `watch` says of `runs` when they do.
+    GPUs. `board` ranks all that and can be built from it; `decided` belongs to the board; `watch` says of `runs` when
+    they do.
     """
 
     policy: Policy = field(default_factory=Policy)

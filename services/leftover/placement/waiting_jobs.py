@@ -42,9 +42,11 @@ _ABOVE_FLOOR: Final = 1 << 90  # Above any share, and any moment in ms.
 def rank_of(job: JobEntry) -> int:
     """What jobs of one leaf are served by, least first, before the order of admission decides."""
     order = job.leaf.order
-    if order == "fifo" or job.aged:
-        return 0
     top = _PRIORITY_TOP - job.priority
+    if order == "fifo":
+        return top if job.queue == job.leaf.name else 0  # In a list of several queues it would take from the others.
+    if job.aged:
+        return 0
     if order == "drf" or order in BY_SHARE:
         share = job.share
         return (top << SHARE_BITS) | (share if share < SHARE_MOST else SHARE_MOST)
