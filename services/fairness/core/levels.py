@@ -107,7 +107,7 @@ def _refilled(state: State, accounts: TreeAccounts, before: CellLevels | None, c
         filled is None
         or filled.all_fits
         or filled.churned
-        or by_used  # `_raise_within_maxima`
+        or by_used  # Their bases, and `_raise_within_maxima`.
         or filled.caps != caps
         or matters(accounts, filled, state)
     ):
@@ -205,27 +205,23 @@ def _fill(state: State, accounts: TreeAccounts, fill_tree: FillTree) -> CellLeve
 
 
 def _raise_within_maxima(accounts: TreeAccounts, filled: CellLevels) -> None:
-    """Raises the levels of leaves that get all that their maximum allows, have room below it, and yet reach their
-    level with a task more: to what their weight entitles them to, at least to what they hold then. A maximum caps
-    the kind that it names, not what is due in another: else a leaf whose long tasks hold more of that would come after
-    those who want more than they are due.
+    """Raises the levels of leaves that ask for several sets of kinds, get all that their maximum allows, have room
+    below it, and yet reach their level with a task more: to what their weight entitles them to, at least to what they
+    hold then. A maximum caps the kind that it names, not what is due in another: else a leaf whose long tasks hold more
+    of that would come after those who want more than they are due. (Other leaves with a maximum have a base instead.)
     """
     for name, account in accounts.over.items():
         level = filled.levels.get(name)
-        if level is None or account.children or not account.waiting or not account.has_room_below_maximum:
+        if level is None or name not in filled.parts or not account.waiting or not account.has_room_below_maximum:
             continue
-        if name in filled.parts:
-            got = [0] * len(accounts.capacity)
-            for key, (asked, _) in filled.pieces[name].items():
-                share = accounts.share_of(asked)
-                if share:
-                    part = filled.parts[name][key]
-                    got = [has + amount * part // share for has, amount in zip(got, asked, strict=True)]
-            gets_all = account.is_near_maximum(got)
-        else:
-            gets_all = filled.satisfied.get(name, False)
+        got = [0] * len(accounts.capacity)
+        for key, (asked, _) in filled.pieces[name].items():
+            share = accounts.share_of(asked)
+            if share:
+                part = filled.parts[name][key]
+                got = [has + amount * part // share for has, amount in zip(got, asked, strict=True)]
         held = accounts.share_of(account.used) + account.slack
-        if gets_all and any(account.used) and held >= level - _ROUNDED:
+        if account.is_near_maximum(got) and any(account.used) and held >= level - _ROUNDED:
             held = -(-held // PUBLISH_STEP) * PUBLISH_STEP
             filled.levels[name] = max(level, share_units(account.by_weights), min(SHARE_UNITS, held))
 
