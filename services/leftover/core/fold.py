@@ -6,7 +6,7 @@ from largesse.core import Folds
 from largesse.lifecycle.dag import graph_of, progress_of
 from largesse.lifecycle.job_life import fail, succeed
 from largesse.lifecycle.promises import fold_plans, switch
-from largesse.lifecycle.queue_policy import groups, uses_shadow_order
+from largesse.lifecycle.queue_policy import groups, serving_leaf, uses_shadow_order
 from largesse.lifecycle.run_times import informed, learn, observe, rule_of
 from largesse.lifecycle.running_limit import leave, may_run, relimit
 from largesse.lifecycle.task_facts import SpareEnd, facts_of
@@ -78,7 +78,7 @@ def _config(state: State, record: Record[ConfigChanged]) -> None:
     if body.queues is not None:
         state.queues = body.queues
     _regroup(state, record.time, served=served)
-    leaves = {group.path: True for group in state.groups.values()}
+    leaves = {serving_leaf(state.groups, queue): True for queue in state.groups}
     state.served = {leaf: seq for leaf, seq in state.served.items() if leaf in leaves}
     forget_board(state)
     if body.queues is not None:

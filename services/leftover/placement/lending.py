@@ -41,7 +41,7 @@ def _first(
     for task in classes:
         for leaf, bucket_id in seekers(board, task):
             job, span = board.first_in(leaf, bucket_id)
-            rank = board.leaf_queue.claim(leaf), leaf.name, board.key_in(leaf, bucket_id), bucket_id
+            rank = board.turn_of(leaf, bucket_id)
             if best is not None and best < rank:
                 continue
             end_ms = now_ms + lasting(job.name, span.stage)
