@@ -9,8 +9,8 @@ Jobs with other profiles (storage, MPI traces, Python hooks) are left out.
 from collections.abc import Iterator
 from fractions import Fraction
 
-from schemas.edge.base import TASKS_MAX
-from schemas.quantities import quantity_texts
+from schemas.edge.base import DURATION_MS_MAX, TASKS_MAX
+from schemas.quantities import QUANTITY_MAX, quantity_texts
 from services.simulator.workloads.elements import foreign_row
 from services.simulator.workloads.files import Damaged, read_bytes
 from services.simulator.workloads.source import Leave, Line, Option, Row, milliseconds, nearest, require, unheard
@@ -23,11 +23,11 @@ OPTIONS = (
 )
 
 _DELAYS = ("delay", "DelayProfile")
-_TOTALS = ("parallel_homogeneous_total",)
-_ALIKE = ("parallel_homogeneous", "ParallelTaskHomogeneousProfile", *_TOTALS)
-_PARALLEL = ("parallel", "msg_par", "ParallelTaskProfile")
+_TOTALS = ("parallel_homogeneous_total", "msg_par_hg_tot")
+_ALIKE = ("parallel_homogeneous", "msg_par_hg", "ptask_homogeneous", "ParallelTaskHomogeneousProfile", *_TOTALS)
+_PARALLEL = ("parallel", "msg_par", "ptask", "ParallelTaskProfile")
 _SEQUENCES = ("composed", "SequentialCompositionProfile")
-_SPREAD = "DefinedAmountsSpreadUniformly"
+_SPREAD = ("DefinedAmountsSpreadUniformly", "defined_amount_spread_uniformly")
 _DEPTH_MAX = 16
 
 
@@ -68,9 +68,13 @@ def convert(
                 if limit_s < seconds:
                     leave("beyond the walltime, as Batsim kills the job there", "end")
                     seconds = limit_s
+            submit_ms = int(row.number("subtime") * 1000 / compress)
+            if submit_ms > QUANTITY_MAX or seconds * 1000 > DURATION_MS_MAX:
+                leave("submitted after, or longer than, a workload can say")
+                continue
             yield {
                 "job": names.of(_text(row, "id")),
-                "submit_ms": int(row.number("subtime") * 1000 / compress),
+                "submit_ms": submit_ms,
                 "stages": [stage | {"duration_ms": milliseconds(seconds), "gang": gang}],
             }
 
@@ -113,7 +117,7 @@ def _seconds(where: str, profiles: Row, name: str, tasks: int, flops: int, leave
         return Fraction(0)
     if kind in _PARALLEL:
         return max(profile.numbers("cpu"), default=Fraction(0)) / flops
-    total = kind in _TOTALS or ("generation_strategy" in profile and profile.text("generation_strategy") == _SPREAD)
+    total = kind in _TOTALS or ("generation_strategy" in profile and profile.text("generation_strategy") in _SPREAD)
     return profile.number("cpu") / flops / (tasks if total else 1)
 
 

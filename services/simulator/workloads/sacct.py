@@ -1,9 +1,10 @@
 """What `sacct --parsable2` prints of a Slurm cluster: its accounting of jobs, with the columns of any `--format`.
 
 A job is a gang of as many tasks as it had nodes, each with its part of cores, memory and GPUs, rounded up; it lasts as
-long as it ran, however it ended, and its time limit is its estimate. Needed are JobID, Submit, and Elapsed (or ElapsedRaw,
-or Start and End); AllocTRES (or ReqTRES), NCPUS, NNodes, ReqMem, Timelimit, User, Partition are used where they are there.
-Jobs that wait, run, or never ran are left out, and steps, which are parts of their jobs (`sacct -X` prints none).
+long as it ran, however it ended, and its time limit is its estimate. Needed are JobID, Submit, and Elapsed (or
+ElapsedRaw, or Start and End); AllocTRES (or ReqTRES), NCPUS, NNodes, ReqMem, Timelimit, User and Partition are used
+where they are there. Jobs that wait, run, or never ran are left out, and steps, which are parts of their jobs
+(`sacct -X` prints none).
 """
 
 import re

@@ -1,9 +1,9 @@
 """A batch script of Slurm: what its `#SBATCH` lines ask for, as one job.
 
-An array is a stage with a task for each index; a job of several nodes is a gang of one task a node; any other job is one
-task, with the cores, memory and GPUs of all it asks for. The time limit is time-out and estimate, and, as a script has
-no duration, how long a task lasts where --duration-ms does not say it. The script is the command, except where several
-nodes would each run it. With --no-times the line is a job file for `largesse submit`.
+An array is a stage with a task for each index; a job of several nodes is a gang of one task a node; any other job is
+one task, with the cores, memory and GPUs of all it asks for. The time limit is time-out and estimate, and, as a script
+has no duration, how long a task lasts where --duration-ms does not say it. The script is the command, except where
+several nodes would each run it. With --no-times the line is a job file for `largesse submit`.
 """
 
 import re
@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from schemas.edge.base import TASKS_MAX
 from schemas.edge.jobs import COMMAND_WORD_MAX
 from schemas.quantities import Vector, quantity_texts
-from services.simulator.workloads.files import Damaged, read_lines
+from services.simulator.workloads.files import Damaged, read_bytes
 from services.simulator.workloads.source import Leave, Line, Option, require, unheard
 from services.simulator.workloads.when import clean_name, span_s
 
@@ -35,10 +35,12 @@ _SHORT = {
     "B": "extra-node-info", "m": "distribution", "S": "core-spec", "F": "nodefile", "s": "oversubscribe", "H": "hold",
     "k": "no-kill", "O": "overcommit", "Q": "quiet", "v": "verbose", "W": "wait",
 }  # fmt: skip
-_FLAGS = ("exclusive", "oversubscribe", "hold", "no-kill", "overcommit", "quiet", "verbose", "wait", "requeue", "no-requeue",
-          "contiguous", "parsable", "reboot", "spread-job", "use-min-nodes", "get-user-env", "ignore-pbs")  # fmt: skip
-_KEPT = ("job-name", "ntasks", "nodes", "cpus-per-task", "time", "array", "partition", "account", "qos", "chdir", "gpus",
-         "gres", "gpus-per-node", "gpus-per-task", "ntasks-per-node", "mem", "mem-per-cpu", "mem-per-gpu")  # fmt: skip
+_FLAGS = ("exclusive", "oversubscribe", "hold", "no-kill", "overcommit", "quiet", "verbose", "wait", "requeue",
+          "no-requeue", "contiguous", "parsable", "reboot", "spread-job", "use-min-nodes", "get-user-env",
+          "ignore-pbs")  # fmt: skip
+_KEPT = ("job-name", "ntasks", "nodes", "cpus-per-task", "time", "array", "partition", "account", "qos", "chdir",
+         "gpus", "gres", "gpus-per-node", "gpus-per-task", "ntasks-per-node", "mem", "mem-per-cpu",
+         "mem-per-gpu")  # fmt: skip
 _SIZE = re.compile(r"(\d+)([KMGT]?)B?", re.IGNORECASE)
 _MIB = {"": 1, "M": 1, "G": 1 << 10, "T": 1 << 20}
 _RANGE = re.compile(r"(\d{1,7})(?:-(\d{1,7})(?::(\d{1,7}))?)?")
@@ -146,23 +148,17 @@ def convert(
 def _read(path: str) -> Script:
     """The script; as sbatch does, options after the first command are not looked at."""
     script = Script(path)
-    texts: list[str] = []
-    begun = False
-    for number, line in read_lines(path):
-        where = f"{path}:{number}"
-        try:
-            text = line.decode().rstrip("\r\n")
-        except UnicodeDecodeError:
-            raise Damaged(where, "", "is no text") from None
-        if number == 1 and not text.startswith("#!"):
-            raise Damaged(where, "", "has to begin with #!, as sbatch requires it")
-        texts.append(text)
-        if text.startswith("#SBATCH") and not begun:
+    try:
+        script.text = read_bytes(path).decode().replace("\r\n", "\n")
+    except UnicodeDecodeError as error:
+        raise Damaged(path, "", f"is not valid UTF-8 at byte {error.start}") from None
+    if not script.text.startswith("#!"):
+        raise Damaged(f"{path}:1", "", "has to begin with #!, as sbatch requires it")
+    for number, text in enumerate(script.text.split("\n"), 1):
+        if text.strip() and not text.lstrip().startswith("#"):
+            break
+        if text.startswith("#SBATCH"):
             _take(script, text.removeprefix("#SBATCH"), number)
-        begun = begun or not text.lstrip().startswith("#")
-    if not texts:
-        raise Damaged(path, "", "is empty")
-    script.text = "\n".join(texts) + "\n"
     return script
 
 
@@ -246,8 +242,9 @@ def _command(script: Script, tasks: int, indexes: list[int], index: str, leave: 
         step = indexes[1] - indexes[0] if len(indexes) > 1 else 1
         even = indexes == list(range(indexes[0], indexes[0] + step * len(indexes), step))
         formula = f"$(({indexes[0]} + {step} * LARGESSE_TASK_INDEX))"
-        listed = f"({' '.join(map(str, indexes))})"
-        told = f"{index}={formula}" if even else f"_all={listed}; {index}=${{_all[LARGESSE_TASK_INDEX]}}"
+        listed = " ".join(map(str, indexes))
+        picked = f"$(printf '%s\\n' {listed} | sed -n $((LARGESSE_TASK_INDEX + 1))p)"
+        told = f"{index}={formula if even else picked}"
         text = f"{told}; export {index}\n{text}"
     if len(text) > COMMAND_WORD_MAX:
         leave(f"longer than {COMMAND_WORD_MAX:,} characters", "script")

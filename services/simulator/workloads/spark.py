@@ -2,8 +2,8 @@
 
 A Spark job is a job with those of its stages that ran; a stage waits for its parents among them, and one whose result
 was there already is left out. A task asks for `spark.task.cpus` cores and, where the log has the executors' memory and
-cores, its part of the memory. Each partition counts once, with the attempt that succeeded; the others are left out. Jobs
-come as they were submitted, counted from the first. Compressed logs have to be unpacked, gzip apart.
+cores, its part of the memory. Each partition counts once, with the attempt that succeeded; the others are left out.
+Jobs come as they were submitted, counted from the first. Compressed logs have to be unpacked, gzip apart.
 """
 
 import re
@@ -68,7 +68,7 @@ def convert(
     memory: bool = True,
     leave: Leave = unheard,
 ) -> Iterator[Line]:
-    """Workload lines in the order in which jobs ended. Raises ValueError for a wrong option, Damaged for a bad event."""
+    """Workload lines in the order in which jobs ended. Raises ValueError for a wrong option, Damaged for a bad line."""
     require("compress", compress > 0, "above 0", compress)
 
     def lines() -> Iterator[Line]:

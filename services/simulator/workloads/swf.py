@@ -27,12 +27,8 @@ OPTIONS = (
     Option("compress", Fraction, Fraction(1), "divides submit times: a heavier load"),
     Option("queue", str, "none", "names queues by this field of the log, like queue-1; none: no queues", QUEUES),
     Option("gang", bool, True, "all tasks of a job start together; without it they are independent"),
-    Option(
-        "memory", str, "processor", "whose memory the log gives, as some give the whole job's; none: ignored", MEMORY
-    ),
-    Option(
-        "start_s", int, -1, "time 0 in the log's seconds; -1: the log's own 0, or its first job where that is a date"
-    ),
+    Option("memory", str, "processor", "whose memory the log gives: some give a whole job's; none: ignored", MEMORY),
+    Option("start_s", int, -1, "time 0 in the log's seconds; -1: the log's own 0, or the first job if it has a date"),
 )
 
 _UNKNOWN = -1
@@ -41,7 +37,7 @@ _PARTIAL = (
     2,
     3,
     4,
-)  # Of `status`: a part of a job that was checkpointed or swapped out; its whole has a line of its own.
+)  # Of `status`: parts of a job that was checkpointed or swapped out; the whole has a line of its own.
 _DATE_S = 10**8  # From here on seconds are counted from 1970: no log is three years long before its first job.
 _LEAST = -QUANTITY_MAX
 
@@ -144,7 +140,8 @@ def _rows(path: str, leave: Leave) -> Iterator[Row]:
 def _cells(text: str) -> list[str]:
     """The fields of a line: between tabs, where that gives enough of them, as only then one may be blank."""
     tabbed = [cell.strip() for cell in text.rstrip("\r\n").split("\t")]
-    return tabbed if len(tabbed) >= len(FIELDS) else text.split()
+    one_each = len(tabbed) >= len(FIELDS) and not any(len(cell.split()) > 1 for cell in tabbed)
+    return tabbed if one_each else text.split()
 
 
 def _is_header(cells: list[str]) -> bool:

@@ -7,6 +7,7 @@ parents by task name or id and have their own names of fields, those before 1.4 
 last 1 ms, as others may wait for them.
 """
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
@@ -19,7 +20,7 @@ from services.simulator.workloads.files import Damaged, read_lines
 from services.simulator.workloads.source import Leave, Line, Option, Row, json_row, milliseconds, require, unheard, up
 
 OPTIONS = (
-    Option("group", bool, False, "makes one stage of the tasks of one name and depth"),
+    Option("group", bool, False, "makes one stage of the tasks of one program and depth"),
     Option("disk_io", bool, True, "asks for disk bandwidth: bytes read and written over the runtime"),
     Option(
         "disk_io_max", int, 4_000, "asks for at most this much, Mbit/s: a short task reads from a cache; 0: no limit"
@@ -36,6 +37,7 @@ CPU_MIN = 10  # Millicores: below one percent of a core the measurements are noi
 _DOCUMENT = ("avgCPU", "coreCount", "memoryInBytes", "readBytes", "writtenBytes", "runtimeInSeconds")
 _DOCUMENT_1_4 = ("avgCPU", "cores", "memoryInBytes", "readBytes", "writtenBytes", "runtimeInSeconds")
 _DOCUMENT_1_0 = ("avgCPU", "cores", "memory", "bytesRead", "bytesWritten", "runtime")
+_SUFFIX = re.compile(r"_ID\d+$")
 _KB = 1000  # Of the amounts before 1.4, as the format's own migration has it.
 _NEUTRAL = ("avg_cpu_pct", "cores", "mem_bytes", "read_bytes", "written_bytes", "runtime_s")
 
@@ -137,13 +139,18 @@ def _of_document(row: Row, disk_io: bool, most: int, leave: Leave) -> dict[str, 
         if fields[-1] not in run:
             leave("not known: their tasks last 1 ms", "runtime")
         _add(tasks, name, task, Task(
-            name=task.text("name"),
+            name=_program(task),
             parents=[],
             duration_ms=milliseconds(run.number(fields[-1])) if fields[-1] in run else 1,
             demand=_demand(run, fields, disk_io, most, units),
         ))  # fmt: skip
     _join(tasks, written, ids)
     return tasks
+
+
+def _program(task: Row) -> str:
+    """What groups name: the task's category, or its name without the id that some writers add to it."""
+    return task.text("category") if "category" in task else _SUFFIX.sub("", task.text("name")) or task.text("name")
 
 
 def _ids(written: list[Row]) -> list[str]:
