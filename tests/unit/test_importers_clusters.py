@@ -15,7 +15,7 @@ from services.simulator.workloads.files import Damaged
 from services.simulator.workloads.importers import IMPORTERS, encode_line
 from services.simulator.workloads.workload_file import read_workload
 
-NIGHT = datetime(2020, 6, 9, 23, 30)
+NIGHT = datetime.fromisoformat("2020-06-09T23:30:00")
 
 
 class Left(Counter):
@@ -172,7 +172,8 @@ def test_a_philly_job_is_a_gang_of_its_last_attempt(trace, machines, tasks, gpus
     (line,) = philly.convert(path)
 
     assert line == {"job": "application_1", "submit_ms": 0, "queue": "v1", "user": "u1", "stages": [
-        {"stage": "train", "after": [], "tasks": tasks, "demand": {"gpu": gpus}, "duration_ms": 420_000, "gang": True}]}  # fmt: skip
+        {"stage": "train", "after": [], "tasks": tasks, "demand": {"gpu": gpus}, "duration_ms": 420_000,
+         "gang": True}]}  # fmt: skip
     assert next(philly.convert(path, attempts="last"))["stages"][0]["duration_ms"] == 300_000
 
 
@@ -256,7 +257,8 @@ def slurm(
 ):
     begun = stamp(start).replace(" ", "T") if start is not None else "Unknown"
     ended = stamp(start + 2).replace(" ", "T") if start is not None else "Unknown"
-    return f"{job}|ann|gpu|{state}|{stamp(submit).replace(' ', 'T')}|{begun}|{ended}|{elapsed}|{nodes}|{cpus}|{tres}|{mem}|{limit}"
+    cells = [job, "ann", "gpu", state, stamp(submit).replace(" ", "T"), begun, ended, elapsed]
+    return "|".join([*cells, str(nodes), str(cpus), tres, mem, limit])
 
 
 @pytest.mark.parametrize(("row", "tasks", "demand"), [
@@ -267,7 +269,7 @@ def slurm(
     pytest.param({"nodes": 3, "cpus": 10}, 3, {"cpu": "3334m"}, id="a part is rounded up"),
     pytest.param({"tres": "billing=8,cpu=8,gres/gpu=4,gres/gpu:a100=4,mem=64G,node=2", "mem": "1G"}, 2,
                  {"cpu": "4", "memory": "32Gi", "gpu": "2"}, id="what was allocated comes first"),
-    pytest.param({"tres": "cpu=8,gres/gpu:a100=3,mem=0,node=1"}, 1, {"cpu": "8", "gpu": "3"}, id="GPUs of a model alone"),
+    pytest.param({"tres": "cpu=8,gres/gpu:a100=3,mem=0,node=1"}, 1, {"cpu": "8", "gpu": "3"}, id="GPUs of a model"),
 ])  # fmt: skip
 def test_what_a_slurm_job_held_is_divided_by_its_nodes(trace, tmp_path, row, tasks, demand):
     (line,) = sacct.convert(trace(SACCT, slurm(**row)))
@@ -289,7 +291,8 @@ def test_spans_of_slurm(trace, text, seconds):
 def test_slurm_jobs_that_did_not_end_are_left_out_and_steps_too(trace):
     left = Left()
     path = trace(SACCT, slurm("1"), slurm("1.batch"), slurm("1.extern"), slurm("2", "CANCELLED by 7", start=None),
-                 slurm("3", "RUNNING"), slurm("4_[5-9%2]", "PENDING", start=None), slurm("4_1", "TIMEOUT"), slurm("1"))  # fmt: skip
+                 slurm("3", "RUNNING"), slurm("4_[5-9%2]", "PENDING", start=None), slurm("4_1", "TIMEOUT"),
+                 slurm("1"))  # fmt: skip
 
     assert [job for job, _, _ in facts(sacct.convert(path, leave=left))] == ["1", "4_1", "1.2"]
     assert left == {"step: parts of jobs": 2, "job: never started": 1, "job: running when the list was made": 1,
@@ -333,7 +336,8 @@ def test_slurm_accounts_agree_with_a_second_reading(trace):
     ("borg2019", ["time,type", "1,2"], "trace:1: has to name .* missing: collection_id, instance_index"),
     ("borg2019", ["{"], "trace:1: is no JSON"),
     ("philly", ["[", philly_job(1, 1) | {"submitted_time": "soon"}], "trace:2: submitted_time: .* date and time"),
-    ("philly", ["[", '{"attempts": 5, "submitted_time": "2020-01-01 00:00:00"}'], "trace:2: attempts: has to be a list"),
+    ("philly", ["[", '{"attempts": 5, "submitted_time": "2020-01-01 00:00:00"}'],
+     "trace:2: attempts: has to be a list"),
     ("philly", ["[", '{"a": 1,', '"a": 2}'], "trace:2: a: stands twice"),
     ("philly", ["[", '{"a": [1,'], "trace:2: is no JSON: the file ends within it"),
     ("philly", ["hello"], "trace:1: is no list of JSON objects"),

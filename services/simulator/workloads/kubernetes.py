@@ -1,9 +1,9 @@
 """Kubernetes Jobs: manifests in YAML or JSON, or what `kubectl get jobs -o yaml` prints.
 
 A Job is a job of one stage with a task for each completion; a task asks for what the containers of its pod ask for
-together, extended resources such as nvidia.com/gpu as gpu. Command, arguments and plain variables of a pod's only
-container are kept, node selectors become labels. Finished Jobs have their own times; others come at 0 and last
---duration-ms. With --no-times the lines are job files for `largesse submit`. Images, volumes and the like are left out.
+together, extended resources such as nvidia.com/gpu as gpu; node selectors become labels. Finished Jobs have their own
+times; others come at 0 and last --duration-ms. With --no-times the lines are job files for `largesse submit`, with
+command, arguments and plain variables of a pod's only container. Images, volumes and the like are left out.
 """
 
 from collections.abc import Iterator
@@ -57,12 +57,17 @@ def convert(
             line = _line(job, queue, leave)
             if line is None:
                 continue
-            line["job"] = names.of(line["job"])
+            (stage,) = line["stages"]
             if times:
                 made_s = _made_s(job)
                 line["submit_ms"] = 0 if made_s is None else (made_s - min(made)) * 1000
-                line["stages"][0]["duration_ms"] = _duration_ms(job) or duration_ms
-            yield line
+                stage["duration_ms"] = _duration_ms(job) or duration_ms
+            else:
+                stage |= _command(job.row("spec").row("template").row("spec"), leave)
+                if "command" not in stage:
+                    leave("without a command that could be started")
+                    continue
+            yield line | {"job": names.of(line["job"])}
 
     return lines()
 
@@ -113,8 +118,8 @@ def _line(job: Row, queue: str, leave: Leave) -> Line | None:
     if "nodeSelector" in pod:
         selector = pod.row("nodeSelector")
         stage["labels"] = {name: selector.text(name) for name in selector.names()}
-    stage |= _command(pod, leave)
-    for row, kept in ((spec, _SPEC_KEPT), (pod, _POD_KEPT)):
+    containers = [(container, _CONTAINER_KEPT) for container in pod.rows("containers")]
+    for row, kept in ((spec, _SPEC_KEPT), (pod, _POD_KEPT), *containers):
         for name in row.names():
             if name not in kept:
                 leave(name[:60], "field")
@@ -185,9 +190,6 @@ def _command(pod: Row, leave: Leave) -> Line:
         leave("of pods with several containers", "command", len(containers))
         return {}
     (container,) = containers
-    for name in container.names():
-        if name not in _CONTAINER_KEPT:
-            leave(name[:60], "field")
     if "image" in container:
         leave("tasks are started as they are", "image")
     found: Line = {}

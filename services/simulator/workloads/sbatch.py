@@ -2,8 +2,8 @@
 
 An array is a stage with a task for each index; a job of several nodes is a gang of one task a node; any other job is
 one task, with the cores, memory and GPUs of all it asks for. The time limit is time-out and estimate, and, as a script
-has no duration, how long a task lasts where --duration-ms does not say it. The script is the command, except where
-several nodes would each run it. With --no-times the line is a job file for `largesse submit`.
+has no duration, how long a task lasts where --duration-ms does not say it. With --no-times the line is a job file for
+`largesse submit`, and the script is its command, except where several nodes would each run it.
 """
 
 import re
@@ -128,9 +128,6 @@ def convert(
             leave("each is one task here, not a gang of several nodes", "array index", len(indexes))
         elif tasks > 1:
             stage["gang"] = True
-        stage |= _command(script, tasks, indexes, index, leave)
-        if "chdir" in script.options:
-            stage["cwd"] = script.options["chdir"]
         limit_ms = _limit_ms(script)
         if limit_ms:
             stage |= {"timeout_ms": limit_ms, "estimate_ms": limit_ms}
@@ -140,6 +137,13 @@ def convert(
         if times:
             line["submit_ms"] = 0
             stage["duration_ms"] = duration_ms or limit_ms or _HOUR_MS
+        else:
+            stage |= _command(script, tasks, indexes, index, leave)
+            if "command" not in stage:
+                leave("without a command that could be started")
+                return
+            if "chdir" in script.options:
+                stage["cwd"] = script.options["chdir"]
         yield line | {"stages": [stage]}
 
     return lines()

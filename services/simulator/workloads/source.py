@@ -54,7 +54,7 @@ def unheard(why: str, what: str = "job", count: int = 1) -> None:
 class Row:
     """One line or object of a trace. Every reader raises Damaged where the field is missing or something else.
 
-    `cells`: the values are texts of a table, not JSON values.
+    `cells`: the values are texts, as of a table, not JSON values.
     """
 
     def __init__(self, values: object, where: str, *, cells: bool = False) -> None:
@@ -101,14 +101,16 @@ class Row:
 
     def rows(self, name: str) -> list["Row"]:
         """A list of objects, at least one."""
-        found = [Row(value, f"{self.where}: {name}[{i}]") for i, value in enumerate(self.items(name))]
+        found = [
+            Row(value, f"{self.where}: {name}[{i}]", cells=self._cells) for i, value in enumerate(self.items(name))
+        ]
         if not found:
             raise Damaged(self.where, name, "may not be empty")
         return found
 
     def row(self, name: str) -> "Row":
         """An object."""
-        return Row(self._values.get(name), f"{self.where}: {name}")
+        return Row(self._values.get(name), f"{self.where}: {name}", cells=self._cells)
 
     def names(self) -> list[str]:
         """Names of the fields, in order."""
@@ -130,7 +132,8 @@ class Row:
         return [inner.number(index, least) for index in inner.names()]
 
     def _listed(self, name: str) -> "Row":
-        return Row({str(i): value for i, value in enumerate(self.items(name))}, f"{self.where}: {name}")
+        values = {str(i): value for i, value in enumerate(self.items(name))}
+        return Row(values, f"{self.where}: {name}", cells=self._cells)
 
     def _shown(self, name: str) -> str:
         return repr(self._values[name])[:40] if name in self._values else "missing"
