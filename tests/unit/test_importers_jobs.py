@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from schemas.edge.read import read_job, read_workload_line
+from schemas.edge.jobs import read_job, read_workload_line
 from services.simulator.workloads import batsim, kubernetes, sbatch, spark
 from services.simulator.workloads.files import Damaged
 from services.simulator.workloads.importers import IMPORTERS

@@ -15,7 +15,7 @@ from fractions import Fraction
 
 from schemas.edge.base import TASKS_MAX
 from schemas.edge.jobs import STAGES_MAX
-from schemas.quantities import Vector, quantity_texts
+from schemas.quantities import QUANTITY_MAX, Vector, quantity_texts
 from services.simulator.workloads.elements import foreign_row
 from services.simulator.workloads.files import Damaged, read_lines
 from services.simulator.workloads.source import Leave, Line, Option, Row, nearest, require, unheard, up
@@ -204,6 +204,9 @@ def _exact(row: Row, name: str) -> Fraction:
 
 
 def _whole(row: Row, name: str) -> int:
+    value = row.value(name)
+    if isinstance(value, str) and len(value) < len(str(QUANTITY_MAX)) and value.isascii() and value.isdigit():
+        return int(value)  # As nearly all are.
     number = _exact(row, name)
     if number.denominator != 1:
         raise Damaged(row.where, name, f"has to be a whole number, is {row.value(name)}")
