@@ -83,7 +83,9 @@ def _command(name: str) -> Callable[..., None]:
     file = inspect.Parameter(
         "file",
         inspect.Parameter.POSITIONAL_OR_KEYWORD,
-        annotation=Annotated[str, typer.Argument(help="the trace", metavar="FILE")],
+        annotation=Annotated[
+            str, typer.Argument(help="the trace, log, manifest or script; - is standard input", metavar="FILE")
+        ],
     )
     strict = inspect.Parameter(
         "strict",

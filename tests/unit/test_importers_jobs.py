@@ -368,6 +368,8 @@ def test_options_after_the_first_command_are_none_and_others_are_named(written):
 # ---------------------------------------------------------------- damage
 @pytest.mark.parametrize(("name", "parts", "said"), [
     ("kubernetes", ["kind: Job\n  metadata: x"], "given:2: is no YAML"),
+    ("kubernetes", ["kind: Job\nkind: Job"], "given:2: is no YAML: 'kind' stands twice"),
+    ("kubernetes", ["[" * 5_000], "given: is nested too deep"),
     ("kubernetes", [manifest("j", completions="many")], "spec: completions: has to be a number"),
     ("kubernetes", [manifest("j", resources={"requests": {"cpu": "lots"}})], "requests: cpu: "),
     ("kubernetes", [{"kind": "Job", "metadata": {"name": "j"}}], "document 1: spec: has to be an object"),

@@ -205,6 +205,8 @@ def _exact(row: Row, name: str) -> Fraction:
 
 def _whole(row: Row, name: str) -> int:
     value = row.value(name)
+    if type(value) is int and value >= 0:
+        return value
     if isinstance(value, str) and len(value) < len(str(QUANTITY_MAX)) and value.isascii() and value.isdigit():
         return int(value)  # As nearly all are.
     number = _exact(row, name)

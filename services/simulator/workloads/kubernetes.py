@@ -6,7 +6,7 @@ times; others come at 0 and last --duration-ms. With --no-times the lines are jo
 command, arguments and plain variables of a pod's only container. Images, volumes and the like are left out.
 """
 
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from fractions import Fraction
 
 import yaml
@@ -25,7 +25,6 @@ OPTIONS = (
     Option("queue", str, "none", "names queues by namespace, or by Kueue's label queue-name; none: no queues", QUEUES),
 )
 
-_LOADER: type = getattr(yaml, "CBaseLoader", yaml.BaseLoader)  # Every scalar stays the text that it is.
 _GPUS = ("nvidia.com/gpu", "amd.com/gpu", "gpu.intel.com/i915", "habana.ai/gaudi")
 _OURS = {"cpu": "cpu", "memory": "memory", "ephemeral-storage": "disk"} | dict.fromkeys(_GPUS, "gpu")
 _KUEUE = "kueue.x-k8s.io/queue-name"
@@ -35,6 +34,19 @@ _POD_KEPT = ("containers", "initContainers", "nodeSelector", "restartPolicy", "t
              "dnsPolicy", "schedulerName", "securityContext")  # fmt: skip
 _CONTAINER_KEPT = ("name", "image", "resources", "command", "args", "env", "workingDir", "imagePullPolicy",
                    "terminationMessagePath", "terminationMessagePolicy")  # fmt: skip
+
+
+class _Loader(yaml.BaseLoader):
+    """Every scalar stays the text that it is, and no key stands twice. In Python, as libyaml's parser overflows the
+    stack on deep nesting."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, object]:
+        seen: dict[str, None] = {}
+        for key, _ in node.value:
+            if key.value in seen:
+                raise yaml.constructor.ConstructorError(None, None, f"{key.value!r} stands twice", key.start_mark)
+            seen[str(key.value)] = None
+        return super().construct_mapping(node, deep)
 
 
 def convert(
@@ -75,7 +87,7 @@ def convert(
 def _manifests(path: str) -> Iterator[Row]:
     """Every object of the file's documents; of a list, its items."""
     try:
-        for number, document in enumerate(yaml.load_all(read_bytes(path), Loader=_LOADER)):
+        for number, document in enumerate(yaml.load_all(read_bytes(path), Loader=_Loader)):
             if document == "" or document is None:
                 continue
             row = Row(document, f"{path}: document {number + 1}", cells=True)
