@@ -306,6 +306,8 @@ def script(*options, shell="/bin/bash", body="echo hello"):
     pytest.param(["-N 2-4", "--gpus=4"], 2, {"cpu": "1", "gpu": "2"}, id="the least of a range, GPUs of the job"),
     pytest.param(["--gpus-per-task=1 --ntasks=3", "--mem-per-gpu=512M"], 1,
                  {"cpu": "3", "memory": "1536Mi", "gpu": "3"}, id="two options on a line"),
+    pytest.param(["--gpus=2", "--cpus-per-gpu=16 # each", "--mem-per-gpu=32g"], 1,
+                 {"cpu": "32", "memory": "64Gi", "gpu": "2"}, id="cores a GPU, and a comment"),
     pytest.param(["--gres=gpu", "--mem=4096K"], 1, {"cpu": "1", "memory": "4Mi", "gpu": "1"}, id="one GPU of any kind"),
 ])  # fmt: skip
 def test_what_a_script_asks_for(written, options, tasks, demand):

@@ -25,7 +25,7 @@ OPTIONS = (
     Option("queue", str, "none", "names queues by namespace, or by Kueue's label queue-name; none: no queues", QUEUES),
 )
 
-_GPUS = ("nvidia.com/gpu", "amd.com/gpu", "gpu.intel.com/i915", "habana.ai/gaudi")
+_GPUS = ("gpu.intel.com/i915", "gpu.intel.com/xe", "habana.ai/gaudi")  # Whose names do not end in /gpu.
 _OURS = {"cpu": "cpu", "memory": "memory", "ephemeral-storage": "disk"} | dict.fromkeys(_GPUS, "gpu")
 _KUEUE = "kueue.x-k8s.io/queue-name"
 _SPEC_KEPT = ("parallelism", "completions", "completionMode", "template", "backoffLimitPerIndex", "backoffLimit",
@@ -172,7 +172,7 @@ def _of_container(container: Row, leave: Leave) -> Vector:
             inner = resources.row(field)
             amounts |= {name: (inner, inner.text(name)) for name in inner.names()}
     for name, (inner, text) in amounts.items():
-        kind = _OURS.get(name)
+        kind = "gpu" if name.endswith("/gpu") else _OURS.get(name)
         if kind is None:
             leave(f"of {name[:60]}", "request")
             continue

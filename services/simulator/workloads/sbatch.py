@@ -40,7 +40,7 @@ _FLAGS = ("exclusive", "oversubscribe", "hold", "no-kill", "overcommit", "quiet"
           "ignore-pbs")  # fmt: skip
 _KEPT = ("job-name", "ntasks", "nodes", "cpus-per-task", "time", "array", "partition", "account", "qos", "chdir",
          "gpus", "gres", "gpus-per-node", "gpus-per-task", "ntasks-per-node", "mem", "mem-per-cpu",
-         "mem-per-gpu")  # fmt: skip
+         "mem-per-gpu", "cpus-per-gpu")  # fmt: skip
 _SIZE = re.compile(r"(\d+)([KMGT]?)B?", re.IGNORECASE)
 _MIB = {"": 1, "M": 1, "G": 1 << 10, "T": 1 << 20}
 _RANGE = re.compile(r"(\d{1,7})(?:-(\d{1,7})(?::(\d{1,7}))?)?")
@@ -221,14 +221,16 @@ def _shape(script: Script, leave: Leave) -> tuple[int, Vector]:
     per_node = script.whole("ntasks-per-node", 0)
     processes = script.whole("ntasks", nodes * (per_node or 1))
     on_node = per_node or -(-processes // nodes)
-    cpus = on_node * script.whole("cpus-per-task", 1)
-    demand: Vector = {"cpu": cpus * 1000}
     gpus = (
         script.gpus("gpus-per-node")
         or script.gpus("gres")
         or script.gpus("gpus-per-task") * on_node
         or -(-script.gpus("gpus") // nodes)
     )
+    cpus = script.whole("cpus-per-gpu", 0) * gpus or on_node * script.whole("cpus-per-task", 1)
+    demand: Vector = {"cpu": cpus * 1000}
+    if script.options.get("mem") == "0":
+        leave("all that a node has", "memory")
     mib = script.mib("mem") or script.mib("mem-per-cpu") * cpus or script.mib("mem-per-gpu") * gpus
     if mib:
         demand["memory"] = mib
