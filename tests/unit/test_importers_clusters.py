@@ -10,7 +10,7 @@ from random import Random
 
 import pytest
 
-from services.simulator.workloads import borg2019, helios, philly, sacct
+from services.simulator.workloads import borg2019, files, helios, philly, sacct
 from services.simulator.workloads.files import Damaged
 from services.simulator.workloads.importers import IMPORTERS, encode_line
 from services.simulator.workloads.workload_file import read_workload
@@ -214,6 +214,19 @@ def test_a_philly_log_agrees_with_a_second_reading_however_it_is_laid_out(trace)
         assert facts(philly.convert(trace(text))) == expected
 
 
+@pytest.mark.parametrize("size", [1, 2, 3, 7, 64])
+def test_where_a_file_is_cut_into_pieces_changes_nothing(trace, monkeypatch, size):
+    jobs = [philly_job(number, number, attempt(number, number + 1, 2)) for number in range(5)]
+    jobs[1]["user"] = 'a \\ "brace" { } and é, 漢'
+    path = trace(json.dumps(jobs, indent=1, ensure_ascii=False))
+    whole = list(philly.convert(path))
+
+    monkeypatch.setattr(files, "CHUNK_BYTES", size)
+
+    assert list(philly.convert(path)) == whole
+    assert whole[1]["user"] == jobs[1]["user"]
+
+
 # ---------------------------------------------------------------- helios
 HELIOS = "job_id,user,vc,gpu_num,cpu_num,node_num,state,submit_time,start_time,end_time,duration,queue"
 
@@ -269,7 +282,8 @@ def slurm(
     pytest.param({"nodes": 3, "cpus": 10}, 3, {"cpu": "3334m"}, id="a part is rounded up"),
     pytest.param({"tres": "billing=8,cpu=8,gres/gpu=4,gres/gpu:a100=4,mem=64G,node=2", "mem": "1G"}, 2,
                  {"cpu": "4", "memory": "32Gi", "gpu": "2"}, id="what was allocated comes first"),
-    pytest.param({"tres": "cpu=8,gres/gpu:a100=3,mem=0,node=1"}, 1, {"cpu": "8", "gpu": "3"}, id="GPUs of a model"),
+    pytest.param({"tres": "cpu=8,gres/gpu:a100=3,gres/gpumem=24G,mem=0,node=1"}, 1, {"cpu": "8", "gpu": "3"},
+                 id="GPUs of a model"),
 ])  # fmt: skip
 def test_what_a_slurm_job_held_is_divided_by_its_nodes(trace, tmp_path, row, tasks, demand):
     (line,) = sacct.convert(trace(SACCT, slurm(**row)))

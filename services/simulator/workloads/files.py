@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import IO, cast
 
 LINE_BYTES_MAX = 64 << 20  # A job of a million tasks, each with a duration of its own, has 10 MB.
-_CHUNK_BYTES = 1 << 20
+CHUNK_BYTES = 1 << 20
 _GZIP = b"\x1f\x8b"
 
 
@@ -49,7 +49,7 @@ def read_chunks(path: str) -> Iterator[bytes]:
     """A file of any size in pieces, as `read_lines` reads it."""
     first = True
     with _opened(path) as file:
-        while chunk := _readable(lambda _: file.read(_CHUNK_BYTES), path):
+        while chunk := _readable(lambda _: file.read(CHUNK_BYTES), path):
             yield chunk.removeprefix(BOM_UTF8) if first else chunk
             first = False
 

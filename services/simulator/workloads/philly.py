@@ -2,7 +2,8 @@
 
 A job is a gang of as many tasks as machines held its last attempt, with the GPUs that it had on each; where those
 differ, of one task a GPU. It lasts as long as all its attempts together, or its last one. Virtual clusters are queues.
-The trace knows of no CPU and memory. Jobs without an attempt that began and ended are left out.
+The trace knows of no CPU and memory; jobs without GPUs ask for one core a machine. Jobs without an attempt that began
+and ended are left out.
 """
 
 from collections.abc import Iterator

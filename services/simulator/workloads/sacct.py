@@ -133,10 +133,9 @@ def _shape(row: Row) -> tuple[int, Vector]:
     demand = {"cpu": -(-cpus * 1000 // nodes)}
     if mib := _memory_mib(row, tres, nodes, cpus):
         demand["memory"] = mib
-    gpus = next((number for name, number in sorted(tres.items()) if name == "gres/gpu"), 0)
-    gpus = gpus or sum(number for name, number in tres.items() if name.startswith("gres/gpu:"))
-    if gpus:
-        demand["gpu"] = -(-int(gpus) // nodes) * _GPU_MILLI
+    of_models = sum(number for name, number in tres.items() if name.startswith("gres/gpu:"))
+    if gpus := int(tres.get("gres/gpu") or of_models):
+        demand["gpu"] = -(-gpus // nodes) * _GPU_MILLI
     return nodes, demand
 
 
@@ -148,7 +147,7 @@ def _tres(row: Row) -> dict[str, Fraction]:
         found: dict[str, Fraction] = {}
         for part in row.text(column).split(","):
             name, _, text = part.partition("=")
-            if name in ("cpu", "node", "mem") or name.startswith("gres/gpu"):
+            if name in ("cpu", "node", "mem", "gres/gpu") or name.startswith("gres/gpu:"):
                 found[name] = _amount(row, column, text)[0] if name == "mem" else _plain(row, column, text)
         return found
     return {}
