@@ -107,6 +107,13 @@ def test_an_evicted_instance_lasts_as_long_as_its_last_run(trace):
     assert left == {"run: earlier ones of instances that ran again": 1}
 
 
+def test_instances_of_before_the_trace_do_not_say_when_a_job_came(trace):
+    path = trace(event(0, 0, 1), event(0, 3, 1), event(650, 6, 1), event(700, 0), event(710, 3), event(720, 6),
+                 event(695, 0, collection="8"), event(696, 3, collection="8"), event(697, 6, collection="8"))  # fmt: skip
+
+    assert facts(borg2019.convert(path)) == [("c-8", 0, [1_000]), ("c-9", 5_000, [10_000])]
+
+
 def test_borg_tables_are_read_as_json_or_csv_in_any_order(trace):
     events = [event(700, 0), event(710, 3), event(720, 6), event(705, 0, collection="4"), event(711, 3, collection="4"),
               event(713, 6, collection="4")]  # fmt: skip

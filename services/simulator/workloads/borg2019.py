@@ -78,7 +78,7 @@ def convert(
             if len(stages) > STAGES_MAX or any(len(stage["durations_ms"]) > TASKS_MAX for stage in stages):
                 leave(f"more than {STAGES_MAX:,} kinds of instances, or {TASKS_MAX:,} of one")
                 continue
-            submitted_us = min(one.submitted_us for one in instances.values() if one.submitted_us is not None)
+            submitted_us = min(one.submitted_us for one in instances.values() if one.submitted_us)
             line: Line = {"job": f"c-{name}", "submit_ms": 0, "stages": stages}
             if priorities:
                 line["queue"] = _tier(max(one.priority for one in instances.values()))
