@@ -108,8 +108,9 @@ def test_an_evicted_instance_lasts_as_long_as_its_last_run(trace):
 
 
 def test_instances_of_before_the_trace_do_not_say_when_a_job_came(trace):
-    path = trace(event(0, 0, 1), event(0, 3, 1), event(650, 6, 1), event(700, 0), event(710, 3), event(720, 6),
-                 event(695, 0, collection="8"), event(696, 3, collection="8"), event(697, 6, collection="8"))  # fmt: skip
+    earlier = [event(0, 0, 1), event(0, 3, 1), event(650, 6, 1)]
+    other = [event(695 + kind // 3, kind, collection="8") for kind in (0, 3, 6)]
+    path = trace(*earlier, event(700, 0), event(710, 3), event(720, 6), *other)
 
     assert facts(borg2019.convert(path)) == [("c-8", 0, [1_000]), ("c-9", 5_000, [10_000])]
 
