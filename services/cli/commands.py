@@ -57,7 +57,11 @@ app.add_typer(context_app, name="context")
 app.add_typer(_late(ReserveGroup, "Reserve capacity in time for jobs with deadlines."), name="reserve")
 app.add_typer(_late(AdminGroup, "Repair a cell that cannot continue by itself."), name="admin")
 app.add_typer(
-    _late(ImportGroup, "Make a workload file from a public trace; it goes to standard output."), name="import"
+    _late(
+        ImportGroup,
+        "Make a workload file from a trace or from another system's jobs, on standard output.",
+    ),
+    name="import",
 )
 
 

@@ -36,7 +36,7 @@ def completed(shell, words, **env):
     [
         (["ge"], ["get"]),
         (["get", ""], ["jobs", "job", "queues", "nodes", "classes", "ledger", "reservations"]),
-        (["import", ""], ["tpch", "facebook", "swf", "alibaba-dag", "openb", "wfcommons"]),
+        (["import", "s"], ["swf", "sacct", "spark", "sbatch"]),
         (["get", "jobs", "--state", "re"], ["rejected"]),
         (["watch", "--url", NOWHERE, ""], []),
     ],
