@@ -8,7 +8,7 @@ import typer
 from services.cli.arguments import Job, Json, Url, UserOfJob, file_path, job_ids, jobs_named
 from services.cli.client import Gateway, job_user, step
 from services.cli.client import user as asker
-from services.cli.ending import Refused, Wrong, note, out, out_json
+from services.cli.ending import Refused, Wrong, note, out, out_json, visible
 
 HOW = {
     "waiting": "it is waiting",
@@ -139,7 +139,7 @@ def _watch(gateway: Gateway, job: str, json: bool) -> None:
     if json:
         out_json(last)
     if last["state"] != ENDED_WELL:
-        raise Refused(f"{job} {last['state']}" + (f": {last['detail']}" if last["detail"] else ""))
+        raise Refused(f"{job} {last['state']}" + (f": {visible(last['detail'])}" if last["detail"] else ""))
 
 
 def cancel(
@@ -180,16 +180,20 @@ def logs(
     since: Annotated[
         str | None, typer.Option("--since", help="what was printed since: 90s, 10m, 2h, 1d, or a time", metavar="WHEN")
     ] = None,
+    raw: Annotated[
+        bool, typer.Option("--raw", help="on a terminal too, byte for byte: let the output control it")
+    ] = False,
     url: Url = None,
     json: Json = False,
 ) -> None:
     """Print the output of a task, or of all tasks of a job or stage, each line after the task's name.
 
     Where a node did not keep all of a long output, a line in brackets says so, with --json a list `cuts`. Times are
-    those of the task's node, recorded every second, and less often after the first hour.
+    those of the task's node, recorded every second, and less often after the first hour. On a terminal control
+    characters are written as text, like \\x1b, unless --raw is given; a pipe or a file gets the output as it is.
     """
     from services.cli import job_logs
-    from services.cli.printing import document_of, follow_output, output_of, print_output, since_ms
+    from services.cli.printing import document_of, follow_output, output_of, print_output, since_ms, sink_of
 
     match = re.fullmatch(r"([^/]+)(?:/([^/]+)(?:/([0-9]{1,9}))?)?", task)
     if match is None:
@@ -206,12 +210,12 @@ def logs(
     if match[3] is None:
         if attempt:
             raise Wrong("--attempt: name one task, like count/map/0")
-        job_logs.print_logs(gateway, match[1], match[2], params, begin, follow=follow, json=json)
+        job_logs.print_logs(gateway, match[1], match[2], params, begin, sink_of(raw), follow=follow, json=json)
         return
     path = "/v1/tasks/" + "/".join(step(part) for part in match.groups()) + "/logs"
     if json:
         out_json({"task": task, **params, **document_of(output_of(gateway, path, params | begin))})
     elif follow:
-        follow_output(gateway, path, params, begin)
+        follow_output(gateway, path, params, sink_of(raw), begin)
     else:
-        print_output(output_of(gateway, path, params | begin))
+        print_output(output_of(gateway, path, params | begin), sink_of(raw))

@@ -7,7 +7,7 @@ from time import time
 from typing import Any
 
 from services.cli.client import Gateway
-from services.cli.ending import Broken, out
+from services.cli.ending import Broken, out, shown
 from services.cli.patience import followed
 from services.cli.show import (
     Draw,
@@ -62,7 +62,7 @@ def _drawn(seen: Iterator[Document]) -> Iterator[Document]:
 
     with Live(console=Console(highlight=False), auto_refresh=False, vertical_overflow="visible") as live:
         for document in seen:
-            live.update(Text.from_ansi(_head(document) + "\n" + stages_text(document)), refresh=True)
+            live.update(Text.from_ansi(shown(_head(document) + "\n" + stages_text(document))), refresh=True)
             yield document
 
 
@@ -121,7 +121,7 @@ def _lines(document: Document) -> Iterator[tuple[str, str]]:
 
     What a queue at its max holds changes with every task that ends, and is no news.
     """
-    job, state = document["job"], document["state"]
+    job, state = plain(document["job"]), document["state"]
     if document["ended_ms"] is None:
         for stage in document["stages"]:
             tasks = stage["tasks"]
@@ -133,7 +133,7 @@ def _lines(document: Document) -> Iterator[tuple[str, str]]:
     why = in_zone(document["detail"] or document["why"] or "")
     if why or state != "running" or document["ended_ms"] is not None:
         took = f" after {span(document['ended_ms'] - document['submitted_ms'])}" if document["ended_ms"] else ""
-        line = f"{job}: {state}{took}"
+        line, why = f"{job}: {state}{took}", plain(why)
         at_max = any(text["reason"] == "queue_max" for text in _said(document))
         yield f"{line}: {'queue_max' if at_max else why}", line + (f": {why}" if why else "")
 

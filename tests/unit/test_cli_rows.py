@@ -119,7 +119,7 @@ def test_in_a_pipe_a_job_is_a_line_with_all_of_it(monkeypatch):
     assert [line.split("\t")[:4] for line in lines] == [
         ["job", "state", "queue", "user"],
         [IDS[3], "waiting", "advertising/production", "ann@example.com"],
-        ["b?c?", "running", "advertising/production", "ann@example.com"],
+        ["b\\tc\\n", "running", "advertising/production", "ann@example.com"],
     ]
     assert [line.split("\t")[6] for line in lines] == ["why", WHY * 9, ""]
 

@@ -5,6 +5,7 @@ import re
 import pytest
 
 from services.cli import show, watching
+from services.cli.ending import shown
 from services.cli.show import in_blocks, listed, remarked, rendered, table
 from services.cli.watching import PLACES_SHOWN, job_text, jobs_text, ranges_text
 
@@ -119,9 +120,9 @@ def test_states_have_colours_and_names_that_read_alike_have_none(monkeypatch):
     monkeypatch.setattr(show, "on_terminal", lambda: True)
     red = "\x1b[31m"
 
-    assert red not in in_blocks(("", "fifo"), [("rejected", "0")])
-    assert red not in listed(("job", "state"), [("failed", "waiting")], kinds="kk")
-    assert red in listed(("job", "state"), [("j", "failed")], kinds="kk")
+    assert red not in shown(in_blocks(("", "fifo"), [("rejected", "0")]))
+    assert red not in shown(listed(("job", "state"), [("failed", "waiting")], kinds="kk"))
+    assert red in shown(listed(("job", "state"), [("j", "failed")], kinds="kk"))
 
 
 NO_ROOM = "one task asks for cpu 64, memory 1Gi; the largest node that could take it, node-0, has cpu 2, memory 4Gi"
