@@ -9,6 +9,7 @@ from urllib.parse import quote, urlsplit
 
 from services.cli.contexts import asked, config_path, current_context
 from services.cli.ending import Broken, Ending, Later, Refused, Unanswered, Wrong, visible
+from services.cli.show import in_zone
 
 if TYPE_CHECKING:  # Half of the time of a short command would go into importing it; `Gateway` does when it is made.
     import httpx
@@ -326,7 +327,7 @@ def ending_of(response: "httpx.Response") -> Ending:
     """How a command ends that got this error."""
     try:
         problem = response.json()
-        kind, detail = str(problem["type"]).removeprefix("urn:largesse:"), visible(str(problem["detail"]))
+        kind, detail = str(problem["type"]).removeprefix("urn:largesse:"), in_zone(visible(str(problem["detail"])))
     except (ValueError, KeyError, TypeError):
         return stranger(response)
     ending: Ending

@@ -5,7 +5,17 @@ from typing import Annotated, Literal
 
 import typer
 
-from services.cli.arguments import Job, Json, Url, UserOfJob, file_path, job_ids, jobs_named
+from services.cli.arguments import (
+    Job,
+    Json,
+    Url,
+    UserOfJob,
+    file_path,
+    job_ids,
+    jobs_named,
+    queues_named,
+    tasks_named,
+)
 from services.cli.client import Gateway, job_user, step
 from services.cli.client import user as asker
 from services.cli.ending import Refused, Wrong, note, out, out_json, visible
@@ -96,7 +106,9 @@ def run(
         list[str] | None, typer.Option("--demand", help="of any other resource; repeatable", metavar="NAME=QUANTITY")
     ] = None,
     name: Annotated[str | None, typer.Option("--name", help="the job's id  [default: the cell makes one]")] = None,
-    queue: Annotated[str | None, typer.Option("--queue", help="the job's queue  [default: default]")] = None,
+    queue: Annotated[
+        str | None, typer.Option("--queue", help="the job's queue  [default: default]", autocompletion=queues_named)
+    ] = None,
     cwd: Annotated[
         str | None, typer.Option("--cwd", help="where it runs  [default: an empty folder]", metavar="DIR")
     ] = None,
@@ -150,7 +162,10 @@ def cancel(
     state: Annotated[
         Literal["waiting", "running"] | None, typer.Option("--state", help="all jobs in this state")
     ] = None,
-    queue: Annotated[str | None, typer.Option("--queue", help="all jobs of this queue and those below it")] = None,
+    queue: Annotated[
+        str | None,
+        typer.Option("--queue", help="all jobs of this queue and those below it", autocompletion=queues_named),
+    ] = None,
     user: Annotated[str | None, typer.Option("--user", help="all jobs of this user")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="cancel nothing; show which jobs would be")] = False,
     url: Url = None,
@@ -170,7 +185,9 @@ def logs(
     task: Annotated[
         str,
         typer.Argument(
-            help="a job, a stage, or a task: count, count/map or count/map/0", metavar="JOB[/STAGE[/INDEX]]"
+            help="a job, a stage, or a task: count, count/map or count/map/0",
+            metavar="JOB[/STAGE[/INDEX]]",
+            autocompletion=tasks_named,
         ),
     ],
     follow: Annotated[bool, typer.Option("--follow", "-f", help="continue until the job ends")] = False,

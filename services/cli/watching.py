@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from datetime import datetime
 from itertools import islice
-from time import time
 from typing import Any
 
 from services.cli.client import Gateway
@@ -18,16 +17,12 @@ from services.cli.show import (
     on_terminal,
     plain,
     plural,
-    remarked,
     rounded,
     span,
-    width,
 )
 
 BAR_COLUMNS = 12
 PLACES_SHOWN = USAGE_SHOWN = 20
-JOBS_COLUMNS = 80
-"""A terminal with fewer does not show whose jobs they are."""
 ENDED_WELL = "succeeded"
 
 Document = dict[str, Any]
@@ -181,7 +176,7 @@ def _usage_text(document: Document, draw: Draw) -> str:
         if usage is None:
             continue
         if usage["attempts"] is None:
-            rows.append((stage["stage"], "", "", *_measured(None, usage["peak_memory"], usage["cpu_ms"])))
+            rows += _percentile_rows(stage["stage"], usage)
             continue
         rows += [
             (f"{stage['stage']}/{each['index']}", each["attempt"], each["node"], *_measures(each))
@@ -194,6 +189,20 @@ def _usage_text(document: Document, draw: Draw) -> str:
     more = f"and {plural(left, 'more task')}: see --json\n" if left > 0 else ""
     heads = ("finished task", "attempt", "node", "ran", "memory", "CPU time")
     return "\n" + draw(heads, rows[:shown], kinds="krkrrr") + more
+
+
+PERCENT_NAMES = {50: "median", 100: "most"}
+
+
+def _percentile_rows(stage: str, usage: Document) -> list[tuple[str, str, str, str, str, str]]:
+    """Of a stage of many tasks; an older gateway tells the most memory and all CPU time alone."""
+    found = usage.get("percentiles")
+    if found is None:
+        return [(stage, "", "", *_measured(None, usage["peak_memory"], usage["cpu_ms"]))]
+    return [
+        (f"{stage}, {PERCENT_NAMES.get(each['percent'], str(each['percent']) + ' %')}", "", "", *_measures(each))
+        for each in found
+    ]
 
 
 def _measures(attempt: Document) -> tuple[str, str, str]:
@@ -278,21 +287,3 @@ def ranges_text(indexes: list[int]) -> str:
         else:
             runs.append([index])
     return ", ".join("-".join(map(str, run)) for run in runs)
-
-
-def jobs_text(found: list[Document], draw: Draw = listed) -> str:
-    """Jobs as a table; on a narrow terminal without their users."""
-    if not found and draw is listed:
-        return "no jobs"
-    now_ms = time() * 1_000
-    wide = draw is not listed or width() >= JOBS_COLUMNS
-    rows = []
-    for job in found:
-        tasks = job["tasks"]
-        age = span(max(0, now_ms - job["submitted_ms"]))
-        who = (job["user"] or job["author"],) if wide else ()
-        done = f"{tasks['succeeded']}/{tasks['total']}"
-        rows.append((job["job"], job["state"], job["queue"], *who, age, done, job["why"] or job["detail"]))
-    heads = ("job", "state", "queue", *(("user",) if wide else ()), "age", "done", "why")
-    kinds = "kkllrrl" if wide else "kklrrl"
-    return remarked(heads, rows, kinds=kinds) if draw is listed else draw(heads, rows, kinds=kinds)

@@ -149,10 +149,13 @@ def _add_jobs(app: FastAPI, api: Api) -> None:
         "/v1/jobs", tags=["jobs"], dependencies=ready, responses={200: answer(Jobs, "jobs in brief"), **problems(422)}
     )
     async def list_jobs(
-        state: JobState | None = None,
+        state: Annotated[list[JobState] | None, Query(description="may be given several times")] = None,
         queue: str | None = None,
         user: str | None = None,
         job_class: Annotated[str | None, Query(alias="class")] = None,
+        since_ms: Annotated[
+            int | None, Query(ge=0, le=NUMBER_MAX, description="submitted or ended since (Unix milliseconds)")
+        ] = None,
         limit: Annotated[int, Query(ge=1, le=JOBS_MAX)] = JOBS_DEFAULT,
     ) -> Response:
         """Jobs in brief: those that have not ended first, then ended ones, latest first. `queue`: with those below.
@@ -160,7 +163,8 @@ def _add_jobs(app: FastAPI, api: Api) -> None:
         view = api.follower.state
         if job_class is not None and job_class not in (known := known_classes(view)):
             raise malformed(Malformed("class", f"has to be one of {', '.join(known)}"))
-        each = documents.each_job_document(view, wanted=state, queue=queue, user=user, job_class=job_class, limit=limit)
+        wanted = documents.Wanted(state or [], queue, user, job_class, since_ms)
+        each = documents.each_job_document(view, wanted, limit=limit)
         return await api.listed("jobs", each, ended_kept_max=ENDED_JOBS_MAX)
 
     @app.get(

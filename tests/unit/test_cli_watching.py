@@ -4,10 +4,11 @@ import re
 
 import pytest
 
-from services.cli import show, watching
+from services.cli import job_lists, show, watching
 from services.cli.ending import shown
+from services.cli.job_lists import jobs_text
 from services.cli.show import in_blocks, listed, remarked, rendered, table
-from services.cli.watching import PLACES_SHOWN, job_text, jobs_text, ranges_text
+from services.cli.watching import PLACES_SHOWN, job_text, ranges_text
 
 TASKS = {"total": 6, "waiting": 1, "starting": 1, "running": 3, "succeeded": 1, "failed_attempts": 0}
 
@@ -26,7 +27,7 @@ def job(name="j", *stages, **more):
 @pytest.fixture(autouse=True)
 def wide(monkeypatch):
     monkeypatch.setenv("COLUMNS", "100")
-    monkeypatch.setattr(watching, "time", lambda: 1_090)
+    monkeypatch.setattr(job_lists, "time", lambda: 1_090)
 
 
 @pytest.mark.parametrize(
