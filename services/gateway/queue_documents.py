@@ -1,5 +1,6 @@
 """Queues as JSON documents: the tree with limits, shares and jobs. Shares are fractions of the cell, 0 to 1."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from largesse.lifecycle.promises import active
@@ -181,6 +182,19 @@ def _held(cell: _Cell, path: str, total: _Sum) -> Document:
         "promised": quantity_texts(dict(sorted(total.promised.items()))),
         "jobs": {"waiting": total.waiting, "running": total.running, "parked": total.parked},
     }
+
+
+def held_shares(state: State, paths: Iterable[str]) -> dict[str, int]:
+    """What tasks of each of these queues hold now, promised to it or not, in 10^-9 of the cell: as `allocated` of a
+    queue's document."""
+    used: dict[str, Vector] = {path: {} for path in paths}
+    for leaf, amounts in used_by(state).items():
+        if any(amounts.values()):
+            for path in upwards(leaf):
+                if path in used:
+                    added(used[path], amounts)
+    capacity = capacity_of(state)
+    return {path: _dominant(amounts, capacity)[0] for path, amounts in used.items()}
 
 
 def _dominant(used: Vector, capacity: Vector) -> tuple[int, str | None]:
