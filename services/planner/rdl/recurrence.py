@@ -6,7 +6,6 @@ follows the clocks of the zone, so that what begins at 10:00 does so on every da
 """
 
 from collections.abc import Iterator
-from contextlib import suppress
 from datetime import timedelta
 from itertools import count, dropwhile, islice, pairwise
 from typing import Any
@@ -59,9 +58,12 @@ def _repeated(start_s: int, period: int, known: Clock, first: int = 0) -> Iterat
     if period % DAY_S:
         yield from count(start_s + first * period, period)
     days = period // DAY_S
-    with suppress(OverflowError):  # Beyond the year 9999 nothing comes.
-        for i in count(first):
-            yield known.seconds(days_later(known.at(start_s), i * days, known.zone))
+    for i in count(first):
+        try:
+            at = days_later(known.at(start_s), i * days, known.zone)
+        except OverflowError:
+            return  # Beyond the year 9999 nothing comes.
+        yield known.seconds(at)
 
 
 def when_of(every: str) -> int | str:
