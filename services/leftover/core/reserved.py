@@ -246,10 +246,14 @@ class Reserved:
         self._board.hold(span.job, task.pairs, len(devices), queue)
 
     def claims(self, until_ms: int) -> list[Claim]:
-        """What is inside the promises of now, or of the moments up to a time, and has found no room yet."""
+        """What is inside the promises of now, or of the moments up to a time, and has found no room yet. Of a gang some
+        of whose units run, room that has come free is kept until there is enough for the next: lent out, it would be
+        taken back at once.
+        """
         starts = [at_ms for at_ms in self._state.promises.starts if self._now_ms < at_ms <= until_ms]
         claimed = [0] * len(self._spans)
         widths = [1] * len(self._spans)
+        rests = [0] * len(self._spans)
         for at_ms in [self._now_ms, *starts]:
             purses = {name: self.purse(self._state.promises.profiles[name], at_ms) for name in self.jobs}
             for i, span in enumerate(self._spans):
@@ -258,11 +262,15 @@ class Reserved:
                     continue
                 purse = purses[reserving.reservation]
                 width = self._width(span, purse, reserving.atom)
-                count = purse.most(reserving.atom, span.task.demand, span.count) // width * width
-                purse.add(reserving.atom, span.task.demand, count)
+                most = purse.most(reserving.atom, span.task.demand, span.count)
+                count = most // width * width
+                if at_ms == self._now_ms and not span.stage.gang and purse.held.get(reserving.atom):
+                    rests[i] = most - count
+                purse.add(reserving.atom, span.task.demand, count + rests[i] * (at_ms == self._now_ms))
                 if count > claimed[i]:
                     claimed[i], widths[i] = count, width
-        return [Claim(span.task, claimed[i], widths[i]) for i, span in enumerate(self._spans) if claimed[i]]
+        whole = [Claim(span.task, claimed[i], widths[i]) for i, span in enumerate(self._spans) if claimed[i]]
+        return whole + [Claim(span.task, rests[i], 1) for i, span in enumerate(self._spans) if rests[i]]
 
     # ------------------------------------------------------------ beyond the promise
     def start_beyond(self) -> list[Placement]:
