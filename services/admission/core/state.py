@@ -123,7 +123,8 @@ class PartialRegistration:
 class Reserved:
     """A reservation that is promised, or not answered yet. `asked`: a hash of the terms asked for last, empty where
     they were rejected; `queue_asked`: with an update, the queue. `unanswered`: requests that wait for the planner.
-    `series`: of an occurrence, the series that it was requested for."""
+    `series`: of an occurrence, the series that it was requested for. `size`: bytes of the terms, the larger ones while
+    others are asked for."""
 
     user: str
     queue: str
@@ -133,6 +134,7 @@ class Reserved:
     deleting: bool = False
     queue_asked: str = ""
     series: str = ""
+    size: int = 0
 
 
 @dataclass(slots=True)
