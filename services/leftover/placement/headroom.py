@@ -19,7 +19,7 @@ from services.leftover.placement.board import Board
 from services.leftover.placement.keys import CLASS_MASK, job_class_of
 from services.leftover.placement.leaf_queue import LeafEntry
 from services.leftover.placement.nodes import Room
-from services.leftover.placement.pending_reasons import seekers
+from services.leftover.placement.pending_reasons import seekers, short
 from services.leftover.placement.task_class import NodeRoom, TaskClass
 from services.leftover.placement.timeline import (
     End,
@@ -116,19 +116,36 @@ def still_short(board: Board, names: list[str], short: dict[str, int]) -> dict[s
     return found
 
 
-def least_needs(waiting: list[TaskClass]) -> dict[int, int]:
-    """By resource position, the least that one of these classes asks for. Positions that are missing: nothing."""
+def least_needs(board: Board, placed: list[TaskClass]) -> dict[int, int]:
+    """By resource position, the least that is asked for by a class that waits for nothing but room, or by one of those
+    `placed`. Positions that are missing: nothing.
+    """
+    among = 0 if board.is_mixed else board.kept_out()
+    least = board.least_needs(among) if among else None
+    if least is None:
+        return _least_of(short(board) + placed)
+    for task in placed:
+        least = _common(least, task)
+    return least
+
+
+def _least_of(waiting: list[TaskClass]) -> dict[int, int]:
     least: dict[int, int] = dict(waiting[0].pairs) if waiting else {}
     for task in waiting:
         if not least:
             break
-        common: dict[int, int] = {}
-        for p, amount in task.pairs:
-            before = least.get(p)
-            if before is not None:
-                common[p] = amount if amount < before else before
-        least = common
+        least = _common(least, task)
     return least
+
+
+def _common(least: dict[int, int], task: TaskClass) -> dict[int, int]:
+    """The same with a class more."""
+    common: dict[int, int] = {}
+    for p, amount in task.pairs:
+        before = least.get(p)
+        if before is not None:
+            common[p] = amount if amount < before else before
+    return common
 
 
 def is_exposed(task: TaskClass, least: dict[int, int] | None) -> bool:

@@ -7,6 +7,7 @@ from typing import Literal
 
 from services.leftover.placement.barred import is_barred
 from services.leftover.placement.board import Board
+from services.leftover.placement.fits import bit_set
 from services.leftover.placement.keys import CLASS_MASK, SEGMENT_BITS, job_class_of
 from services.leftover.placement.leaf_queue import LeafEntry
 from services.leftover.placement.queue_limits import queue_at_maximum
@@ -23,6 +24,11 @@ def short(board: Board) -> list[TaskClass]:
     if board.is_mixed:
         return [task for task in board.classes if task.waiting and seeking(board, task)]
     return [task for task in board.blocked.values() if task.waiting]
+
+
+def short_set(board: Board) -> int:
+    """The same as a bit set of their numbers."""
+    return bit_set([task.index for task in short(board)]) if board.is_mixed else board.kept_out()
 
 
 def reasons(board: Board) -> list[tuple[TaskClass, Reason]]:
