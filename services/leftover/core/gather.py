@@ -24,7 +24,7 @@ from services.leftover.placement.headroom import (
 )
 from services.leftover.placement.leaf_queue import LeafEntry
 from services.leftover.placement.lending import lend_all
-from services.leftover.placement.pending_reasons import WANTS_ROOM, reason_of
+from services.leftover.placement.pending_reasons import WANTS_ROOM, Heads, reason_of
 from services.leftover.placement.task_class import TaskClass
 from services.leftover.placement.timeline import End, Reserved
 
@@ -255,8 +255,9 @@ def _starved_heads(
     """
     placed = {placement.task.index: True for placement in placements}
     found: list[tuple[int, TaskClass]] = []
+    heads: Heads = {}
     for task in blocked_heads(board):
-        if reason_of(board, task) not in WANTS_ROOM:
+        if reason_of(board, task, heads) not in WANTS_ROOM:
             continue
         aged_ms = aged_since(board, task)
         if aged_ms is None and (

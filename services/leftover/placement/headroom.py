@@ -19,7 +19,7 @@ from services.leftover.placement.board import Board
 from services.leftover.placement.keys import CLASS_MASK, job_class_of
 from services.leftover.placement.leaf_queue import LeafEntry
 from services.leftover.placement.nodes import Room
-from services.leftover.placement.pending_reasons import seekers, short
+from services.leftover.placement.pending_reasons import Heads, is_seeker, short
 from services.leftover.placement.task_class import NodeRoom, TaskClass
 from services.leftover.placement.timeline import (
     End,
@@ -186,9 +186,10 @@ def blocked_heads(board: Board) -> list[TaskClass]:
 def _able_heads(board: Board, leaf: LeafEntry) -> list[int]:
     """The buckets that a leaf would serve first, by class of job, of those that wait for nothing but room."""
     found: dict[int, int] = {}
+    heads: Heads = {}
     for bucket_id in _in_order(board, leaf):
-        job_class, task = job_class_of(bucket_id), _task_of(board, bucket_id)
-        if job_class not in found and (leaf, bucket_id) in seekers(board, task):
+        job_class = job_class_of(bucket_id)
+        if job_class not in found and is_seeker(board, leaf, bucket_id, heads):
             found[job_class] = bucket_id
             if len(found) == board.pools.count:
                 break
@@ -243,6 +244,7 @@ def wanted_by(
     """
     lacks = 0 if leaf.due is None else leaf.due - leaf.share
     found: list[Wanted] = []
+    heads: Heads = {}
     for bucket_id in _in_order(board, leaf):
         task = _task_of(board, bucket_id)
         width = max(1, task.gang)
@@ -250,7 +252,7 @@ def wanted_by(
         if task.size <= 0 or lacks < (_lacks_least(leaf, task) if parts else task.size + 1):
             continue
         exposed = task.index in before or is_exposed(task, least)
-        if exposed and (leaf, bucket_id) in seekers(board, task):
+        if exposed and is_seeker(board, leaf, bucket_id, heads):
             rooms = lacks * width // task.size if parts else lacks // task.size * width
             tasks = min(-(-rooms // width), task.waiting // width) * width
             wanted = Wanted(task, tasks)
