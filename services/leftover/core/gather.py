@@ -25,7 +25,7 @@ from services.leftover.placement.headroom import (
 )
 from services.leftover.placement.leaf_queue import LeafEntry
 from services.leftover.placement.lending import lend_all
-from services.leftover.placement.pending_reasons import WANTS_ROOM, reason_of, short
+from services.leftover.placement.pending_reasons import WANTS_ROOM, Heads, reason_of
 from services.leftover.placement.task_class import TaskClass
 from services.leftover.placement.timeline import End, Reserved
 
@@ -146,7 +146,7 @@ def _gather(state: State, board: Board, placements: list[Placement], now_ms: int
     starved = _starved_heads(state, board, placements, kept.before, now_ms)
     if not short_leaves and not starved:
         return _NO_NODES
-    least = least_needs([*short(board), *(placement.task for placement in placements)])
+    least = least_needs(board, [placement.task for placement in placements])
     wants = _wanted(state, board, least, short_leaves, starved, kept.before, now_ms)
     held = _nodes_for(state, board, wants, kept, _Running(state, board, placements, now_ms), {})
     for number, reserved in held.items():
@@ -256,9 +256,10 @@ def _starved_heads(
     """
     placed = {placement.task.index: True for placement in placements}
     found: list[tuple[int, TaskClass]] = []
-    heads = {task.index: task for task in [*blocked_heads(board), *begun_for(board, before)]}
-    for task in heads.values():
-        if reason_of(board, task) not in WANTS_ROOM:
+    heads: Heads = {}
+    lacking = {task.index: task for task in [*blocked_heads(board), *begun_for(board, before)]}
+    for task in lacking.values():
+        if reason_of(board, task, heads) not in WANTS_ROOM:
             continue
         aged_ms = aged_since(board, task)
         if aged_ms is None and (

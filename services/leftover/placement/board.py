@@ -142,6 +142,18 @@ class Board(BoardState):
             if stage.owed and not stage.within:
                 self._note_beyond(leaf, job)
 
+    def kept_out(self) -> int:
+        """Bit set of the classes that are blocked and of which tasks wait."""
+        return self._candidates.kept_out()
+
+    def fitting(self, number: int, among: int) -> list[TaskClass]:
+        """Of a set of classes those of which a task may fit into what a node has free, or more."""
+        return self._candidates.fitting(number, among)
+
+    def least_needs(self, among: int) -> dict[int, int] | None:
+        """By resource position, the least that a class of a set asks for (see `Candidates`)."""
+        return self._candidates.least_needs(among)
+
     def first_in(self, leaf: LeafEntry, bucket_id: int) -> tuple[JobEntry, TaskSpan]:
         """The job that is served first in a bucket, with its first span there."""
         while bucket_id not in leaf.sole_jobs:

@@ -19,7 +19,7 @@ from services.leftover.placement.board import Board
 from services.leftover.placement.keys import CLASS_MASK, OPTIONAL_BIT, job_class_of
 from services.leftover.placement.leaf_queue import LeafEntry
 from services.leftover.placement.nodes import Room
-from services.leftover.placement.pending_reasons import seekers
+from services.leftover.placement.pending_reasons import Heads, is_seeker, short
 from services.leftover.placement.task_class import NodeRoom, TaskClass
 from services.leftover.placement.timeline import (
     End,
@@ -129,19 +129,36 @@ def still_short(board: Board, names: list[str], short: dict[str, int]) -> dict[s
     return found
 
 
-def least_needs(waiting: list[TaskClass]) -> dict[int, int]:
-    """By resource position, the least that one of these classes asks for. Positions that are missing: nothing."""
+def least_needs(board: Board, placed: list[TaskClass]) -> dict[int, int]:
+    """By resource position, the least that is asked for by a class that waits for nothing but room, or by one of those
+    `placed`. Positions that are missing: nothing.
+    """
+    among = 0 if board.is_mixed else board.kept_out()
+    least = board.least_needs(among) if among else None
+    if least is None:
+        return _least_of(short(board) + placed)
+    for task in placed:
+        least = _common(least, task)
+    return least
+
+
+def _least_of(waiting: list[TaskClass]) -> dict[int, int]:
     least: dict[int, int] = dict(waiting[0].pairs) if waiting else {}
     for task in waiting:
         if not least:
             break
-        common: dict[int, int] = {}
-        for p, amount in task.pairs:
-            before = least.get(p)
-            if before is not None:
-                common[p] = amount if amount < before else before
-        least = common
+        least = _common(least, task)
     return least
+
+
+def _common(least: dict[int, int], task: TaskClass) -> dict[int, int]:
+    """The same with a class more."""
+    common: dict[int, int] = {}
+    for p, amount in task.pairs:
+        before = least.get(p)
+        if before is not None:
+            common[p] = amount if amount < before else before
+    return common
 
 
 def is_exposed(task: TaskClass, least: dict[int, int] | None) -> bool:
@@ -202,9 +219,10 @@ def is_required(board: Board, leaf: LeafEntry, bucket_id: int) -> bool:
 def _able_heads(board: Board, leaf: LeafEntry) -> list[int]:
     """The buckets that a leaf would serve first, by class of job, of those that wait for nothing but room."""
     found: dict[int, int] = {}
+    heads: Heads = {}
     for bucket_id in _in_order(board, leaf):
-        job_class, task = job_class_of(bucket_id), _task_of(board, bucket_id)
-        if job_class not in found and (leaf, bucket_id) in seekers(board, task):
+        job_class = job_class_of(bucket_id)
+        if job_class not in found and is_seeker(board, leaf, bucket_id, heads):
             found[job_class] = bucket_id
             if len(found) == board.pools.count:
                 break
@@ -259,6 +277,7 @@ def wanted_by(
     """
     lacks = 0 if leaf.due is None else leaf.due - leaf.share
     found: list[Wanted] = []
+    heads: Heads = {}
     for bucket_id in _in_order(board, leaf):
         task = _task_of(board, bucket_id)
         width = max(1, task.gang)
@@ -266,7 +285,7 @@ def wanted_by(
         if task.size <= 0 or lacks < (_lacks_least(leaf, task) if parts else task.size + 1):
             continue
         exposed = task.index in before or is_exposed(task, least)
-        if exposed and is_required(board, leaf, bucket_id) and (leaf, bucket_id) in seekers(board, task):
+        if exposed and is_required(board, leaf, bucket_id) and is_seeker(board, leaf, bucket_id, heads):
             rooms = lacks * width // task.size if parts else lacks // task.size * width
             tasks = min(-(-rooms // width), task.waiting // width) * width
             wanted = Wanted(task, tasks)
