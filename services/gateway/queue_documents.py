@@ -9,7 +9,7 @@ from schemas import Queue, Vector
 from schemas.edge.queues import weight_number
 from schemas.quantities import SHARE_UNITS, SLOTS, quantity_texts
 from schemas.queue_tree import QUEUE_DEFAULT, below, upwards, walk, with_default
-from schemas.queues import LIST_POLICIES, PLANNING, Preset, Sharing
+from schemas.queues import LIST_POLICIES, Preset, Sharing
 from schemas.shares import Breach, QueueShare
 from services.gateway.counting import added, capacity_of, used_by
 from services.gateway.document import Document
@@ -120,8 +120,7 @@ def ignored_limits(tree: Queue, preset: Preset) -> dict[str, dict[str, list[str]
     shared = with_shares(tree, preset)
     found = {}
     for path, queue in walk(tree):
-        # Presets that plan jobs serve all as one list, and yet guarantees count in what each job is entitled to.
-        counts = preset in PLANNING or (preset != "fifo" and path in shared)
+        counts = preset != "fifo" and path in shared
         void = [kind for kind in queue.guaranteed if not counts or (preset == "slots" and kind != SLOTS)]
         found[path] = {"guaranteed": void, "max": ignored_of_max(preset, queue.max)}
     return found
