@@ -44,7 +44,7 @@ def rows_of(answer):
 
 
 def test_every_task_that_started_has_its_lines_in_order():
-    gone = Problem(503, "node_unreachable", "its node is lost")
+    gone = Problem(503, "busy", "too much is being read")
     rows = rows_of(asked_of({"b/0": b"last\n", "a/2": b"\xff", "a/0": "ü\u2028\n".encode(), "a/1": gone}))
 
     assert rows == [

@@ -101,7 +101,7 @@ class OneList:
 
     def next(self, live: list[int], *, owed: bool, end: int | None) -> tuple[LeafEntry, int] | None:
         """The leaf and the bucket that come next; as `LeafQueue.next`. Where the order is strict, nobody overtakes the
-        first of the list: None where that finds no room.
+        first of its class of jobs: where that finds no room, no other of the class is served in this stage.
         """
         heap = self._heap
         if heap is None or self._has_more(live):
@@ -114,8 +114,10 @@ class OneList:
             if now is None:
                 heappop(heap)
             elif now == place:
-                is_live = not self._is_strict or live[job_class] >> (place[5] & CLASS_MASK) & 1
-                return (leaf, place[5]) if is_live else None
+                if not self._is_strict or live[job_class] >> (place[5] & CLASS_MASK) & 1:
+                    return leaf, place[5]
+                heap = self._heap = [other for other in heap if other[4] != job_class]
+                heapify(heap)
             else:
                 heapreplace(heap, now)
         return None
