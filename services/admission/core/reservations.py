@@ -206,10 +206,14 @@ def fold_answers(state: State, body: Plans) -> None:
             known.asked = ""  # The same terms may be asked for again.
             if not known.accepted and not known.unanswered:
                 del state.reservations[answer.reservation]
+    for profile in body.profiles:
+        known = state.reservations.get(profile.reservation)
+        if known is not None:
+            known.leases = [[step.from_ms, step.to_ms] for step in profile.steps if step.units]
     for name in body.gone:
         known = state.reservations.get(name)
         if known is not None:
-            known.accepted = False
+            known.accepted, known.leases = False, []
             note_reservation(state, name)
             if not known.unanswered:
                 del state.reservations[name]
