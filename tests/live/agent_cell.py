@@ -26,11 +26,10 @@ from schemas.topics import LOG
 from services.admission.core.judge import lose
 from services.agent.documents import CHILD, CLAIM, claim, read_json
 from services.agent.local import mono_ms
-from services.agent.meter import session_of
+from services.agent.proc import session_of, start_ticks
 from services.agent.processes import family, seen
 from services.agent.settings import NodeSettings
 from services.agent.shell import run
-from services.agent.shim import start_ticks
 from services.simulator.engine import Cell
 from tests.conftest import ROOT
 
