@@ -35,10 +35,11 @@ class Leases:
         """Starts a full lease for each of these nodes."""
         self._heard = OrderedDict((node, now_ms) for node in nodes)
 
-    def put_off(self, by_ms: int) -> None:
-        """For so long nothing could be heard: that was no silence of theirs."""
+    def put_off(self, by_ms: int, lease_ms: int) -> bool:
+        """For so long nothing could be heard: that was no silence of theirs. Says whether all have to begin anew."""
         for node in self._heard:
-            self._heard[node] += by_ms
+            self._heard[node] += max(0, by_ms)
+        return by_ms > lease_ms // 2
 
     def forget(self, node: str) -> None:
         """Ends the lease of a node."""

@@ -419,11 +419,8 @@ class Sequencer:
     def _notice_absence(self, lead: Leading) -> None:
         """A sequencer that was suspended itself (paused, asleep) cannot tell whether a node was silent."""
         lease_ms = self.state.policy.node_lease_ms
-        idle_ms = min(self._settings.wait_ms, lease_ms)
-        if self._away_ms > idle_ms + lease_ms // 2:
+        if lead.leases.put_off(self._away_ms - min(self._settings.wait_ms, lease_ms), lease_ms):
             self._watch_all(lead)
-        elif self._away_ms > idle_ms:
-            lead.leases.put_off(self._away_ms - idle_ms)
 
     async def _lose_silent(self, lead: Leading) -> None:
         silent = lead.leases.silent(self._now_ms, self.state.policy.node_lease_ms)

@@ -14,7 +14,7 @@ import os
 import time
 
 HOLD = "hold"
-KEPT = 10**15
+KEPT = 10**14
 """As the moment: the cell has ended with its agent, in order, so nobody gives the work to anybody."""
 RUN, SUSPEND, END = "run", "suspend", "end"
 LOOK_MS = 1_000

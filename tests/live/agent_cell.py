@@ -215,8 +215,8 @@ async def agent_on(cell: ScriptedCell, node: NodeSettings) -> AsyncIterator["asy
 class AgentProcess:
     """An agent in a process of its own, which a story starts and kills."""
 
-    def __init__(self, bus: MemoryBus, folder: Path) -> None:
-        self._bus, self._socket, self.data = bus, folder / "bus", folder / "data"
+    def __init__(self, bus: MemoryBus, folder: Path, node: str = "n") -> None:
+        self._bus, self._socket, self.data, self.node = bus, folder / "bus", folder / "data", node
         self._server: asyncio.Server | None = None
         self._process: asyncio.subprocess.Process | None = None
 
@@ -224,7 +224,7 @@ class AgentProcess:
         """Another life, with or without a failpoint armed."""
         if self._server is None:
             self._server = await serve_bus(self._bus, self._socket)
-        command = [sys.executable, "-m", "tests.live.agent_process", str(self._socket), str(self.data)]
+        command = [sys.executable, "-m", "tests.live.agent_process", str(self._socket), str(self.data), self.node]
         environment = {**os.environ, VARIABLE: failpoint}
         self._process = await asyncio.create_subprocess_exec(*command, cwd=ROOT, env=environment)
 
@@ -234,6 +234,11 @@ class AgentProcess:
             with suppress(ProcessLookupError):
                 self._process.kill()
         await self.gone()
+
+    def send(self, number: int) -> None:
+        """A signal to it, which lives."""
+        assert self._process is not None
+        self._process.send_signal(number)
 
     async def gone(self) -> None:
         """Waits until it has died."""
