@@ -10,8 +10,8 @@ import pytest
 
 from largesse.task_output import folder_name
 from services.agent.clearing import ENDED
+from services.agent.proc import start_ticks
 from services.agent.runs import runs_of_jobs
-from services.agent.shim import start_ticks
 from services.cli.leaving import departing_nodes
 from tests.live.agent_cell import settings
 from tests.live.up_process import GUARD_S, up
