@@ -29,7 +29,7 @@ class LeasedCell(BusCell):
     """A cell whose sequencer calls nodes lost after LEASE_MS, with agents that are processes below `folder`. `down`
     cuts off sequencer and agents, `ways` one agent."""
 
-    def __init__(self, folder: Path, agents: int = 2) -> None:
+    def __init__(self, folder, agents=2):
         bus = MemoryBus()
         self.down = CuttableBus(bus)
         super().__init__(bus, nodes=0, way=self.down)
