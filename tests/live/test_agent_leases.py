@@ -5,7 +5,6 @@ import random
 import signal
 from contextlib import asynccontextmanager
 from itertools import pairwise
-from pathlib import Path
 
 import pytest
 
