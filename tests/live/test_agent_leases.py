@@ -28,7 +28,8 @@ class LeasedCell(BusCell):
     """A cell whose sequencer calls nodes lost after LEASE_MS, with agents that are processes below `folder`. `down`
     cuts off sequencer and agents, `ways` one agent."""
 
-    def __init__(self, folder, agents=2):
+    def __init__(self, folder, agents=2, lease_ms=LEASE_MS):
+        self.lease_ms = lease_ms
         bus = MemoryBus()
         self.down = CuttableBus(bus)
         super().__init__(bus, nodes=0, way=self.down)
@@ -42,7 +43,7 @@ class LeasedCell(BusCell):
 
     async def __aenter__(self):
         await super().__aenter__()
-        await publish_input(self.bus.writer(), "config", {"set": {"node_lease_ms": LEASE_MS}}, "operator")
+        await publish_input(self.bus.writer(), "config", {"set": {"node_lease_ms": self.lease_ms}}, "operator")
         for agent in self.agents:
             await agent.start()
         self.start(self._listen())
@@ -104,8 +105,8 @@ def check_order(lines):
 
 
 @asynccontextmanager
-async def guarded(folder, agents=2):
-    async with asyncio.timeout(GUARD_SECONDS), LeasedCell(folder, agents) as cell:
+async def guarded(folder, agents=2, lease_ms=LEASE_MS):
+    async with asyncio.timeout(GUARD_SECONDS), LeasedCell(folder, agents, lease_ms) as cell:
         yield cell
 
 
@@ -146,7 +147,7 @@ def test_a_bus_that_is_down_for_everybody_loses_nobody(tmp_path):
 
 def test_an_agent_that_is_back_within_the_lease_finds_its_tasks_running(tmp_path):
     async def story():
-        async with guarded(tmp_path, 1) as cell:
+        async with guarded(tmp_path, 1, lease_ms=10_000) as cell:  # An interpreter takes a second or two to start.
             await cell.submit_lines(2, 60)
             await cell.until(lambda: len({line[0] for line in cell.lines()}) == 2)
             await cell.agents[0].kill()
