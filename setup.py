@@ -121,6 +121,7 @@ COMPILED = {
     "services/leftover/placement": (
         "ageing",
         "apart",
+        "bands",
         "barred",
         "board",
         "board_state",
@@ -133,6 +134,7 @@ COMPILED = {
         "fragments",
         "headroom",
         "indexed_heap",
+        "job_keys",
         "keys",
         "kinds_levels",
         "kinds_part",
@@ -140,6 +142,7 @@ COMPILED = {
         "lending",
         "node_choice",
         "nodes",
+        "one_list",
         "packing",
         "pending_reasons",
         "promised",

@@ -13,6 +13,7 @@ from services.fairness.core import state as fairness_state
 BENCHMARKS = (
     "scheduling",
     "variety",
+    "loads",
     "gathering",
     "file_bus",
     "fairness",

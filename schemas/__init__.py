@@ -6,6 +6,7 @@ from schemas.envelope import Header, Record
 from schemas.grants import ClassWait, Grant, Grants, HeldRoom, LocalityWait, PoolBreach, Revocation, Shortfall
 from schemas.jobs import (
     AntiAffinity,
+    HeldBack,
     InputRefused,
     InputRepeated,
     InputSkipped,
@@ -15,6 +16,7 @@ from schemas.jobs import (
     JobEnded,
     JobRejected,
     JobSpec,
+    JobTurns,
     PlacementRule,
     Spread,
     Stage,

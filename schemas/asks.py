@@ -90,11 +90,12 @@ class LedgerEntry:
 @dataclass
 class Asks:
     """Asks of the jobs of one shard that ask for something else than before. A job that may run asks, until it is named
-    here, for all tasks of its stages without parents as attempt 1, since its admission (or since a running limit let
-    it run). `full`: jobs of the shard that are not named here ask for nothing, but for those newer than the
-    opening. `ledger`: accounts of the jobs that are planned anew, and of those that are over. `planned`: where more
-    jobs are to be planned again than one round may plan, those that had their turn, whether or not a new plan came of
-    it; the others are planned in the next rounds, and by their present plans until then. Empty: all had their turn.
+    here, for all tasks of its stages without parents as attempt 1, since its admission (or since a running limit let it
+    run; one that gave way before asks for nothing until then). `full`: jobs of the shard that are not named here ask
+    for nothing, but for those newer than the opening. `ledger`: accounts of the jobs that are planned anew, and of
+    those that are over. `planned`: where more jobs are to be planned again than one round may plan, those that had
+    their turn, whether or not a new plan came of it; the others are planned in the next rounds, and by their present
+    plans until then. Empty: all had their turn.
     """
 
     shard: int

@@ -135,6 +135,25 @@ class JobCancelled:
     author: str = "unknown"
 
 
+@dataclass(slots=True)
+class HeldBack:
+    """A job that may run no more until it is named again. `admitted`: the seq of its admission."""
+
+    job: str
+    priority: int
+    admitted: int
+
+
+@dataclass(slots=True)
+class JobTurns:
+    """Where `running_jobs_max` of a queue holds jobs back: jobs that held nothing and wait from now on (`held_back`),
+    and those that may run from now on (`let_run`), in their places or because the lease of their reservation has begun.
+    """
+
+    held_back: list[HeldBack]
+    let_run: list[str]
+
+
 @dataclass
 class JobEnd:
     """How one job ended; `detail` names the stage and task that failed it."""

@@ -45,7 +45,9 @@ class PlanStep:
 
 @dataclass(slots=True)
 class AtomOrder:
-    """Work of `atom` starts only once all work of the atoms `after` has ended (RDL's `order`)."""
+    """Work of `atom`, the path of an atom or of a part of several, starts only once all work of the parts `after` has
+    ended (RDL's `order`), and with it that of the parts before those: only the nearest are named.
+    """
 
     atom: str
     after: list[str] = field(default_factory=list)
@@ -114,7 +116,8 @@ class ProposalAnswer:
 @dataclass(slots=True)
 class Plans:
     """Answers, and the promises that changed. `after` as in Releases. `gone`: reservations that are promised nothing
-    any more. `wake_ms`: when the next lease begins or ends. `proposals`: answers to what a solver proposed.
+    any more. `wake_ms`: when the next lease begins or ends. `proposals`: answers to what a solver proposed. `pauses`:
+    nothing is new, and a search goes on at `wake_ms`, if no round is opened before.
     """
 
     after: int
@@ -123,6 +126,7 @@ class Plans:
     gone: list[str] = field(default_factory=list)
     wake_ms: int | None = None
     proposals: list[ProposalAnswer] = field(default_factory=list)
+    pauses: bool = False
 
 
 @dataclass(slots=True)

@@ -222,6 +222,9 @@ PLANNED_SHARINGS: tuple[Sharing, ...] = ("", "hdrf", "drf", "collapsed")
 """Policies of a queue that count under these presets. The others are refused there: they say which job of a queue
 goes first, which follows from the plans of all jobs of the cell, or go by what queues hold."""
 
+STARVING: tuple[Preset, ...] = ("fifo", "sjf", "srtf", "tetris", "tetris-fair", "naive-hdrf")
+"""Presets that are baselines to compare with: under them a queue may get nothing for as long as others have work."""
+
 KNOBS = {
     "preset": "how capacity is shared in the whole cell",
     "seed": "seed of every random draw",

@@ -27,9 +27,9 @@ DECISIONS = ("releases", "plans", "shares", "asks", "grants")
 
 _LOG_BODIES = (
     "SequencerClaimed SequencerAlive JobAdmitted JobRejected InputRefused InputRepeated InputSkipped JobCancelled "
-    "JobEnded NodeRegistered NodeReported NodeDrained NodeLost NodeRemoved NodeForgotten AttemptsKnown TaskStarted "
-    "TaskFinished TaskFailed ConfigChanged ReservationRequested ReservationUpdated ReservationDeleted PlanProposed "
-    "SeriesRequested SeriesEnded Releases Plans TimeReached RoundOpened RoundClosed RoundAbandoned"
+    "JobEnded JobTurns NodeRegistered NodeReported NodeDrained NodeLost NodeRemoved NodeForgotten AttemptsKnown "
+    "TaskStarted TaskFinished TaskFailed ConfigChanged ReservationRequested ReservationUpdated ReservationDeleted "
+    "PlanProposed SeriesRequested SeriesEnded Releases Plans TimeReached RoundOpened RoundClosed RoundAbandoned"
 )
 
 TOPICS = (

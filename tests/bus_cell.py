@@ -20,10 +20,11 @@ LEASE_MS = 86_400_000
 
 
 class BusCell:
-    """`async with BusCell(bus, nodes=3, shards=2) as cell`: it runs inside, and is stopped at the end."""
+    """`async with BusCell(bus, nodes=3, shards=2) as cell`: it runs inside, and is stopped at the end. `way`: by which
+    the sequencer alone comes to the bus."""
 
-    def __init__(self, bus: Bus, *, nodes: int = 1, shards: int = 1, **settings: Any) -> None:
-        self.bus = bus
+    def __init__(self, bus: Bus, *, nodes: int = 1, shards: int = 1, way: Bus | None = None, **settings: Any) -> None:
+        self.bus, self._way = bus, way or bus
         self.settings = Settings(bus="file:", **settings)
         self.stop = asyncio.Event()
         self.reader = LogReader(bus)
@@ -36,7 +37,7 @@ class BusCell:
         # The agents send no heartbeats.
         knobs = {"node_lease_ms": LEASE_MS} | ({"altruism_shards": self._shards} if self._shards > 1 else {})
         await publish_input(self._writer, "config", {"set": knobs}, "operator")
-        self.start(admission.run(self.bus, self.settings, stop=self.stop))
+        self.start(admission.run(self._way, self.settings, stop=self.stop))
         for core in (fairness, leftover, estimator):
             self.start(run(core, self.bus, self.settings, stop=self.stop))
         self.start(planner.run(self.bus, self.settings, stop=self.stop))

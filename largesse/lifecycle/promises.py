@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from largesse.lifecycle.state import Promises
-from schemas import Plans, PlanStep, Policy, Vector
+from schemas import AtomOrder, Plans, PlanStep, Policy, Vector
 
 ALWAYS_MS: Final = 0
 """Before every opening: what is promised has to be recomputed."""
@@ -98,6 +98,26 @@ def divisible(capacity: Vector, promised: Vector) -> Vector:
     if not promised:
         return dict(capacity)
     return {kind: max(min(1, have), have - promised.get(kind, 0)) for kind, have in capacity.items()}
+
+
+def earlier_parts(order: list[AtomOrder], part: str) -> list[str]:
+    """The parts of a reservation whose work comes before that of `part`: those that it follows directly, those that
+    these follow, and so on.
+    """
+    after: dict[str, list[str]] = {}
+    for each in order:
+        after.setdefault(each.atom, []).extend(each.after)
+    found: dict[str, bool] = {}
+    reached = [part]
+    while reached:
+        at = reached.pop()
+        while at:  # What a part lies in it follows, too.
+            for early in after.pop(at, ()):
+                if early not in found:
+                    found[early] = True
+                    reached.append(early)
+            at = at.rpartition(".")[0]
+    return list(found)
 
 
 def serves(atom: str, part: str) -> bool:

@@ -2,9 +2,11 @@
 
 A queue's policy holds for it and all below it; at the top the preset says. One that orders jobs takes all jobs of its
 subtree as one list: the subtree's top queue alone gets a level, and whatever the queues below it name counts for
-nothing (H-DRF, section 4.3: recursive scheduling).
+nothing (H-DRF, section 4.3: recursive scheduling). Where jobs are planned, what is left over is one list of all jobs
+too, and yet every leaf has its level, for what its jobs need now.
 """
 
+from collections.abc import Mapping
 from typing import NamedTuple, cast, get_args
 
 from schemas.quantities import SLOTS, Vector
@@ -72,18 +74,38 @@ def groups(tree: Queue | None, preset: Preset, fair: ServingOrder = "drf") -> di
     """
     found: dict[str, Group] = {}
     if tree is not None and tree.children:
-        _collect(found, tree, "", sharing_of(preset), Group("", "giving") if preset in PLANNING else None, fair)
+        _collect(found, tree, "", sharing_of(preset), None, "giving" if preset in PLANNING else fair)
     return found
+
+
+def cell_list(found: Mapping[str, Group]) -> ServingOrder | None:
+    """The order in which the jobs of all queues are served as one list; None where they are not. Of the order `giving`
+    only what the levels of the leaves leave over is such a list.
+    """
+    for group in found.values():
+        return group.order if not group.path or group.order == "giving" else None
+    return None
+
+
+def serving_leaf(found: Mapping[str, Group], queue: str) -> str:
+    """Where the jobs of a queue are served: in the queue whose level counts for them or, in a list of the whole cell,
+    in their own; "" where there are no queues.
+    """
+    group = found.get(queue)
+    return (group.path or queue) if group is not None else ""
 
 
 def _collect(
     found: dict[str, Group], queue: Queue, path: str, above: Sharing, one: Group | None, fair: ServingOrder
 ) -> None:
-    """`above`: the policy in force at the parent; `one`: the list that all from here down belong to."""
+    """`above`: the policy in force at the parent; `one`: the list that all from here down belong to; `fair`: how jobs
+    are served where the policy says nothing of them.
+    """
     policy = queue.policy or above
     if one is None and policy in LIST_POLICIES:
         one = Group(path, cast(ServingOrder, policy))
     if not queue.children:
-        found[path] = one or Group(path, "fifo" if policy == "capacity" else fair if policy == "hdrf" else "drf")
+        order: ServingOrder = "fifo" if policy == "capacity" else fair if policy == "hdrf" else "drf"
+        found[path] = one or Group(path, "giving" if fair == "giving" else order)
     for child in queue.children:
         _collect(found, child, below(path, child.name), policy, one, fair)

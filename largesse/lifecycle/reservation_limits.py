@@ -15,6 +15,10 @@ SERIES_MAX = 1_000
 SERIES_USER_MAX = 100
 """Series of a user. One more is refused."""
 
+USER_BYTES_MAX = 1024 * 1024
+"""What the terms of a user's reservations may take together, as canonical JSON: about 15,000 atoms. Plans take a few
+times as much. A request beyond it is refused."""
+
 _NO_PROMISES = (
     'under the preset "slots" no capacity can be promised: nodes hold more than they have, and tasks run as slowly as'
     " that makes them; choose another preset"
@@ -31,6 +35,17 @@ def reservation_problem(live: int) -> str:
     if live < RESERVATIONS_MAX:
         return ""
     return f"the cell holds {RESERVATIONS_MAX} reservations; wait for some to end"
+
+
+def size_problem(user: str, held: int, more: int) -> str:
+    """Why a user whose reservations have terms of so many bytes may not have so many more; empty if it may."""
+    if held + more <= USER_BYTES_MAX:
+        return ""
+    return (
+        f'the reservations of user "{user}" would have terms of {(held + more) // 1024:,} KiB together, and a user may '
+        f"have {USER_BYTES_MAX // 1024:,} KiB: ask for fewer atoms (one with a larger h and w takes the place of many "
+        "alike), or give others back"
+    )
 
 
 def series_problem(users: Iterable[str], user: str) -> tuple[str, str] | None:

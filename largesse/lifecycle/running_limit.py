@@ -1,15 +1,16 @@
 """Which jobs may run: a queue with `running_jobs_max` lets so many run, the others are *parked*, that is held back.
 
 Used by every core that follows jobs; those that decide keep nothing of jobs where no queue has a limit (`may_run`,
-`relimit`), since a million may wait. A job that may run may do so until it ends, also when the limit is lowered. Who is
-next: of the parked jobs for which every queue above them is below its limit, the one of highest priority, then the one
-admitted first.
+`relimit`), since a million may wait. A job that may run may do so until it ends, also when the limit is lowered, but
+for one that holds nothing: the log may say that it gives way to another (`take_turns`). Who is next: of the parked jobs
+for which every queue above them is below its limit, the one of highest priority, then the one admitted first.
 """
 
 from bisect import insort
 from collections.abc import Iterable
 
 from largesse.lifecycle.state import Parked, RunningLimits
+from schemas.jobs import JobTurns
 from schemas.queues import Queue
 
 
@@ -50,9 +51,23 @@ def leave(running: RunningLimits, job: str) -> list[str]:
     if len(left) < len(waiting):
         _keep(running, queue, left)
         return []
-    for path in _limited(running, queue):
+    for path in limited(running, queue):
         running.through[path] -= 1
     return _release(running)
+
+
+def take_turns(running: RunningLimits, turns: JobTurns) -> None:
+    """Some jobs may run no more, and others from now on, whatever the limits say."""
+    for back in turns.held_back:
+        queue = running.leaf[back.job]
+        for path in limited(running, queue):
+            running.through[path] -= 1
+        insort(running.parked.setdefault(queue, []), Parked(back.job, back.priority, back.admitted), key=_rank)
+    for job in turns.let_run:
+        queue = running.leaf[job]
+        for path in limited(running, queue):
+            running.through[path] += 1
+        _keep(running, queue, [parked for parked in running.parked[queue] if parked.job != job])
 
 
 def limit(running: RunningLimits, tree: Queue | None) -> list[str]:
@@ -65,7 +80,7 @@ def limit(running: RunningLimits, tree: Queue | None) -> list[str]:
     if running.limits:
         for job, queue in running.leaf.items():
             if job not in before:
-                for path in _limited(running, queue):
+                for path in limited(running, queue):
                     running.through[path] += 1
     return _release(running)
 
@@ -77,14 +92,10 @@ def is_parked(running: RunningLimits, job: str) -> bool:
 
 def queue_at_limit(running: RunningLimits, queue: str) -> str | None:
     """The queue, this one or the nearest above it, that is at its limit; None where none is."""
-    return next((path for path in _limited(running, queue) if running.through[path] >= running.limits[path]), None)
+    return next((path for path in limited(running, queue) if running.through[path] >= running.limits[path]), None)
 
 
-def _rank(parked: Parked) -> tuple[int, int]:
-    return -parked.priority, parked.admitted
-
-
-def _limited(running: RunningLimits, queue: str) -> list[str]:
+def limited(running: RunningLimits, queue: str) -> list[str]:
     """Paths with a limit, from the queue up to the top."""
     found = []
     path = queue
@@ -96,10 +107,14 @@ def _limited(running: RunningLimits, queue: str) -> list[str]:
         path = path.rpartition("/")[0]
 
 
+def _rank(parked: Parked) -> tuple[int, int]:
+    return -parked.priority, parked.admitted
+
+
 def _count(running: RunningLimits, queue: str) -> bool:
     if queue_at_limit(running, queue) is not None:
         return False
-    for path in _limited(running, queue):
+    for path in limited(running, queue):
         running.through[path] += 1
     return True
 

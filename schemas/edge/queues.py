@@ -3,6 +3,7 @@
 `tree_of` and `tree_document` are each other's inverse on every tree that the edge takes.
 """
 
+import re
 from collections.abc import Mapping
 from fractions import Fraction
 from typing import Annotated, Any, Literal
@@ -37,11 +38,19 @@ LEAF_POLICIES = ("drf", *LIST_POLICIES)
 """Policies that order jobs. All others share out among queues."""
 
 
+_RATIO = re.compile("([0-9]{1,12})/([0-9]{1,12})")
+
+
 def weight_millionths(weight: Any) -> int:
-    """A weight as whole millionths. Takes a JSON number in any form; one with a fraction counts by its decimal text.
+    """A weight as whole millionths. Takes a JSON number in any form; one with a fraction counts by its decimal text. A
+    text like `1/3` is rounded to the nearest millionth.
 
     Raises ValueError with what is allowed.
     """
+    if isinstance(weight, str) and (parts := _RATIO.fullmatch(weight)) is not None and int(parts[2]):
+        rounded = round(Fraction(int(parts[1]), int(parts[2])) * MILLIONTHS)
+        if 0 < rounded <= WEIGHT_MAX * MILLIONTHS:
+            return rounded
     exact = Fraction(0)
     if not isinstance(weight, (bool, str)):
         try:
@@ -51,7 +60,8 @@ def weight_millionths(weight: Any) -> int:
     millionths = exact * MILLIONTHS
     if not 0 < exact <= WEIGHT_MAX or millionths.denominator != 1:
         raise ValueError(
-            f"has to be a number above 0 and at most {WEIGHT_MAX}, with at most 6 decimals, is {shown(weight)}"
+            f"has to be a number above 0 and at most {WEIGHT_MAX}, with at most 6 decimals, or a fraction like"
+            f' "1/3", is {shown(weight)}'
         )
     return millionths.numerator
 
@@ -59,7 +69,14 @@ def weight_millionths(weight: Any) -> int:
 Weight = Annotated[
     int,
     PlainValidator(weight_millionths),
-    WithJsonSchema({"type": "number", "exclusiveMinimum": 0, "maximum": WEIGHT_MAX}),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "number", "exclusiveMinimum": 0, "maximum": WEIGHT_MAX},
+                {"type": "string", "pattern": "^[0-9]{1,12}/[0-9]{1,12}$"},
+            ]
+        }
+    ),
 ]
 SharingInput = Literal[
     "hdrf",

@@ -7,6 +7,7 @@ Raises `schemas.edge.read.Malformed`.
 
 import re
 from decimal import Decimal
+from fractions import Fraction
 from json import JSONDecodeError, JSONDecoder
 from typing import Any
 
@@ -60,6 +61,14 @@ def loads(data: bytes, *, size_max: int = INPUT_BYTES_MAX, depth_max: int = DEPT
         document = _CAREFUL.decode(text)
     except JSONDecodeError as error:
         raise Malformed("", f"is no JSON: {error.msg[:100]} at line {error.lineno} column {error.colno}") from None
+    _check_faults(document)
+    return document
+
+
+def loads_exact(text: str) -> object:
+    """The JSON document of an offline problem: numbers of any size, those with a point or an exponent as Fractions.
+    Raises Malformed with the path of the first fault, ValueError where it is no JSON, RecursionError."""
+    document: object = _EXACT.decode(text)
     _check_faults(document)
     return document
 
@@ -127,6 +136,14 @@ def _fraction_careful(text: str) -> Decimal | _Fault:
     return Decimal(text)
 
 
+def _fraction_exact(text: str) -> Fraction | _Fault:
+    """A decimal as it is written, not as a float would keep it."""
+    exponent = text.lower().partition("e")[2].lstrip("+-")
+    if len(exponent) > 2:
+        return _Fault(f"has too large an exponent: at most 99, is {text}")
+    return Fraction(text)
+
+
 def _whole_careful(text: str) -> int | _Fault:
     if len(text) > len(str(QUANTITY_MAX)) + 1 or abs(number := int(text)) > QUANTITY_MAX:
         return _Fault(f"is too large: whole numbers go up to {QUANTITY_MAX} (2^53 - 1)")
@@ -148,3 +165,4 @@ _CAREFUL = JSONDecoder(
     parse_int=_whole_careful,
     parse_constant=_constant_careful,
 )
+_EXACT = JSONDecoder(object_pairs_hook=_object_careful, parse_float=_fraction_exact, parse_constant=_constant_careful)

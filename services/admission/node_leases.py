@@ -1,7 +1,9 @@
 """When each node was last heard of. Kept beside the fold, by the sequencer alone: only NodeLost is a fact.
 
-Times are milliseconds of the sequencer's steady clock (clock.py). A sequencer that took over, or was itself suspended,
-gives every node another full lease, since it cannot know who reported in the meantime.
+Times are milliseconds of the sequencer's steady clock (clock.py). A sequencer that took over, or was itself suspended
+for long, gives every node another full lease, since it cannot know who reported in the meantime; one that was held up,
+as by a bus that was down, gives back the time it was. Agents build on it that a node is heard of when its message has
+been read, not before: their tasks run until a lease after the message was sent (services/agent/holding.py).
 """
 
 from collections import OrderedDict
@@ -32,6 +34,12 @@ class Leases:
     def renew_all(self, nodes: Iterable[str], now_ms: int) -> None:
         """Starts a full lease for each of these nodes."""
         self._heard = OrderedDict((node, now_ms) for node in nodes)
+
+    def put_off(self, by_ms: int, lease_ms: int) -> bool:
+        """For so long nothing could be heard: that was no silence of theirs. Says whether all have to begin anew."""
+        for node in self._heard:
+            self._heard[node] += max(0, by_ms)
+        return by_ms > lease_ms // 2
 
     def forget(self, node: str) -> None:
         """Ends the lease of a node."""

@@ -344,6 +344,7 @@ class Sequencer:
     async def _take_inputs(self, lead: Leading) -> bool:
         failpoints.hit(self.name, "before_consume")
         items = await lead.inputs.read(self._settings.inputs_most, lambda topic, at: is_skipped(self.state, topic, at))
+        heard_ms = self._clock.now_ms()  # Not when the turn began: some may have been sent since.
         for item in items:
             time_ms = max(self._clock.log_ms, lead.log.running.time)
             body = await become(self._bus, self.state, lead.taken, item, time_ms)
@@ -354,7 +355,7 @@ class Sequencer:
                 self._put(lead, body, Header("", item.topic, item.partition, item.offset))
             if isinstance(body, NodeLost):
                 lead.leases.forget(body.node)
-            lead.leases.hear(item.body, self.state.nodes, self._now_ms)
+            lead.leases.hear(item.body, self.state.nodes, heard_ms)
             INPUTS.labels(item.topic, "none" if body is None else type(body).__name__).inc()
         failpoints.hit(self.name, "after_consume")
         return bool(items)
@@ -418,7 +419,7 @@ class Sequencer:
     def _notice_absence(self, lead: Leading) -> None:
         """A sequencer that was suspended itself (paused, asleep) cannot tell whether a node was silent."""
         lease_ms = self.state.policy.node_lease_ms
-        if self._away_ms > min(self._settings.wait_ms, lease_ms) + lease_ms // 2:
+        if lead.leases.put_off(self._away_ms - min(self._settings.wait_ms, lease_ms), lease_ms):
             self._watch_all(lead)
 
     async def _lose_silent(self, lead: Leading) -> None:

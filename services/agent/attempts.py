@@ -18,12 +18,12 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 from largesse import failpoints
-from services.agent import processes, shim
+from services.agent import proc, processes
 from services.agent.cgroup_trees import NoCgroups
 from services.agent.cgroups import Groups, open_groups
 from services.agent.core import Start
-from services.agent.documents import CHILD, RESULT, STOP, TASK, claim, write_json
-from services.agent.folders import OVER, attempt_folder, open_folder, run_name
+from services.agent.documents import CHILD, RESULT, STOP, TASK, claim, open_folder, write_json
+from services.agent.folders import OVER, attempt_folder, run_name
 from services.agent.found import (
     AttemptFolder,
     Guarded,
@@ -59,11 +59,12 @@ SHIM_DONE, UNKNOWN = 0, -1
 @dataclass(slots=True)
 class Attempts:
     """All of one node. `leaving`: shims that have said their last word and are still to be reaped. `events`: the pipe
-    on which shims say `started KEY` and `ended KEY`: tasks have no way to it.
+    on which shims say `started KEY` and `ended KEY`: tasks have no way to it. `hold`: the file by which shims know how
+    long their tasks may run on (holding.py); None: without end.
     """
 
     settings: NodeSettings
-    boot: str = field(default_factory=shim.boot_id)
+    boot: str = field(default_factory=proc.boot_id)
     by_key: dict[str, Local] = field(default_factory=dict)
     timers: list[tuple[int, str]] = field(default_factory=list)
     leaving: list[int] = field(default_factory=list)
@@ -71,6 +72,7 @@ class Attempts:
     unread: bytes = b""
     node: str = ""
     patient_ms: int = 0
+    hold: str | None = None
     groups: Groups = field(default_factory=Groups)
 
     def __post_init__(self) -> None:
@@ -146,9 +148,10 @@ class Attempts:
             if stage.command:
                 key = self._key(local)
                 groups = self.groups.make(key, limits_of(start, self.settings))
-                write_json(TASK, {**task, **task_of(start, self.settings, key, groups)}, dir_fd=folder)
+                task |= {**task_of(start, self.settings, key, groups), "hold": self.hold}
+                write_json(TASK, task, dir_fd=folder)
                 pid = spawn(local.folder, key, self.events[1] if self.events is not None else None)
-                return Launched(local, pid, shim.start_ticks(pid))
+                return Launched(local, pid, proc.start_ticks(pid))
             fate = fate_of(stage, local.name.index)
             write_json(TASK, {**task, "run_ms": fate.run_ms, "reason": fate.reason}, dir_fd=folder)
             begun_ms, wall_ms = mono_ms(), time.time_ns() // 1_000_000
@@ -286,7 +289,7 @@ class Attempts:
             assert local.pid is not None
             if local.outcome is not None:
                 continue
-            if shim.start_ticks(local.pid) != local.ticks or local.ticks is None:
+            if proc.start_ticks(local.pid) != local.ticks or local.ticks is None:
                 local.done = local.done or _status_of(local.pid) == SHIM_DONE
                 changed += self._conclude(local)
             elif local.force_ms is not None and now_ms >= local.force_ms:
@@ -418,7 +421,7 @@ class Attempts:
 
 
 def _ask_to_stop(local: Local) -> None:
-    if local.pid is not None and local.ticks is not None and shim.start_ticks(local.pid) == local.ticks:
+    if local.pid is not None and local.ticks is not None and proc.start_ticks(local.pid) == local.ticks:
         with suppress(ProcessLookupError, PermissionError):
             os.kill(local.pid, signal.SIGTERM)
 

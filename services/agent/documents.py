@@ -26,6 +26,7 @@ TASK, CLAIM, CHILD, STOP, RESULT = "task.json", "claim.json", "child.json", "sto
 DOCUMENT_BYTES_MAX = 4 << 20
 """Of a file that is read back: a task's command and environment fit several times."""
 
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 # What open() says of something that is there but is no file that could be read.
 _NO_FILE = (errno.ELOOP, errno.ENXIO, errno.ENODEV, errno.EISDIR, errno.ENOTDIR, errno.EACCES, errno.EPERM)
@@ -134,3 +135,30 @@ def claim(folder: AnyPath, document: dict[str, object], *, dir_fd: int | None = 
     finally:
         os.unlink(draft, dir_fd=dir_fd)
     return True
+
+
+def open_folder(data: AnyPath, *parts: str, mode: int | None = None) -> int:
+    """A descriptor of the folder DATA/PARTS, on the way to which there is no link. Raises OSError.
+
+    `mode`: folders that are missing are made with it, the last one always; FileExistsError where that is there.
+    """
+    folder = os.open(data, _FOLDER & ~os.O_NOFOLLOW)  # Where the data folder lies is for the operator to say.
+    for at, part in enumerate(parts, 1):
+        try:
+            if mode is not None:
+                _make(part, folder, new=at == len(parts))
+            inner = os.open(part, _FOLDER, dir_fd=folder)
+        finally:
+            os.close(folder)
+        folder = inner
+        if mode is not None:
+            os.fchmod(folder, mode)
+    return folder
+
+
+def _make(name: str, folder: int, *, new: bool) -> None:
+    try:
+        os.mkdir(name, 0o700, dir_fd=folder)
+    except FileExistsError:
+        if new:
+            raise

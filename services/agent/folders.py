@@ -9,7 +9,6 @@ JOB and STAGE are encoded names. RUN is the seq of the job's admission and the e
 a name may be used again after years, on another log too, and an attempt of it must not meet an older one's folder.
 """
 
-import os
 import re
 import secrets
 from dataclasses import dataclass
@@ -24,7 +23,6 @@ ISSUED_MAX = 64
 """Epochs of its own that an agent remembers; a message of an older one comes no more."""
 COUNT_MAX = 10**15
 OVER = "#over.json"  # What earlier versions left in runs of ended jobs. No encoded name has a #.
-_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,30 +83,3 @@ def take_identity(data: Path) -> Identity:
     own = [*own[1 - ISSUED_MAX :], f"{name}.{count}.{secrets.token_hex(6)}"]
     write_json(data / IDENTITY, {"identity": name, "count": count, "issued": own}, durable=True)
     return Identity(name, tuple(own))
-
-
-def open_folder(data: Path, *parts: str, mode: int | None = None) -> int:
-    """A descriptor of the folder DATA/PARTS, on the way to which there is no link. Raises OSError.
-
-    `mode`: folders that are missing are made with it, the last one always; FileExistsError where that is there.
-    """
-    folder = os.open(data, _FOLDER & ~os.O_NOFOLLOW)  # Where the data folder lies is for the operator to say.
-    for at, part in enumerate(parts, 1):
-        try:
-            if mode is not None:
-                _make(part, folder, new=at == len(parts))
-            inner = os.open(part, _FOLDER, dir_fd=folder)
-        finally:
-            os.close(folder)
-        folder = inner
-        if mode is not None:
-            os.fchmod(folder, mode)
-    return folder
-
-
-def _make(name: str, folder: int, *, new: bool) -> None:
-    try:
-        os.mkdir(name, 0o700, dir_fd=folder)
-    except FileExistsError:
-        if new:
-            raise

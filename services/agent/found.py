@@ -19,8 +19,8 @@ from schemas.edge.known_attempts import DETAIL_MAX, EXIT_CODE_MAX
 from schemas.quantities import QUANTITY_MAX
 from schemas.tasks import Failure
 from services.agent.clearing import ENDED
-from services.agent.documents import CLAIM, RESULT, STOP, TASK, BadDocument, read_document
-from services.agent.folders import JOBS, attempt_folder, open_folder
+from services.agent.documents import CLAIM, RESULT, STOP, TASK, BadDocument, open_folder, read_document
+from services.agent.folders import JOBS, attempt_folder
 from services.agent.outbox import Name, Result
 
 StopReason = Literal["killed", "gang", "revoked", "superseded", "lost"]

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import os
 import resource
-from contextlib import suppress
+
+from services.agent.proc import read, session_of
 
 # As in shim.py.
 TYPE_CHECKING = False
@@ -19,28 +20,6 @@ KILLED = 128 + 9
 """The exit code of what SIGKILL ended, and of a shell whose command it was."""
 NEAR_PARTS = 2
 """An attempt that holds more than this part of its memory is looked at more often."""
-
-
-def read(path: str) -> bytes:
-    """A file of the kernel's."""
-    with open(path, "rb") as file:
-        return file.read()
-
-
-def session_of(leader: int) -> list[int]:
-    """Processes of the session that `leader` opened. A number in use by a session is given to no other process."""
-    members = []
-    for pid in processes():
-        with suppress(ProcessLookupError, PermissionError):
-            if os.getsid(pid) == leader:
-                members.append(pid)
-    return members
-
-
-def processes() -> list[int]:
-    """Every process there is."""
-    with os.scandir("/proc") as entries:
-        return [int(entry.name) for entry in entries if entry.name.isdecimal()]
 
 
 class Meter:
@@ -98,13 +77,25 @@ class Meter:
 
     def kill(self) -> None:
         """Ends every process of the attempt's group at once, where the kernel can (Linux 5.14)."""
-        if self.group is not None:
-            with suppress(OSError):
-                file = os.open(f"{self.group}/cgroup.kill", os.O_WRONLY | os.O_CLOEXEC)
-                try:
-                    os.write(file, b"1")
-                finally:
-                    os.close(file)
+        self._tell("cgroup.kill", b"1")
+
+    def freeze(self, *, on: bool) -> bool:
+        """Suspends every process of the attempt's group, or lets them go on; False where the kernel cannot."""
+        return self._tell("cgroup.freeze", b"1" if on else b"0")
+
+    def _tell(self, what: str, word: bytes) -> bool:
+        if self.group is None:
+            return False
+        try:
+            file = os.open(f"{self.group}/{what}", os.O_WRONLY | os.O_CLOEXEC)
+        except OSError:
+            return False
+        try:
+            return os.write(file, word) == len(word)
+        except OSError:
+            return False
+        finally:
+            os.close(file)
 
     def _group_kib(self) -> int | None:
         """What the group holds without pages of files; None where that is not counted."""

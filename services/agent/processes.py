@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from services.agent.shim import stat_of
+from services.agent.proc import stat_of
 
 KEY = "LARGESSE_ATTEMPT_KEY"
 _PR_SET_CHILD_SUBREAPER = 36

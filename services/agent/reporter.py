@@ -15,11 +15,12 @@ from largesse.telemetry import logger
 from schemas.edge.nodes import FOLDER_MAX
 from schemas.quantities import quantity_texts
 from services.agent.core import State
+from services.agent.holding import boot_ms
 from services.agent.local import Local, mono_ms
 from services.agent.outbox import Outbox, known_attempts, messages
 from services.agent.settings import NodeSettings
 
-RETRY_MS, RETRY_MS_MAX = 100, 5_000
+RETRY_MS, RETRY_MS_MAX = 100, 1_000  # A node may not be silent for long once the bus is back.
 REGISTER_MS, REGISTER_MS_MAX = 1_000, 30_000
 LEAVE_SECONDS = 3
 
@@ -35,6 +36,7 @@ class Reporter:
         self.outbox = Outbox()
         self.unschedulable = ""
         self.heard_ms = mono_ms()
+        self._sure: tuple[str, int] = ("", 0)  # The epoch of the last message that was taken, and when it was sent.
         self._offered = ""  # What was said last of `unschedulable`.
         self._named: tuple[str, list[list[dict[str, Any]]]] = ("", [])
         self._bus, self._node = bus, node
@@ -59,13 +61,23 @@ class Reporter:
         now_ms = mono_ms()
         if now_ms >= self._beat_ms or self._offered != self.unschedulable:
             offer = self._offer(state)
-            if await self._send("nodes", [{"report": offer}]):
+            if await self._send("nodes", [{"report": offer}], state.epoch):
                 self._offered = offer["unschedulable"]
                 self._beat_ms = now_ms + min(self._node.heartbeat_ms, state.node_lease_ms // 3)
         await self._report(state)
         due_ms = self.outbox.due_ms()
         moments = [self._beat_ms] if due_ms is None else [self._beat_ms, max(due_ms, self._flush_ms)]
         return max(self._retry_ms, min(moments))
+
+    def sure_ms(self, epoch: str) -> int | None:
+        """Where the log shows that epoch as registered: the cell gives nothing of the node away before a lease after,
+        by the clock of holding.py. None: not a word of it was begun.
+        """
+        return self._sure[1] if self._sure[0] == epoch else None
+
+    def begin_anew(self) -> None:
+        """Another epoch is to be registered, at once."""
+        self._register_ms, self._register_wait_ms = 0, REGISTER_MS
 
     async def leave(self, state: State) -> None:
         """Last words: the node goes. Where the bus does not take them in time, the node's lease says the same later."""
@@ -74,7 +86,7 @@ class Reporter:
         document = {"leave": {"node": state.node, "epoch": state.epoch}}
         try:
             async with asyncio.timeout(LEAVE_SECONDS):
-                left = await self._send("nodes", [document])
+                left = await self._send("nodes", [document], state.epoch)
         except TimeoutError:
             left = False
         self._log.info("left", epoch=state.epoch, said=left)
@@ -86,7 +98,9 @@ class Reporter:
     async def _register(self, state: State, locals_: list[Local]) -> int:
         if mono_ms() >= self._register_ms:
             offer = self._offer(state)
-            if await self._send("nodes", self._registration(state, offer, locals_)):
+            if self._sure[0] != state.epoch:
+                self._sure = (state.epoch, boot_ms())  # The log may show it before the bus says that it has it.
+            if await self._send("nodes", self._registration(state, offer, locals_), state.epoch):
                 self._offered = offer["unschedulable"]
                 # There may be no sequencer to answer, so repeats become rarer and rarer (exponential back-off).
                 self._register_ms = mono_ms() + self._register_wait_ms
@@ -130,14 +144,14 @@ class Reporter:
             return
         if said := self.outbox.due(now_ms):
             self._flush_ms = now_ms + self._node.report_flush_ms
-            if await self._send("tasks", messages(said, state.node, state.epoch)):
+            if await self._send("tasks", messages(said, state.node, state.epoch), state.epoch):
                 self.outbox.sent(said, mono_ms())
 
-    async def _send(self, topic: str, documents: list[dict[str, Any]]) -> bool:
+    async def _send(self, topic: str, documents: list[dict[str, Any]], epoch: str) -> bool:
         """False: it may or may not have arrived; nothing is sent before `_retry_ms`."""
         headers = {"author": f"agent:{self._node.name}"}
         values = [json.dumps(document).encode() for document in documents]
-        begun_ms = mono_ms()
+        begun_ms, since_ms = mono_ms(), boot_ms()
         failpoints.hit("agent", "before_publish")
         try:
             await self._writer.send([Outgoing(topic, self._node.partition, value, headers=headers) for value in values])
@@ -149,7 +163,7 @@ class Reporter:
             self._retry_wait_ms = min(2 * self._retry_wait_ms, RETRY_MS_MAX)
             return False
         failpoints.hit("agent", "after_publish")
-        self.heard_ms = begun_ms
+        self.heard_ms, self._sure = begun_ms, (epoch, since_ms)
         self._retry_wait_ms = RETRY_MS
         return True
 

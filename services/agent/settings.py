@@ -48,7 +48,14 @@ VARIABLES = {
         "keep",
         "when the agent stops: keep (tasks continue, the next agent takes them over) or leave (they run elsewhere)",
     ),
-    "NODE_CUT_OFF_SECONDS": ("600", "an agent that cannot reach the bus for so long ends its tasks; 0: never"),
+    "NODE_CUT_OFF_SECONDS": (
+        "600",
+        "an agent that cannot reach the bus suspends its tasks, and ends them after so long; 0: never",
+    ),
+    "NODE_SILENT_SECONDS": (
+        "0",
+        "tasks run on for so long without word from their agent; 0: while the cell waits for it (`node_lease_ms`)",
+    ),
     "NODE_ROOM_MIB": ("64", "with less free disk space the node takes no new tasks; 0: no limit"),
     "NODE_ROOM_INODES": ("1000", "with fewer free inodes the node takes no new tasks; 0: no limit"),
     "NODE_KEPT_RUNS": ("20000", "most runs of ended jobs whose output and folders are kept; the oldest go first"),
@@ -91,7 +98,9 @@ class NodeSettings:
     second, and more often near the limit, at what their processes hold and kills; `address_space` is the kernel's
     RLIMIT_AS on each process, exact, but it counts what is only reserved.
     `room`: free room on its disk below which the node takes no new tasks. `cut_off_ms`: an agent whose messages the bus
-    has not taken for so long ends what runs here, since the cell has long run it elsewhere; 0: never. `kept`: limits of
+    has not taken for so long ends what runs here, which was suspended by then; 0: never. `silent_ms`: for how long
+    tasks run on without word of an agent that the cell hears; 0: the cell's `node_lease_ms`. `alone`: the cell ends
+    with the agent, so that what it leaves running waits for both. `kept`: limits of
     what ended jobs left, which is put away every `clear_ms`. `output_bytes`: kept of each stream of a task. `pass_env`:
     variables of the agent that tasks get too. `keep_running`: whether tasks run on when the agent is asked to end, for
     the next one to take them over. `leaves`: the agent then says that the node goes, and what it holds is run elsewhere
@@ -119,6 +128,8 @@ class NodeSettings:
     kept: Kept = field(default_factory=Kept)
     room: Room = field(default_factory=Room)
     cut_off_ms: int = 600_000
+    silent_ms: int = 0
+    alone: bool = False
     clear_ms: int = 1_000
     pass_env: tuple[str, ...] = ()
     keep_running: bool = True
@@ -133,7 +144,8 @@ def read_node_settings(settings: Settings, environment: Mapping[str, str] | None
 
     LARGESSE_NODE (default: the host's name), LARGESSE_NODE_DATA (default: largesse-agent/NODE), LARGESSE_NODE_OFFER (as
     in a report: `{"capacity": {"cpu": "4"}, "labels": {}, "devices": {"gpu": []}}`; without capacity: as measured),
-    LARGESSE_NODE_CUT_OFF_SECONDS (a whole number from 0), LARGESSE_NODE_PASS_ENV (names, commas between),
+    LARGESSE_NODE_CUT_OFF_SECONDS, LARGESSE_NODE_SILENT_SECONDS (whole numbers from 0), LARGESSE_NODE_PASS_ENV (names,
+    commas between),
     LARGESSE_NODE_AT_END (`keep`: tasks run on; `leave`: they end, and are run elsewhere), LARGESSE_ADVERTISE
     (`HOST:PORT` at which others reach what LARGESSE_METRICS_PORT serves; default: that port at the host's name, or at
     the one address at which it is served), LARGESSE_TASK_USER (a user other than root, as whom tasks run; the agent has
@@ -154,6 +166,7 @@ def read_node_settings(settings: Settings, environment: Mapping[str, str] | None
         devices=devices,
         pass_env=tuple(word for word in environment.get(f"{PREFIX}NODE_PASS_ENV", "").split(",") if word),
         cut_off_ms=_number(environment, "NODE_CUT_OFF_SECONDS") * 1_000,
+        silent_ms=_number(environment, "NODE_SILENT_SECONDS") * 1_000,
         keep_running=not leaves,
         leaves=leaves,
         address=_address(settings, environment.get(f"{PREFIX}ADVERTISE", "")),

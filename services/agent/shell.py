@@ -20,6 +20,8 @@ from services.agent.attempts import LOOK_MS, Attempts
 from services.agent.capacity import measured
 from services.agent.core import Action, Begun, Over, Start, Stop
 from services.agent.folders import live_name, take_identity
+from services.agent.holding import HOLD, SUSPEND_PARTS, boot_ms
+from services.agent.keeping import Holding
 from services.agent.local import Local, mono_ms
 from services.agent.log_follower import LogFollower
 from services.agent.outbox import Name, Result
@@ -27,6 +29,8 @@ from services.agent.reporter import Reporter
 from services.agent.settings import NodeSettings
 from services.agent.troubles import MACHINE, Troubles, probe, short_of
 
+HOLD_MS, HOLD_PARTS = 250, 40
+"""So often, or this part of the lease, it is said anew how long tasks may run on."""
 PAUSE_MS = 5_000
 """An agent that has done nothing for so long was paused."""
 DEPARTING = "its node is not run any more"
@@ -73,12 +77,14 @@ class _Agent:
         self._log = logger(service="agent", node=node.name)
         self._identity = take_identity(node.data)
         self._follower = LogFollower(bus, node, self._identity.epoch, self._note_end)
-        self._attempts = Attempts(node)
+        self._attempts = Attempts(node, hold=str(node.data / HOLD))
         self._reporter = Reporter(bus, node)
         self._events = self._attempts.open_events()
         self._archive = Archive(node, lambda: self._follower.time)
+        self._holding = Holding(node.data, self._lease_ms)
         self._troubles = Troubles(DEPARTING if node.departing else "")
         self._registered = asyncio.Event()
+        self._seen = ""  # The epoch for which tasks were held.
         self._withheld: list[Local] = []  # Ends that are not reported before it is known whether the node is well.
         self._look = asyncio.Event()
         self._wake = asyncio.Event()
@@ -107,6 +113,9 @@ class _Agent:
             if self._node.departing and self._registered.is_set() and not self._attempts.alive:
                 await self._archive.put_all_away()
         finally:
+            if self._node.alone and self._node.keep_running and stop.is_set():
+                self._holding.keep()
+            self._holding.close()
             loop.remove_reader(self._events)
             self._attempts.close_events()
             self._attempts.groups.close()
@@ -115,7 +124,7 @@ class _Agent:
 
     async def _serve(self, stop: asyncio.Event) -> None:
         """Until `stop`, or the first error of any part."""
-        lives: list[Coroutine[object, object, object]] = [self._follow(), self._keep_time(), stop.wait()]
+        lives: list[Coroutine[object, object, object]] = [self._follow(), self._keep_time(), self._hold(), stop.wait()]
         if self._node.departing:
             lives.append(self._registered.wait())
         else:
@@ -171,6 +180,7 @@ class _Agent:
                 "give this one another name (LARGESSE_NODE)"
             )
         if state.standing == "registered":
+            self._put_off()
             self._registered.set()
         if state.standing == "taken":
             self._renew()
@@ -191,7 +201,37 @@ class _Agent:
             self._fall(f"its epoch cannot be written down: {error.strerror or error}")
             return  # The standing stays, so it is tried again.
         core.renew(self._state, self._identity.epoch)
+        self._reporter.begin_anew()
         self._log.warning("the node has to be registered anew", epoch=self._state.epoch)
+
+    @property
+    def _lease_ms(self) -> int:
+        return self._node.silent_ms or self._state.node_lease_ms
+
+    async def _hold(self) -> None:
+        """Holds the node's tasks as long as the cell certainly gives them to nobody else.
+
+        Where that was over for a moment, the log may hold the node lost by now, or be about to: it is registered anew,
+        as after a restart, and the record says what goes on here.
+        """
+        while True:
+            if self._seen == self._state.epoch:
+                self._put_off()
+            await asyncio.sleep(min(HOLD_MS, self._lease_ms / HOLD_PARTS) / 1_000)
+
+    def _put_off(self) -> None:
+        """Tells the shims for how long their tasks may run on. Whatever the log no longer wants ends by now."""
+        epoch, holding, lease_ms = self._state.epoch, self._holding, self._lease_ms
+        sure_ms = self._reporter.sure_ms(epoch)
+        if self._state.standing != "registered" or sure_ms is None:
+            return
+        if self._seen == epoch and boot_ms() >= holding.until_ms - holding.lease_ms // SUSPEND_PARTS:
+            self._log.warning("it was not heard for long: what runs here waits until the log has it again")
+            self._renew()
+            self._wake.set()
+            return
+        self._seen = epoch
+        holding.put_off(sure_ms + lease_ms, lease_ms)
 
     # ---------------------------------------------------------------- what the log wants
     async def _act(self, actions: list[Action]) -> None:
@@ -209,6 +249,7 @@ class _Agent:
                     if (local := self._attempts.by_key.get(key)) is not None:
                         self._drop(local)
         if starts:
+            self._put_off()
             await self._start(starts)
 
     async def _start(self, starts: list[Start]) -> None:
@@ -250,7 +291,7 @@ class _Agent:
         """The log does not wait for it, or no longer: nothing of it is reported, and nothing of it runs on."""
         local.quiet = True
         if local.phase != "ended":
-            self._attempts.stop(local, "killed", self._node.stop_grace_ms)
+            self._attempts.stop(local, "killed", 0)  # The cell may have given it to another node by now.
         if local.phase == "ended":
             self._forget(local)
 

@@ -21,8 +21,11 @@ import time
 from contextlib import suppress
 
 from services.agent.documents import CHILD, RESULT, STOP, TASK, claim, read_json, write_json
-from services.agent.meter import Meter, processes, read, session_of
+from services.agent.holding import END, RUN, Hold
+from services.agent.meter import Meter
+from services.agent.proc import boot_id, family, session_of, start_ticks
 from services.agent.streams import CHUNK_BYTES, Output
+from services.agent.suspending import Suspension
 
 # typing and pathlib would be a quarter of all that a start costs.
 TYPE_CHECKING = False
@@ -45,28 +48,6 @@ FULL = (errno.ENOSPC, errno.EDQUOT, errno.EIO)  # May pass.
 _PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_CHILD_SUBREAPER = 1, 4, 36
 
 
-# ---------------------------------------------------------------- processes
-def boot_id() -> str:
-    """Names this run of the kernel: pids and the monotonic clock mean nothing beyond it."""
-    return read("/proc/sys/kernel/random/boot_id").decode().strip()
-
-
-def start_ticks(pid: int) -> int | None:
-    """When a process started, in clock ticks since boot, which with its pid names it for good; None: it is no more."""
-    try:
-        words = stat_of(pid)
-    except (FileNotFoundError, ProcessLookupError):
-        return None
-    return None if words[0] in (b"Z", b"X") else int(words[19])
-
-
-def stat_of(pid: int) -> list[bytes]:
-    """What the kernel says of a process, from its state on; the name before it may hold anything. Raises
-    FileNotFoundError, ProcessLookupError: there is none."""
-    text = read(f"/proc/{pid}/stat")
-    return text[text.rindex(b")") + 2 :].split()
-
-
 # ---------------------------------------------------------------- the attempt
 class CannotStart(Exception):
     """The command could not be executed, and why."""
@@ -87,7 +68,10 @@ class Guardian:
         self.reason: str | None = None
         self.detail = ""
         self.kill_ns: int | None = None
+        self.suspended_ns = 0
         self.meter = Meter(task)
+        self.suspension = Suspension(self.meter)
+        self.hold = _opened_hold(task.get("hold"))
         signal.set_wakeup_fd(self._alarm, warn_on_full_buffer=False)
         for number in (signal.SIGTERM, signal.SIGCHLD):
             signal.signal(number, lambda *_: None)
@@ -115,6 +99,8 @@ class Guardian:
         self._finish(self._result())
 
     def _start(self) -> None:
+        if self.hold is not None and self.hold.look() != RUN:
+            raise OSError(0, "its agent may not have the node any more")
         fault, said = os.pipe2(os.O_CLOEXEC)
         pipes = []
         for stream in STREAMS:
@@ -151,14 +137,18 @@ class Guardian:
         deadline_ns = None if timeout_ms is None else self.begun_ns + timeout_ms * 1_000_000
         look_ns = self.begun_ns + MEMORY_LOOK_MS * 1_000_000
         while True:
-            signals = self._wait([moment for moment in (look_ns, deadline_ns, self.kill_ns) if moment is not None])
+            moments = (look_ns, None if self.suspension.active else deadline_ns, self.kill_ns, self._heed_ns())
+            signals = self._wait([moment for moment in moments if moment is not None])
             self._reap()
             if self.status is not None:
                 return
-            now_ns = time.monotonic_ns()
             if signal.SIGTERM in signals:
                 self._stop(*self._asked())
-            if deadline_ns is not None and now_ns >= deadline_ns:
+            spent_ns = self._heed()
+            now_ns = time.monotonic_ns()
+            if deadline_ns is not None:
+                deadline_ns += spent_ns
+            if deadline_ns is not None and now_ns >= deadline_ns and not self.suspension.active:
                 deadline_ns = None
                 self._stop("timeout", self.task["grace_ms"], f"ran longer than {timeout_ms} ms")
             if now_ns >= look_ns:
@@ -167,6 +157,36 @@ class Guardian:
             if self.kill_ns is not None and now_ns >= self.kill_ns:
                 self.kill_ns = now_ns + 1_000_000_000  # Again: something may have been forked meanwhile.
                 self._signal(signal.SIGKILL)
+
+    def _heed_ns(self) -> int | None:
+        return None if self.hold is None else time.monotonic_ns() + self.hold.wait_ms() * 1_000_000
+
+    def _heed(self) -> int:
+        """Suspends or ends the command where its agent may not have the node any more, and lets it go on where it has.
+        Returns for how long it was suspended that goes on now, in nanoseconds.
+        """
+        hold, suspension = self.hold, self.suspension
+        if hold is None:
+            return 0
+        wanted = hold.look()
+        if wanted == END:
+            if self.reason is None or suspension.active:
+                self._stop("lost", hold.grace_ms(), "its agent was silent for longer than its node may be")
+            elif self.kill_ns is not None:
+                self.kill_ns = min(self.kill_ns, time.monotonic_ns() + hold.grace_ms() * 1_000_000)
+        elif wanted == RUN and suspension.active:
+            # The agent says first what is to end, and then that the rest may go on.
+            if signal.SIGTERM in self._wait([0]):
+                self._stop(*self._asked())
+            elif self.reason is None:
+                suspension.end(self.child)
+                return time.monotonic_ns() - self.suspended_ns
+        elif wanted != RUN and not suspension.active:
+            suspension.begin(self.child)
+            self.suspended_ns = time.monotonic_ns()
+            if self.reason is not None:
+                self._stop(self.reason, 0)  # It has no time left to end by itself.
+        return 0
 
     def _asked(self) -> tuple[str, int]:
         """Why it is to stop, and the grace in milliseconds: as STOP says, if that can be believed."""
@@ -201,6 +221,8 @@ class Guardian:
 
     def _stop(self, reason: str, grace_ms: int, detail: str = "") -> None:
         """SIGTERM now, SIGKILL after the grace. The first reason stands; a later stop can only shorten the grace."""
+        if self.suspension.active:
+            grace_ms = 0  # It may run elsewhere by now.
         if self.reason is None:
             self.reason, self.detail = reason, detail
             if grace_ms > 0:
@@ -218,7 +240,7 @@ class Guardian:
     def _signal(self, number: int) -> None:
         if number == signal.SIGKILL:
             self.meter.kill()
-        for pid in _family(self.child):
+        for pid in family(self.child):
             with suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, number)
 
@@ -334,18 +356,9 @@ def _become(task: dict[str, Any], pipes: list[int], said: int, guardian: int, um
         os._exit(127)
 
 
-def _family(child: int) -> list[int]:
-    """The session of the command, and every descendant of this process: orphans come to it."""
-    parents: dict[int, list[int]] = {}
-    for pid in processes():
-        with suppress(FileNotFoundError, ProcessLookupError):
-            parents.setdefault(int(stat_of(pid)[1]), []).append(pid)
-    found, waiting = [], [os.getpid()]
-    while waiting:
-        children = parents.get(waiting.pop(), [])
-        found += children
-        waiting += children
-    return [*found, *(pid for pid in session_of(child) if pid not in found)]
+def _opened_hold(path: str | None) -> Hold | None:
+    """None: started by hand, without an agent. Raises OSError."""
+    return None if path is None else Hold(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC))
 
 
 def _signal_name(number: int) -> str:

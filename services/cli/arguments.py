@@ -1,7 +1,7 @@
 """Arguments and options that several commands share, and what may be said for them."""
 
-from collections.abc import Callable
-from typing import Annotated
+from collections.abc import Callable, Iterable
+from typing import Annotated, get_args
 
 import typer
 
@@ -55,29 +55,138 @@ def file_path(text: str) -> str:
     return given("FILE", text)
 
 
-def _named(path: str, field: str, **params: object) -> Callable[[str], list[str]]:
-    """Completes names that the gateway lists; none where it does not answer."""
+def _named(path: str, field: str, fields: str = "") -> Callable[[str], list[str]]:
+    """Completes names that the gateway lists; none where it does not answer. `fields`: the list's name, by default the
+    plural."""
+    fields = fields or f"{field}s"
 
     def complete(incomplete: str) -> list[str]:
-        from services.cli.client import Gateway
+        def names() -> list[str]:
+            from services.cli.client import Gateway
 
-        try:
-            documents = Gateway(timeout_s=COMPLETION_S).get(path, f"{field}s", **params)[f"{field}s"]
-            return [each[field] for each in documents if each[field].startswith(incomplete)]
-        except (Ending, LookupError, TypeError, AttributeError):
-            return []  # A shell that completes shows no messages.
+            documents = Gateway(timeout_s=COMPLETION_S).get(path, fields)[fields]
+            return [each[field] for each in documents]
+
+        return _offered(names, incomplete)
 
     return complete
 
 
+def _offered(names: Callable[[], list[str]], incomplete: str) -> list[str]:
+    """Those names that begin so and that a shell can take as a line: a shell that completes shows no messages."""
+    try:
+        return [name for name in names() if name.startswith(incomplete) and name.isprintable()]
+    except (Ending, LookupError, TypeError, AttributeError):
+        return []
+
+
 jobs_named = _named("/v1/jobs", "job")
 nodes_named = _named("/v1/nodes", "node")
+reservations_named = _named("/v1/reservations", "reservation")
+_series_named = _named("/v1/series", "series", "series")
+INDEXES_MAX = 100
+"""Tasks of a stage that are offered."""
+
+
+def tasks_named(incomplete: str) -> list[str]:
+    """Completes JOB, JOB/STAGE and JOB/STAGE/INDEX."""
+    job, slash, rest = incomplete.partition("/")
+    if not slash:
+        return jobs_named(incomplete)
+
+    def paths() -> list[str]:
+        from services.cli.client import Gateway, job_path
+
+        stages = Gateway(timeout_s=COMPLETION_S).get(job_path(job), "stages")["stages"]
+        if "/" not in rest:
+            return [f"{job}/{each['stage']}" for each in stages]
+        return [
+            f"{job}/{each['stage']}/{index}"
+            for each in stages
+            for index in range(min(INDEXES_MAX, each["tasks"]["total"]))
+        ]
+
+    return _offered(paths, incomplete)
+
+
+def queues_named(incomplete: str) -> list[str]:
+    """Completes paths of queues."""
+
+    def paths() -> list[str]:
+        from services.cli.client import Gateway
+
+        found, todo = [], [Gateway(timeout_s=COMPLETION_S).get("/v1/queues", "queue")]
+        while todo:
+            tree = todo.pop(0)
+            found += [tree["queue"]] if tree["queue"] else []
+            todo += tree["children"]
+        return found
+
+    return _offered(paths, incomplete)
+
+
+def series_or_reservations_named(incomplete: str) -> list[str]:
+    """Completes names of reservations, and of series."""
+    return [*reservations_named(incomplete), *_series_named(incomplete)]
+
+
+STATES = ("waiting", "running", "succeeded", "failed", "cancelled", "rejected")
+"""Of a job."""
+
+
+def presets_named(incomplete: str) -> list[str]:
+    """Completes a preset, also as the last of several with commas between."""
+    from schemas.queues import Preset
+
+    return _last_of(get_args(Preset), incomplete)
+
+
+def states_named(incomplete: str) -> list[str]:
+    """Completes a state of jobs in the same way."""
+    return _last_of(STATES, incomplete)
+
+
+def _last_of(names: Iterable[str], incomplete: str) -> list[str]:
+    before, comma, last = incomplete.rpartition(",")
+    taken = before.split(",")
+    return [f"{before}{comma}{each}" for each in names if each.startswith(last) and each not in taken]
+
+
+def states(texts: list[str] | None) -> list[str] | None:
+    """States, each named once. Raises Wrong for one that there is not."""
+    named = list(dict.fromkeys(each.strip() for text in texts or [] for each in text.split(",")))
+    for name in named:
+        if name not in STATES:
+            from schemas.wording import nearest
+
+            close = nearest(name, STATES)
+            text = f'did you mean "{close}"?' if close else f"has to be one of {', '.join(STATES)}"
+            raise Wrong(f"--state: {name!r} is no state of a job: {text}")
+    return named or None
+
+
+def knobs_named(incomplete: str) -> list[str]:
+    """Completes KEY=VALUE as far as KEY=."""
+    from schemas.queues import KNOBS
+
+    return [f"{each}=" for each in KNOBS if each.startswith(incomplete)]
+
 
 Url = Annotated[str | None, typer.Option("--url", help=URL_TEXT, metavar="URL")]
 UserOfJob = Annotated[
     str | None,
     typer.Option(
         "--user", help="whose job it is, if it names no user  [default: LARGESSE_USER's, else nobody's]", metavar="NAME"
+    ),
+]
+States = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--state",
+        help="only jobs in this state; several with commas between, or repeated",
+        metavar="|".join(STATES),
+        callback=states,
+        autocompletion=states_named,
     ),
 ]
 OverToo = Annotated[bool, typer.Option("--all", help="on a terminal too, those that were deleted or have ended")]

@@ -2,12 +2,14 @@
 
 import os
 from collections.abc import Iterator
+from contextlib import closing
 from time import monotonic, sleep
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlsplit
 
 from services.cli.contexts import asked, config_path, current_context
-from services.cli.ending import Broken, Ending, Later, Refused, Unanswered, Wrong
+from services.cli.ending import Broken, Ending, Later, Refused, Unanswered, Wrong, visible
+from services.cli.show import in_zone
 
 if TYPE_CHECKING:  # Half of the time of a short command would go into importing it; `Gateway` does when it is made.
     import httpx
@@ -27,6 +29,8 @@ STATE_HEADER = "Largesse-Task-State"
 ATTEMPT_HEADER, END_HEADER = "Largesse-Output-Attempt", "Largesse-Output-End"
 CUT_HEADER = "Largesse-Output-Cut"
 EVENTS = "text/event-stream"
+JSON_LINES = "application/jsonl"
+SERVICE_UNAVAILABLE = 503
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 _HINT = "(`largesse up` starts a cell; --url, LARGESSE_URL or `largesse context` names one)"
 
@@ -109,6 +113,10 @@ def checked_user(name: str, source: str) -> str:
     return name
 
 
+Row = dict[str, Any]
+"""A document of a line, or of an event."""
+
+
 class Gateway:
     """One cell's gateway. `url`: what `--url` says; where it says nothing, LARGESSE_URL, the context or URL_DEFAULT.
 
@@ -137,15 +145,8 @@ class Gateway:
         redirect: no gateway sends one."""
         from services.cli.http_library import httpx
 
-        until = monotonic() + BUSY_S_MAX
         try:
-            while (
-                response := self._http.request(method, path, **request)
-            ).status_code == httpx.codes.SERVICE_UNAVAILABLE:
-                pause_s = _pause_s(response)
-                if pause_s is None or monotonic() + pause_s > until:
-                    break
-                sleep(pause_s)
+            response = self._sent(self._http.build_request(method, path, **request), stream=False)
         except httpx.HTTPError as error:
             raise self._unreachable(error) from None
         if response.is_error:
@@ -153,6 +154,36 @@ class Gateway:
         if not response.is_success:
             raise stranger(response)
         return response
+
+    def _sent(self, request: "httpx.Request", *, stream: bool) -> "httpx.Response":
+        """The answer, read whole unless it is a stream that is no error. Raises httpx.HTTPError."""
+        until = monotonic() + BUSY_S_MAX
+        while True:
+            response = self._http.send(request, stream=stream)
+            if response.is_error:
+                response.read()
+            pause_s = _pause_s(response) if response.status_code == SERVICE_UNAVAILABLE else None
+            if pause_s is None or monotonic() + pause_s > until:
+                return response
+            sleep(pause_s)
+
+    def rows(self, path: str, **params: object) -> Iterator[Row]:
+        """The JSON documents of an answer that has one a line, as they come. Raises as `ask` does."""
+        from services.cli.http_library import httpx
+
+        try:
+            response = self._sent(
+                self._http.build_request("GET", path, params={name: str(value) for name, value in params.items()}),
+                stream=True,
+            )
+            with closing(response):
+                if response.is_error:
+                    raise ending_of(response)
+                if not response.headers.get("Content-Type", "").startswith(JSON_LINES):
+                    raise stranger(response)
+                yield from _rows_of(response)
+        except httpx.HTTPError as error:
+            raise self._unreachable(error) from None
 
     def document(self, method: str, path: str, *fields: str, **request: Any) -> Any:
         """What one request is answered with: a document that has these fields. Raises as `ask` does."""
@@ -201,7 +232,26 @@ class Gateway:
         return Unanswered(f"{brief}\n{_HINT}", brief)
 
 
-def _event(text: str, response: "httpx.Response") -> Any:
+def _rows_of(response: "httpx.Response") -> Iterator[Row]:
+    """Lines end with a line feed alone: texts may hold others that Unicode knows. Raises Broken, httpx.HTTPError."""
+    import json
+
+    begun: list[bytes] = []
+    for data in response.iter_bytes():
+        first, *others = data.split(b"\n")
+        begun.append(first)
+        for following in others:
+            try:
+                row = json.loads(b"".join(begun))
+            except ValueError:
+                raise stranger(response) from None
+            if not isinstance(row, dict):
+                raise stranger(response)
+            yield row
+            begun = [following]
+
+
+def _event(text: str, response: "httpx.Response") -> Row:
     import json
 
     try:
@@ -277,7 +327,7 @@ def ending_of(response: "httpx.Response") -> Ending:
     """How a command ends that got this error."""
     try:
         problem = response.json()
-        kind, detail = str(problem["type"]).removeprefix("urn:largesse:"), str(problem["detail"])
+        kind, detail = str(problem["type"]).removeprefix("urn:largesse:"), in_zone(visible(str(problem["detail"])))
     except (ValueError, KeyError, TypeError):
         return stranger(response)
     ending: Ending

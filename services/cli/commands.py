@@ -1,12 +1,13 @@
 """Every command of `largesse`. Each imports what it needs itself, so that none waits for what another needs."""
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 from typer.core import TyperCommand
 
 from services.cli import contexts, live
-from services.cli.arguments import Json
+from services.cli.arguments import Json, knobs_named, presets_named
 from services.cli.context_commands import context_app
 from services.cli.ending import Wrong, out, out_json
 from services.cli.getting import get_app
@@ -57,12 +58,22 @@ app.add_typer(context_app, name="context")
 app.add_typer(_late(ReserveGroup, "Reserve capacity in time for jobs with deadlines."), name="reserve")
 app.add_typer(_late(AdminGroup, "Repair a cell that cannot continue by itself."), name="admin")
 app.add_typer(
-    _late(ImportGroup, "Make a workload file from a public trace; it goes to standard output."), name="import"
+    _late(
+        ImportGroup,
+        "Make a workload file from a trace or from another system's jobs, on standard output.",
+    ),
+    name="import",
 )
 
 
-def _option(*names: str, text: str, metavar: str | None = None, hidden: bool = False) -> object:
-    return typer.Option(*names, help=text, metavar=metavar, hidden=hidden)
+def _option(
+    *names: str,
+    text: str,
+    metavar: str | None = None,
+    hidden: bool = False,
+    complete: Callable[[str], list[str]] | None = None,
+) -> object:
+    return typer.Option(*names, help=text, metavar=metavar, hidden=hidden, autocompletion=complete)
 
 
 def _version(asked: bool) -> None:
@@ -95,9 +106,18 @@ def _options(
 
 Workload = Annotated[str, _option("--workload", text="jobs, one a line; - is standard input", metavar="FILE")]
 ClusterPath = Annotated[str, _option("--cluster", text="nodes, queues and policy, in YAML or JSON", metavar="FILE")]
-Preset = Annotated[str | None, _option("--preset", text="the policy  [default: the cluster file's]", metavar="NAME")]
-Presets = Annotated[str, _option("--presets", text="policies to compare, like drf,largesse", metavar="A,B,...")]
-Settings = Annotated[list[str] | None, _option("--set", text="set a policy knob; repeatable", metavar="KEY=VALUE")]
+Preset = Annotated[
+    str | None,
+    _option("--preset", text="the policy  [default: the cluster file's]", metavar="NAME", complete=presets_named),
+]
+Presets = Annotated[
+    str,
+    _option("--presets", text="policies to compare, like drf,largesse", metavar="A,B,...", complete=presets_named),
+]
+Settings = Annotated[
+    list[str] | None,
+    _option("--set", text="set a policy knob; repeatable", metavar="KEY=VALUE", complete=knobs_named),
+]
 Seed = Annotated[int | None, _option("--seed", text="seed of every random draw  [default: 0]")]
 Log = Annotated[str | None, _option("--log", text="write the log here, for `largesse replay`", metavar="OUT")]
 OutagesPath = Annotated[
@@ -185,7 +205,12 @@ def up(
     stop_tasks: Annotated[bool, _option("--stop-tasks", text="end running tasks when the cell stops")] = False,
     verbose: Annotated[bool, _option("--verbose", text="log every round")] = False,
 ) -> None:
-    """Run a cell on this machine until Ctrl-C: every service, local agents, and the gateway."""
+    """Run a cell on this machine until Ctrl-C: every service, local agents, and the gateway.
+
+    Of the environment it reads LARGESSE_USER, LARGESSE_HTTP_HOSTS, LARGESSE_LOG_FORMAT, the paces (LARGESSE_WAIT_MS
+    and others), and for its agents LARGESSE_TASK_USER, LARGESSE_NODE_CGROUP and others: docs/settings.md has all. What
+    an option says instead (LARGESSE_HTTP, LARGESSE_NODE, LARGESSE_NODE_OFFER ...) is refused.
+    """
     from services.cli import upping
     from services.cli.client import user
 

@@ -1,9 +1,11 @@
 """How a command ends: exit codes, and what goes to which stream.
 
 0 done, 1 the answer is no, 2 wrong usage or invalid input, 3 an internal error. Results go to stdout and nothing else
-does; all that is said about them goes to stderr.
+does; all that is said about them goes to stderr. Names and details come from people and their programs: whatever of a
+text could control a terminal, or turn its reading direction, is written out, and what its encoding lacks is replaced.
 """
 
+import codecs
 import os
 import sys
 from collections.abc import Iterator
@@ -52,9 +54,53 @@ class Later(Ending):
         self.code = code
 
 
+_STYLE = os.urandom(16).hex()
+"""Stands for the beginning of an escape sequence that a table of ours has. Nobody can know it beforehand."""
+_CONTROL = "\x1b["
+_LINES = "\n\t"
+
+
+def styled(text: str) -> str:
+    """A text that may control the terminal, since all that comes from outside in it is `visible`."""
+    return text.replace(_CONTROL, _STYLE)
+
+
+def visible(text: str, kept: str = "") -> str:
+    """A text whose every character can be seen: control characters, marks of direction and the like are written as
+    `\\x1b` or `\\u202e`. `kept`: those that stay.
+    """
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() or c in kept else c.encode("unicode_escape").decode() for c in text)
+
+
+def shown(text: str) -> str:
+    """A text as it goes to a terminal: lines, of which nothing but what is `styled` controls it."""
+    return "\n".join(visible(line, _LINES) for line in text.split("\n")).replace(_STYLE, _CONTROL)
+
+
+_SIMPLE = dict(zip("▁▂▃▄▅▆▇█━╸╺…", ".:-=+*%#===.", strict=True))
+"""What is written where an encoding lacks a character; `?` for any other."""
+
+
+def _simplified(error: UnicodeError) -> tuple[str, int]:
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    return "".join(_SIMPLE.get(c, "?") for c in error.object[error.start : error.end]), error.end
+
+
+def prepare_streams() -> None:
+    """From now on stdout and stderr replace what their encoding lacks."""
+    codecs.register_error("largesse.simplified", _simplified)
+    for stream in (sys.stdout, sys.stderr):
+        if callable(reconfigure := getattr(stream, "reconfigure", None)):
+            reconfigure(errors="largesse.simplified")
+
+
 def out(text: str) -> None:
-    """Writes to stdout, whole lines."""
+    """Writes to stdout, whole lines, as `shown` makes them."""
     with pipe():
+        text = shown(text)
         sys.stdout.write(text if text.endswith("\n") or not text else text + "\n")
         sys.stdout.flush()
 
@@ -86,8 +132,8 @@ def out_error(text: str, code: int, problem: dict[str, object] | None = None) ->
 
 
 def note(text: str) -> None:
-    """One line for a person, on stderr."""
-    print(text, file=sys.stderr, flush=True)
+    """One line for a person, on stderr, as `shown` makes it."""
+    print(shown(text), file=sys.stderr, flush=True)
 
 
 @contextmanager

@@ -3,18 +3,17 @@
 from collections.abc import Sequence
 from decimal import ROUND_DOWN, Decimal
 from time import time
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import typer
 
-from services.cli.arguments import Job, Json, OverToo, Url, Zone, use_zone
+from services.cli.arguments import Job, Json, OverToo, States, Url, Zone, queues_named, use_zone
 from services.cli.classes import HEADS, KINDS, about_pools, class_rows
 from services.cli.client import Gateway, job_path
-from services.cli.ending import note, out, out_json
+from services.cli.ending import Wrong, note, out, out_json
 from services.cli.groups import Group
 from services.cli.show import Draw, drawing, listed, moment, on_terminal, rounded, span
 
-State = Literal["waiting", "running", "succeeded", "failed", "cancelled", "rejected"]
 KEPT_FOR = {"headroom": "a large task", "gang": "a gang"}
 NO_ACCOUNTS = "no accounts: only the presets carbyne and carbyne-dag keep them"
 
@@ -23,18 +22,45 @@ get_app = typer.Typer(cls=Group, no_args_is_help=True, rich_markup_mode=None, he
 
 @get_app.command("jobs", short_help="Jobs: those that have not ended first, then ended ones.")
 def get_jobs(
-    state: Annotated[State | None, typer.Option("--state", help="only jobs in this state")] = None,
-    queue: Annotated[str | None, typer.Option("--queue", help="only jobs of this queue and those below it")] = None,
+    state: States = None,
+    queue: Annotated[
+        str | None,
+        typer.Option("--queue", help="only jobs of this queue and those below it", autocompletion=queues_named),
+    ] = None,
     user: Annotated[str | None, typer.Option("--user", help="only jobs of this user")] = None,
     job_class: Annotated[str | None, typer.Option("--class", help="only jobs of this class")] = None,
+    since: Annotated[
+        str | None,
+        typer.Option("--since", help="only jobs submitted or ended since: 90s, 10m, 2h, 1d, or a time", metavar="WHEN"),
+    ] = None,
     limit: Annotated[int, typer.Option("--limit", help="at most so many", min=1, max=10_000)] = 1_000,
+    follow: Annotated[bool, typer.Option("--watch", "-w", help="show them again and again, until Ctrl-C")] = False,
     url: Url = None,
     json: Json = False,
 ) -> None:
-    """Jobs: those that have not ended first, then ended ones, latest first."""
-    wanted = {"state": state, "queue": queue, "user": user, "class": job_class, "limit": limit}
+    """Jobs: those that have not ended first, then ended ones, latest first.
+
+    With --watch a terminal shows the list as it is; a pipe gets a row for each job that has changed.
+    """
+    from services.cli.job_lists import jobs_text, listing, watch_jobs
+
+    if follow and json:
+        raise Wrong("--watch: one JSON document has an end: leave one of --watch and --json out")
+    wanted: dict[str, object] = {
+        "state": state,
+        "queue": queue,
+        "user": user,
+        "class": job_class,
+        "limit": limit,
+    }
+    if since is not None:
+        from services.cli.printing import since_ms
+
+        wanted["since_ms"] = since_ms(since)
     gateway = Gateway(url)
-    found = gateway.get("/v1/jobs", "jobs", **wanted)["jobs"]
+    if follow:
+        watch_jobs(lambda: listing(gateway, wanted))
+    found = listing(gateway, wanted)
     if queue and not found:
         from services.cli.cancelling import not_in_tree
 
@@ -43,8 +69,6 @@ def get_jobs(
     if json:
         out_json(found)
         return
-    from services.cli.watching import jobs_text
-
     out(jobs_text(found, drawing()))
 
 

@@ -132,7 +132,7 @@ class Host:
         self._begin("planner", planner.run(self._bus, settings, stop=stop))
         self._begin("gateway", self.follower.run())
         for node in plan.nodes:
-            placed = replace(node, data=self._folder_of(node))
+            placed = replace(node, data=self._folder_of(node), alone=True)
             self._begin(f"agent {node.name}", agent.run(self._bus, placed, stop))
         for node in self.departing:
             self._begin(f"agent {node.name}, which leaves", self._depart(node))

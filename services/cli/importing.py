@@ -9,12 +9,12 @@ from typing import Annotated, Any
 
 import typer
 
-from services.cli.ending import Wrong, note, pipe
+from services.cli.ending import Refused, Wrong, note, pipe
 from services.cli.progress import counting, progress_of
 from services.cli.show import plural
 from services.simulator.workloads.files import Damaged
-from services.simulator.workloads.importers import IMPORTERS, encode_line, summary_of
-from services.simulator.workloads.source import Option
+from services.simulator.workloads.importers import IMPORTERS, encode_line, summary_of, tasks_of
+from services.simulator.workloads.source import Line, Option
 
 import_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 
@@ -41,17 +41,34 @@ def _parameter(option: Option) -> inspect.Parameter:
     return inspect.Parameter(option.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)
 
 
+class _Summary:
+    """What became of a trace: what was kept, and what was left out and why."""
+
+    def __init__(self) -> None:
+        self.jobs = self.tasks = 0
+        self.left: Counter[tuple[str, str]] = Counter()
+
+    def leave(self, why: str, what: str = "job", count: int = 1) -> None:
+        self.left[what, why] += count
+
+    def keep(self, line: Line) -> None:
+        self.jobs += 1
+        self.tasks += tasks_of(line)
+
+    def show(self) -> None:
+        note(f"kept: {plural(self.jobs, 'job')}, {plural(self.tasks, 'task')}")
+        for (what, why), count in self.left.most_common():
+            note(f"left out: {plural(count, what)}: {why}")
+
+
 def _command(name: str) -> Callable[..., None]:
-    def convert(file: str, **options: object) -> None:
-        left: Counter[str] = Counter()
-
-        def leave(why: str) -> None:
-            left[why] += 1
-
+    def convert(file: str, strict: bool, **options: object) -> None:
+        summary = _Summary()
         try:
             with pipe(), progress_of("importing", "jobs", results_elsewhere=not sys.stdout.isatty()) as tell:
-                for line in counting(IMPORTERS[name].convert(file, leave=leave, **options), tell):
+                for line in counting(IMPORTERS[name].convert(file, leave=summary.leave, **options), tell):
                     sys.stdout.write(encode_line(line) + "\n")
+                    summary.keep(line)
                 sys.stdout.flush()
         except Damaged as fault:
             raise Wrong(str(fault)) from None
@@ -59,15 +76,24 @@ def _command(name: str) -> Callable[..., None]:
             raise Wrong(f"--{fault}") from None
         except OSError as error:
             raise Wrong(f"{error.filename}: {error.strerror}") from None
-        for why, count in left.most_common():
-            note(f"left out: {plural(count, 'job')}: {why}")
+        summary.show()
+        if strict and summary.left:
+            raise Refused("not everything was kept (--strict)")
 
     file = inspect.Parameter(
         "file",
         inspect.Parameter.POSITIONAL_OR_KEYWORD,
-        annotation=Annotated[str, typer.Argument(help="the trace", metavar="FILE")],
+        annotation=Annotated[
+            str, typer.Argument(help="the trace, log, manifest or script; - is standard input", metavar="FILE")
+        ],
     )
-    parameters = [file, *(_parameter(option) for option in IMPORTERS[name].OPTIONS)]
+    strict = inspect.Parameter(
+        "strict",
+        inspect.Parameter.KEYWORD_ONLY,
+        default=False,
+        annotation=Annotated[bool, typer.Option("--strict", help="exits with 1 where anything was left out")],
+    )
+    parameters = [file, *(_parameter(option) for option in IMPORTERS[name].OPTIONS), strict]
     convert.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     convert.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return convert

@@ -1,11 +1,13 @@
 """`largesse logs JOB` and `JOB/STAGE`: what all tasks printed, each line behind the name of its task."""
 
-import sys
+from base64 import b64decode
+from collections.abc import Iterator
+from itertools import groupby
 from time import sleep
 
-from services.cli.client import Gateway, job_path, step
-from services.cli.ending import Broken, Ending, Refused, Unanswered, Wrong, note, out_json
-from services.cli.printing import FOLLOW_S, Sink, Tail, document_of, output_of, print_output
+from services.cli.client import Gateway, Row, job_path, step
+from services.cli.ending import Broken, Refused, Wrong, note, out_json, pipe, visible
+from services.cli.printing import FOLLOW_S, Sink, Tail
 from services.cli.show import plural
 
 FOLLOWED_MAX = 100
@@ -41,36 +43,72 @@ def print_logs(
     stage: str | None,
     params: dict[str, object],
     begin: dict[str, object],
+    to: Sink,
     *,
     follow: bool,
     json: bool,
 ) -> None:
     """Prints what the tasks of a job, or of one of its stages, have printed. Raises as `Gateway.ask` does."""
-    tasks = _tasks_of(gateway, job, stage)
     if follow:
-        _follow(gateway, job, tasks, params, begin)
+        _follow(gateway, job, _tasks_of(gateway, job, stage), params, begin, to)
         return
-    found, missed = [], 0
-    for task in tasks:
-        try:
-            response = output_of(gateway, _path(job, task), params | begin)
-        except Unanswered:
-            raise
-        except Ending as why:
-            if why.code != Refused.code:  # Else it has not started, or nothing is kept of it.
-                note(f"{task}: {why}")
-                missed += 1
-            continue
-        if json:
-            found.append({"task": f"{job}/{task}", **document_of(response)})
-        else:
-            lines = Prefixed(task, sys.stdout.buffer)
-            print_output(response, lines)
-            lines.close()
+    wanted = params | begin | ({} if stage is None else {"stage": stage})
+    rows = gateway.rows(f"{job_path(job)}/logs", **wanted)
+    found, missed = (_collected(job, rows), 0) if json else ([], _printed(rows, to))
     if json:
-        out_json({"job": job, **params, "tasks": found})
+        missed = sum("problem" in each for each in found)
+        out_json({"job": job, **params, "tasks": [each for each in found if "problem" not in each]})
     if missed:
         raise Broken(f"the output of {plural(missed, 'task')} is not to be had")
+
+
+def _printed(rows: Iterator[Row], to: Sink) -> int:
+    """Prints pieces as they come, each line behind its task's name. Returns of how many tasks something is missing."""
+    missed = 0
+    for task, pieces in groupby(rows, _task):
+        lines = Prefixed(task, to)
+        for each in pieces:
+            if "problem" in each:
+                _note_problem(task, each)
+                missed += 1
+                continue
+            with pipe():
+                lines.write(_data(each))
+                lines.flush()
+        with pipe():
+            lines.close()
+    return missed
+
+
+def _collected(job: str, rows: Iterator[Row]) -> list[Row]:
+    """A document for each task, as `logs --json` has it of one; one with a `problem` where it cannot be had."""
+    found: list[Row] = []
+    for task, pieces in groupby(rows, _task):
+        each, *others = pieces
+        broken = [piece for piece in (each, *others) if "problem" in piece]
+        if broken:
+            _note_problem(task, broken[0])
+            found.append({"task": f"{job}/{task}", "problem": broken[0]["problem"]})
+            continue
+        cut = each.get("cut")
+        text = b"".join(map(_data, (each, *others))).decode(errors="replace")
+        cuts = [{"at": cut[0], "bytes": cut[1] - cut[0]}] if cut else []
+        found.append({"task": f"{job}/{task}", "output": text, "printed_bytes": each["end"], "cuts": cuts})
+    return found
+
+
+def _task(row: Row) -> str:
+    return f"{row['stage']}/{row['index']}"
+
+
+def _data(row: Row) -> bytes:
+    if "output" in row:
+        return str(row["output"]).encode()
+    return b64decode(row["output_base64"])
+
+
+def _note_problem(task: str, row: Row) -> None:
+    note(f"{task}: {visible(str(row['problem']['detail']))}")
 
 
 def _tasks_of(gateway: Gateway, job: str, stage: str | None) -> list[str]:
@@ -91,11 +129,13 @@ def _path(job: str, task: str) -> str:
     return f"/v1/tasks/{step(job)}/{step(stage)}/{index}/logs"
 
 
-def _follow(gateway: Gateway, job: str, tasks: list[str], params: dict[str, object], begin: dict[str, object]) -> None:
+def _follow(
+    gateway: Gateway, job: str, tasks: list[str], params: dict[str, object], begin: dict[str, object], to: Sink
+) -> None:
     if len(tasks) > FOLLOWED_MAX:
         text = f"{job} has {plural(len(tasks), 'task')}: at most {FOLLOWED_MAX} are followed at once"
         raise Wrong(f"--follow: {text}; name a stage or a task")
-    lines = {task: Prefixed(task, sys.stdout.buffer) for task in tasks}
+    lines = {task: Prefixed(task, to) for task in tasks}
     tails = {task: Tail(gateway, _path(job, task), params, lines[task], begin=begin, quiet=True) for task in tasks}
     while tails:
         for task in list(tails):

@@ -5,10 +5,20 @@ from typing import Annotated, Literal
 
 import typer
 
-from services.cli.arguments import Job, Json, Url, UserOfJob, file_path, job_ids, jobs_named
+from services.cli.arguments import (
+    Job,
+    Json,
+    Url,
+    UserOfJob,
+    file_path,
+    job_ids,
+    jobs_named,
+    queues_named,
+    tasks_named,
+)
 from services.cli.client import Gateway, job_user, step
 from services.cli.client import user as asker
-from services.cli.ending import Refused, Wrong, note, out, out_json
+from services.cli.ending import Refused, Wrong, note, out, out_json, visible
 
 HOW = {
     "waiting": "it is waiting",
@@ -96,7 +106,9 @@ def run(
         list[str] | None, typer.Option("--demand", help="of any other resource; repeatable", metavar="NAME=QUANTITY")
     ] = None,
     name: Annotated[str | None, typer.Option("--name", help="the job's id  [default: the cell makes one]")] = None,
-    queue: Annotated[str | None, typer.Option("--queue", help="the job's queue  [default: default]")] = None,
+    queue: Annotated[
+        str | None, typer.Option("--queue", help="the job's queue  [default: default]", autocompletion=queues_named)
+    ] = None,
     cwd: Annotated[
         str | None, typer.Option("--cwd", help="where it runs  [default: an empty folder]", metavar="DIR")
     ] = None,
@@ -139,7 +151,7 @@ def _watch(gateway: Gateway, job: str, json: bool) -> None:
     if json:
         out_json(last)
     if last["state"] != ENDED_WELL:
-        raise Refused(f"{job} {last['state']}" + (f": {last['detail']}" if last["detail"] else ""))
+        raise Refused(f"{job} {last['state']}" + (f": {visible(last['detail'])}" if last["detail"] else ""))
 
 
 def cancel(
@@ -150,7 +162,10 @@ def cancel(
     state: Annotated[
         Literal["waiting", "running"] | None, typer.Option("--state", help="all jobs in this state")
     ] = None,
-    queue: Annotated[str | None, typer.Option("--queue", help="all jobs of this queue and those below it")] = None,
+    queue: Annotated[
+        str | None,
+        typer.Option("--queue", help="all jobs of this queue and those below it", autocompletion=queues_named),
+    ] = None,
     user: Annotated[str | None, typer.Option("--user", help="all jobs of this user")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="cancel nothing; show which jobs would be")] = False,
     url: Url = None,
@@ -170,7 +185,9 @@ def logs(
     task: Annotated[
         str,
         typer.Argument(
-            help="a job, a stage, or a task: count, count/map or count/map/0", metavar="JOB[/STAGE[/INDEX]]"
+            help="a job, a stage, or a task: count, count/map or count/map/0",
+            metavar="JOB[/STAGE[/INDEX]]",
+            autocompletion=tasks_named,
         ),
     ],
     follow: Annotated[bool, typer.Option("--follow", "-f", help="continue until the job ends")] = False,
@@ -180,16 +197,20 @@ def logs(
     since: Annotated[
         str | None, typer.Option("--since", help="what was printed since: 90s, 10m, 2h, 1d, or a time", metavar="WHEN")
     ] = None,
+    raw: Annotated[
+        bool, typer.Option("--raw", help="on a terminal too, byte for byte: let the output control it")
+    ] = False,
     url: Url = None,
     json: Json = False,
 ) -> None:
     """Print the output of a task, or of all tasks of a job or stage, each line after the task's name.
 
     Where a node did not keep all of a long output, a line in brackets says so, with --json a list `cuts`. Times are
-    those of the task's node, recorded every second, and less often after the first hour.
+    those of the task's node, recorded every second, and less often after the first hour. On a terminal control
+    characters are written as text, like \\x1b, unless --raw is given; a pipe or a file gets the output as it is.
     """
     from services.cli import job_logs
-    from services.cli.printing import document_of, follow_output, output_of, print_output, since_ms
+    from services.cli.printing import document_of, follow_output, output_of, print_output, since_ms, sink_of
 
     match = re.fullmatch(r"([^/]+)(?:/([^/]+)(?:/([0-9]{1,9}))?)?", task)
     if match is None:
@@ -206,12 +227,12 @@ def logs(
     if match[3] is None:
         if attempt:
             raise Wrong("--attempt: name one task, like count/map/0")
-        job_logs.print_logs(gateway, match[1], match[2], params, begin, follow=follow, json=json)
+        job_logs.print_logs(gateway, match[1], match[2], params, begin, sink_of(raw), follow=follow, json=json)
         return
     path = "/v1/tasks/" + "/".join(step(part) for part in match.groups()) + "/logs"
     if json:
         out_json({"task": task, **params, **document_of(output_of(gateway, path, params | begin))})
     elif follow:
-        follow_output(gateway, path, params, begin)
+        follow_output(gateway, path, params, sink_of(raw), begin)
     else:
-        print_output(output_of(gateway, path, params | begin))
+        print_output(output_of(gateway, path, params | begin), sink_of(raw))

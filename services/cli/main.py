@@ -12,7 +12,7 @@ import sys
 from contextvars import copy_context
 
 from services.cli import interrupts
-from services.cli.ending import Ending, note, out_error
+from services.cli.ending import Ending, note, out_error, prepare_streams
 
 COMPLETING = "_LARGESSE_COMPLETE"
 """Set by a shell that completes a command line."""
@@ -37,6 +37,7 @@ def main() -> None:
 
 
 def _main() -> None:
+    prepare_streams()
     try:
         from services.cli.commands import app
 

@@ -1,5 +1,6 @@
 """`largesse logs` and `run`: what a task printed, or prints, attempt after attempt, until its job has ended."""
 
+import codecs
 import re
 import sys
 from datetime import datetime
@@ -7,8 +8,9 @@ from time import sleep, time
 from typing import TYPE_CHECKING, Protocol
 
 from services.cli.client import ATTEMPT_HEADER, CUT_HEADER, END_HEADER, STATE_HEADER, Gateway, stranger
-from services.cli.ending import Ending, Later, Unanswered, Wrong, note, pipe
+from services.cli.ending import Ending, Later, Unanswered, Wrong, note, pipe, visible
 from services.cli.patience import Patience
+from services.cli.show import on_terminal
 
 if TYPE_CHECKING:
     import httpx
@@ -62,9 +64,29 @@ class Sink(Protocol):
         """Passes them on."""
 
 
-def print_output(response: "httpx.Response", to: Sink | None = None) -> None:
-    """One answer of the gateway, byte for byte. `to`: stdout by default."""
-    to = sys.stdout.buffer if to is None else to
+class Readable:
+    """Shows on a terminal what was printed: control characters but for ends of lines and tabs are written out."""
+
+    def __init__(self) -> None:
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+
+    def write(self, data: bytes, /) -> None:
+        """Takes bytes; the beginning of a character waits for its rest."""
+        sys.stdout.write(visible(self._decoder.decode(data), "\n\t"))
+
+    def flush(self) -> None:
+        """Passes them on."""
+        sys.stdout.flush()
+
+
+def sink_of(raw: bool) -> Sink:
+    """Where `logs` writes: what a task printed may control a terminal only if that is wanted; a program gets it byte
+    for byte."""
+    return sys.stdout.buffer if raw or not on_terminal() else Readable()
+
+
+def print_output(response: "httpx.Response", to: Sink) -> None:
+    """One answer of the gateway, byte for byte."""
     with pipe():
         to.write(response.content)
         to.flush()
@@ -83,7 +105,7 @@ class Tail:
         gateway: Gateway,
         path: str,
         params: dict[str, object],
-        to: Sink | None = None,
+        to: Sink,
         *,
         begin: dict[str, object] | None = None,
         quiet: bool = False,
@@ -134,9 +156,9 @@ class Tail:
 
 
 def follow_output(
-    gateway: Gateway, path: str, params: dict[str, object], begin: dict[str, object] | None = None
+    gateway: Gateway, path: str, params: dict[str, object], to: Sink, begin: dict[str, object] | None = None
 ) -> None:
     """Prints one stream as `Tail` does until the job ends. Raises as `Gateway.ask` does."""
-    tail = Tail(gateway, path, params, begin=begin)
+    tail = Tail(gateway, path, params, to, begin=begin)
     while not tail.look():
         sleep(FOLLOW_S)

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from schemas.queues import STARVING
 from services.cli.show import moment, plural, rendered, rounded, tabbed, table, width
 
 Document = dict[str, Any]
@@ -34,7 +35,7 @@ def tree_text(tree: Document) -> str:
     """The tree as a table that fits the terminal; below it limits and broken guarantees, where there are any."""
     queues = list(_walk(tree))
     drawn, shortened = _fitted("queue", [name for name, _ in queues], _columns([queue for _, queue in queues]))
-    text = rendered(drawn) + "\n" + _legend("shares in % of the cell" + _unshared(tree, queues), shortened)
+    text = rendered(drawn) + "\n" + _legend(_base(queues) + _unshared(tree, queues), shortened)
     limits = [(queue["queue"] or "root", message) for _, queue in queues if (message := limits_text(queue))]
     if limits:
         text += "\n" + rendered(table(("queue", "limits"), limits))
@@ -43,8 +44,17 @@ def tree_text(tree: Document) -> str:
     promised = [(queue["queue"] or "root", _limit(queue["promised"])) for _, queue in queues if queue["promised"]]
     if promised:
         text += "\n" + rendered(table(("queue", "promised now, beside the shares"), promised))
+    if len(queues) > 1 and tree.get("preset") in STARVING:
+        text += _paragraph(f"{tree['preset']} is a baseline: a queue may get nothing for as long as others have work")
     broken = [(BROKEN, _broken_text(queue)) for _, queue in queues if queue["breach"] is not None]
     return text + ("\n" + rendered(table(("", ""), broken)) if broken else "")
+
+
+def _base(queues: list[tuple[str, Document]]) -> str:
+    """What shares are of."""
+    if not any(queue["promised"] for _, queue in queues):
+        return "shares in % of the cell"
+    return "has in % of the cell; guaranteed, fair and lent in % of what is not promised"
 
 
 def tree_rows(tree: Document) -> str:

@@ -9,7 +9,17 @@ from typing import Annotated
 
 import typer
 
-from services.cli.arguments import Json, OverToo, Url, Zone, file_path, given, use_zone
+from services.cli.arguments import (
+    Json,
+    OverToo,
+    Url,
+    Zone,
+    file_path,
+    given,
+    queues_named,
+    series_or_reservations_named,
+    use_zone,
+)
 from services.cli.client import Gateway, step, timeout_s_of, user
 from services.cli.ending import note, out, out_json
 from services.cli.plan_chart import (
@@ -35,14 +45,21 @@ def _name(text: str) -> str:
     return given("NAME", text)
 
 
-Name = Annotated[str, typer.Argument(help="the reservation's name", metavar="NAME", callback=_name)]
+Name = Annotated[
+    str,
+    typer.Argument(
+        help="the reservation's name", metavar="NAME", callback=_name, autocompletion=series_or_reservations_named
+    ),
+]
 File = Annotated[
     str,
     typer.Argument(
         help="the request in RDL, as text, YAML or JSON; - is standard input", metavar="FILE", callback=file_path
     ),
 ]
-Queue = Annotated[str | None, typer.Option("--queue", help="the queue that it serves", metavar="QUEUE")]
+Queue = Annotated[
+    str | None, typer.Option("--queue", help="the queue that it serves", metavar="QUEUE", autocompletion=queues_named)
+]
 ZONE_DEFAULT = "UTC"
 RequestZone = Annotated[
     str | None,

@@ -10,8 +10,9 @@ from typing import Any
 from services.cli import interrupts
 from services.cli.client import Gateway, job_path, step
 from services.cli.documents import checked_document, note_answered, refusals_name
-from services.cli.ending import Ending, Refused, Unanswered, note
+from services.cli.ending import Ending, Refused, Unanswered, note, visible
 from services.cli.printing import FOLLOW_S, Tail
+from services.cli.show import in_zone
 from services.cli.watching import ENDED_WELL
 
 STAGE = "run"
@@ -94,7 +95,7 @@ def _tell_why(gateway: Gateway, job: str) -> None:
     with suppress(Unanswered):  # The next look at the output waits for the gateway.
         document = gateway.document("GET", job_path(job), "state", "why")
         if document["state"] == "waiting" and document["why"]:
-            note(f"{job}: {document['why']}")
+            note(f"{job}: {visible(in_zone(document['why']))}")
 
 
 def _exit_code(document: Document) -> int:
@@ -104,10 +105,10 @@ def _exit_code(document: Document) -> int:
     last = document["failures"][-1] if document["failures"] else None
     if document["state"] == "failed" and last is not None and last["reason"] == "exit_code" and last["exit_code"]:
         if last["exit_code"] > 128:  # By a signal, or for memory: the command itself has said nothing of it.
-            note(f"largesse: {document['job']}: {last['detail']}")
+            note(f"largesse: {document['job']}: {visible(last['detail'])}")
         return int(last["exit_code"])
     detail = (last or {}).get("detail") or document["detail"]
-    raise Refused(f"{document['job']} {document['state']}" + (f": {detail}" if detail else ""))
+    raise Refused(f"{document['job']} {document['state']}" + (f": {visible(detail)}" if detail else ""))
 
 
 def _cancel(url: str, job: str) -> None:

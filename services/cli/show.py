@@ -14,6 +14,8 @@ from datetime import UTC, datetime, tzinfo
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from services.cli.ending import styled, visible
+
 if TYPE_CHECKING:
     from rich.console import JustifyMethod
     from rich.table import Table
@@ -75,7 +77,8 @@ def rendered(what: object, whole: Sequence[str] = ()) -> str:
     console = Console(file=file, width=width(), force_terminal=on_terminal(), highlight=False)
     console.print(what)
     texts = [plain(text) for text in reversed(whole)]
-    lines = (line.replace(_WHOLE, texts.pop()) if _WHOLE in line else line for line in file.getvalue().splitlines())
+    drawn = styled(file.getvalue()).splitlines()
+    lines = (line.replace(_WHOLE, texts.pop()) if _WHOLE in line else line for line in drawn)
     return "".join(line.rstrip() + "\n" for line in lines)
 
 
@@ -241,7 +244,7 @@ def cells(value: object) -> int:
 
 def plain(value: object) -> str:
     """A value as a text that controls nothing: names come from outside, and are text, never markup."""
-    return "" if value is None else "".join(c if c.isprintable() else "?" for c in str(value))
+    return "" if value is None else visible(str(value))
 
 
 def plural(count: int, what: str) -> str:

@@ -1,9 +1,12 @@
 """`largesse up`: a cell on this machine, until Ctrl-C."""
 
 import asyncio
+import os
+import re
 import shlex
 import shutil
 import signal
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,7 +15,7 @@ from largesse.bus.port import BusFull
 from largesse.descriptors import raise_limit
 from largesse.process.serve import calm_collector
 from largesse.process.ways_out import with_way_out
-from largesse.settings import SettingWrong
+from largesse.settings import PREFIX, SettingWrong
 from largesse.telemetry import configure
 from schemas.edge.read import Cluster
 from schemas.quantities import vector_text
@@ -24,7 +27,7 @@ from services.agent.settings import NodeSettings, TaskUser, read_task_user, with
 from services.cli import interrupts
 from services.cli.client import URL_DEFAULT
 from services.cli.documents import config_of, read_cluster_of
-from services.cli.ending import Broken, Wrong, out
+from services.cli.ending import Broken, Wrong, note, out
 from services.cli.hosting import BUS, Given, Host, Plan, opened
 from services.cli.show import span
 from services.gateway.serve import PortTaken
@@ -33,6 +36,9 @@ AGENTS_MAX = 64
 """Agents in one process: each follows the whole log."""
 
 PORT = 8642
+
+_NUMBERED = re.compile("node-[0-9]{1,9}")
+"""Names that `--nodes` gives."""
 
 NODES_SHOWN_MAX = 10
 """Nodes of earlier starts that are named."""
@@ -51,8 +57,36 @@ class Asked:
     verbose: bool
 
 
+INSTEAD = {
+    "BUS": "--data",
+    "CELL": "the cell is called default",
+    "PARTITION": "there is one partition",
+    "SHARD": "all shards are run",
+    "NODE": "--nodes or --cluster",
+    "NODE_DATA": "--data",
+    "NODE_OFFER": "--cluster",
+    "NODE_PASS_ENV": "only an agent of its own has it",
+    "NODE_AT_END": "--stop-tasks",
+    "NODE_CUT_OFF_SECONDS": "there is no bus to be cut off from",
+    "ADVERTISE": "output is read from --data",
+}
+"""Settings of services that are processes of their own, by name without the prefix, and what `up` goes by instead."""
+
+
+def check_environment(environment: Mapping[str, str], port: int) -> None:
+    """Says which settings of the environment are not read. Raises Wrong for an address of the gateway: passed over, it
+    would be served where nobody asks."""
+    if (address := environment.get(f"{PREFIX}HTTP")) is not None:
+        text = f"`up` listens on 127.0.0.1:{port}, as --http says: unset this, and write --http PORT"
+        raise Wrong(f"{PREFIX}HTTP={address}: {text}")
+    for name, instead in INSTEAD.items():
+        if f"{PREFIX}{name}" in environment:
+            note(f"note: `up` does not read {PREFIX}{name}: {instead}")
+
+
 def up(asked: Asked) -> None:
     """Runs the cell. Raises Wrong, Broken."""
+    check_environment(os.environ, asked.port)
     configure("console", level="info" if asked.verbose else "warning")
     plan = plan_of(asked)
     calm_collector()
@@ -261,4 +295,13 @@ def _other_nodes(plan: Plan, host: Host) -> str:
     if held == 1:
         lost = f"; the task there counts as lost after {after}, and is tried again"
     ended = "; what still runs there is ended, and tried again" if departing else ""
-    return f"not started: {names}, of an earlier start{ended}{lost}"
+    return f"not started: {names}, of an earlier start{ended}{lost}; {_repeat(state.nodes, missing)}"
+
+
+def _repeat(nodes: Iterable[str], missing: list[str]) -> str:
+    """What would start nodes of an earlier start again."""
+    if all(_NUMBERED.fullmatch(name) for name in missing):
+        count = max(int(name.partition("-")[2]) for name in [*missing, *filter(_NUMBERED.fullmatch, nodes)]) + 1
+        return f"to start {'it' if len(missing) == 1 else 'them'} again, repeat --nodes {count}"
+    what = "it" if len(missing) == 1 else "them"
+    return f"to start {what} again, repeat --cluster with the file that describes {what}"

@@ -3,11 +3,10 @@
 from collections.abc import Iterator
 from datetime import datetime
 from itertools import islice
-from time import time
 from typing import Any
 
 from services.cli.client import Gateway
-from services.cli.ending import Broken, out
+from services.cli.ending import Broken, out, shown
 from services.cli.patience import followed
 from services.cli.show import (
     Draw,
@@ -18,16 +17,12 @@ from services.cli.show import (
     on_terminal,
     plain,
     plural,
-    remarked,
     rounded,
     span,
-    width,
 )
 
 BAR_COLUMNS = 12
 PLACES_SHOWN = USAGE_SHOWN = 20
-JOBS_COLUMNS = 80
-"""A terminal with fewer does not show whose jobs they are."""
 ENDED_WELL = "succeeded"
 
 Document = dict[str, Any]
@@ -62,7 +57,7 @@ def _drawn(seen: Iterator[Document]) -> Iterator[Document]:
 
     with Live(console=Console(highlight=False), auto_refresh=False, vertical_overflow="visible") as live:
         for document in seen:
-            live.update(Text.from_ansi(_head(document) + "\n" + stages_text(document)), refresh=True)
+            live.update(Text.from_ansi(shown(_head(document) + "\n" + stages_text(document))), refresh=True)
             yield document
 
 
@@ -121,7 +116,7 @@ def _lines(document: Document) -> Iterator[tuple[str, str]]:
 
     What a queue at its max holds changes with every task that ends, and is no news.
     """
-    job, state = document["job"], document["state"]
+    job, state = plain(document["job"]), document["state"]
     if document["ended_ms"] is None:
         for stage in document["stages"]:
             tasks = stage["tasks"]
@@ -133,7 +128,7 @@ def _lines(document: Document) -> Iterator[tuple[str, str]]:
     why = in_zone(document["detail"] or document["why"] or "")
     if why or state != "running" or document["ended_ms"] is not None:
         took = f" after {span(document['ended_ms'] - document['submitted_ms'])}" if document["ended_ms"] else ""
-        line = f"{job}: {state}{took}"
+        line, why = f"{job}: {state}{took}", plain(why)
         at_max = any(text["reason"] == "queue_max" for text in _said(document))
         yield f"{line}: {'queue_max' if at_max else why}", line + (f": {why}" if why else "")
 
@@ -181,7 +176,7 @@ def _usage_text(document: Document, draw: Draw) -> str:
         if usage is None:
             continue
         if usage["attempts"] is None:
-            rows.append((stage["stage"], "", "", *_measured(None, usage["peak_memory"], usage["cpu_ms"])))
+            rows += _percentile_rows(stage["stage"], usage)
             continue
         rows += [
             (f"{stage['stage']}/{each['index']}", each["attempt"], each["node"], *_measures(each))
@@ -194,6 +189,20 @@ def _usage_text(document: Document, draw: Draw) -> str:
     more = f"and {plural(left, 'more task')}: see --json\n" if left > 0 else ""
     heads = ("finished task", "attempt", "node", "ran", "memory", "CPU time")
     return "\n" + draw(heads, rows[:shown], kinds="krkrrr") + more
+
+
+PERCENT_NAMES = {50: "median", 100: "most"}
+
+
+def _percentile_rows(stage: str, usage: Document) -> list[tuple[str, str, str, str, str, str]]:
+    """Of a stage of many tasks; an older gateway tells the most memory and all CPU time alone."""
+    found = usage.get("percentiles")
+    if found is None:
+        return [(stage, "", "", *_measured(None, usage["peak_memory"], usage["cpu_ms"]))]
+    return [
+        (f"{stage}, {PERCENT_NAMES.get(each['percent'], str(each['percent']) + ' %')}", "", "", *_measures(each))
+        for each in found
+    ]
 
 
 def _measures(attempt: Document) -> tuple[str, str, str]:
@@ -278,21 +287,3 @@ def ranges_text(indexes: list[int]) -> str:
         else:
             runs.append([index])
     return ", ".join("-".join(map(str, run)) for run in runs)
-
-
-def jobs_text(found: list[Document], draw: Draw = listed) -> str:
-    """Jobs as a table; on a narrow terminal without their users."""
-    if not found and draw is listed:
-        return "no jobs"
-    now_ms = time() * 1_000
-    wide = draw is not listed or width() >= JOBS_COLUMNS
-    rows = []
-    for job in found:
-        tasks = job["tasks"]
-        age = span(max(0, now_ms - job["submitted_ms"]))
-        who = (job["user"] or job["author"],) if wide else ()
-        done = f"{tasks['succeeded']}/{tasks['total']}"
-        rows.append((job["job"], job["state"], job["queue"], *who, age, done, job["why"] or job["detail"]))
-    heads = ("job", "state", "queue", *(("user",) if wide else ()), "age", "done", "why")
-    kinds = "kkllrrl" if wide else "kklrrl"
-    return remarked(heads, rows, kinds=kinds) if draw is listed else draw(heads, rows, kinds=kinds)

@@ -26,6 +26,7 @@ from services.gateway.follow import Follower
 from services.gateway.output import ReadOutput, fetch_output
 from services.gateway.problems import Problem, dumped, malformed
 from services.gateway.reading import read_document, read_request
+from services.gateway.stage_logs import ANSWERS_MAX
 from services.gateway.streams import StreamLimit
 from services.gateway.view_state import State
 from services.gateway.watching import WATCHERS_MAX, Watching
@@ -63,6 +64,7 @@ class Api:
         self.reading = Readers(threads=1)
         self.dry_runs = asyncio.Semaphore(DRY_RUNS_MAX)
         self.outputs = StreamLimit(OUTPUTS_MAX, "answers with output")
+        self.stage_outputs = StreamLimit(ANSWERS_MAX, "answers with output of whole jobs or stages")
         # Watchers must leave connections to others.
         self.watchers = StreamLimit(min(WATCHERS_MAX, connections_within(CONNECTIONS_MAX) // 2), "watchers")
         self.watching = Watching(follower)

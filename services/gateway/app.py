@@ -35,6 +35,7 @@ from services.gateway.reading import message_of
 from services.gateway.reservation_routes import add_reservations
 from services.gateway.reserved_waits import unpromised_warnings
 from services.gateway.series_routes import add_series
+from services.gateway.stage_logs import JsonLines, node_in, output_rows, wanted_of_job
 from services.gateway.streams import EventStream
 from services.gateway.view_classes import known_classes
 from services.gateway.view_state import ENDED_JOBS_MAX
@@ -79,6 +80,7 @@ def make_app(
     _add_health(app, api)
     _add_jobs(app, api)
     _add_streams(app, api)
+    _add_logs(app, api)
     add_cluster(app, api)
     add_nodes(app, api)
     add_config(app, api)
@@ -147,10 +149,13 @@ def _add_jobs(app: FastAPI, api: Api) -> None:
         "/v1/jobs", tags=["jobs"], dependencies=ready, responses={200: answer(Jobs, "jobs in brief"), **problems(422)}
     )
     async def list_jobs(
-        state: JobState | None = None,
+        state: Annotated[list[JobState] | None, Query(description="may be given several times")] = None,
         queue: str | None = None,
         user: str | None = None,
         job_class: Annotated[str | None, Query(alias="class")] = None,
+        since_ms: Annotated[
+            int | None, Query(ge=0, le=NUMBER_MAX, description="submitted or ended since (Unix milliseconds)")
+        ] = None,
         limit: Annotated[int, Query(ge=1, le=JOBS_MAX)] = JOBS_DEFAULT,
     ) -> Response:
         """Jobs in brief: those that have not ended first, then ended ones, latest first. `queue`: with those below.
@@ -158,7 +163,8 @@ def _add_jobs(app: FastAPI, api: Api) -> None:
         view = api.follower.state
         if job_class is not None and job_class not in (known := known_classes(view)):
             raise malformed(Malformed("class", f"has to be one of {', '.join(known)}"))
-        each = documents.each_job_document(view, wanted=state, queue=queue, user=user, job_class=job_class, limit=limit)
+        wanted = documents.Wanted(state or [], queue, user, job_class, since_ms)
+        each = documents.each_job_document(view, wanted, limit=limit)
         return await api.listed("jobs", each, ended_kept_max=ENDED_JOBS_MAX)
 
     @app.get(
@@ -222,6 +228,19 @@ _LOGS: Responses = {
     ),
     **problems(404, 422),
 }
+_JOB_LOGS: Responses = {
+    200: answer(
+        None,
+        "lines of JSON, one for each piece of output: `stage`, `index`, and `output`, or `output_base64` where it is no"
+        " UTF-8; the first one of a task also has `attempt`, `end` (the offset at which to go on) and, where not all"
+        " was kept, `cut` (the first byte that was not, and the first one behind it that was). `problem`: why a"
+        " task's output cannot be read",
+    ),
+    **problems(404, 422),
+}
+
+Tail = Annotated[int | None, Query(ge=1, le=TAIL_LINES_MAX, description="only the last so many lines")]
+Since = Annotated[int | None, Query(ge=0, le=NUMBER_MAX, description="only what was printed since (Unix milliseconds)")]
 
 
 def _add_streams(app: FastAPI, api: Api) -> None:
@@ -247,6 +266,10 @@ def _add_streams(app: FastAPI, api: Api) -> None:
         with api.watchers.place() as place:
             return place.streaming(api.watching.events(job, last), media_type=EventStream.media_type, headers=headers)
 
+
+def _add_logs(app: FastAPI, api: Api) -> None:
+    ready = [Depends(api.is_ready)]
+
     @app.get(
         "/v1/tasks/{job}/{stage}/{index}/logs",
         tags=["jobs"],
@@ -261,10 +284,8 @@ def _add_streams(app: FastAPI, api: Api) -> None:
         stream: Stream = "stdout",
         attempt: Annotated[int | None, Query(ge=1, le=NUMBER_MAX)] = None,
         offset: Annotated[int, Query(ge=0, le=NUMBER_MAX)] = 0,
-        tail: Annotated[int | None, Query(ge=1, le=TAIL_LINES_MAX, description="only the last so many lines")] = None,
-        since_ms: Annotated[
-            int | None, Query(ge=0, le=NUMBER_MAX, description="only what was printed since (Unix milliseconds)")
-        ] = None,
+        tail: Tail = None,
+        since_ms: Since = None,
     ) -> Response:
         """What a task has printed, from a byte on. Without `attempt` the last one. A line in brackets stands for what
         was not kept, and the header Largesse-Output-Cut says from which byte to which, `FIRST-END`."""
@@ -280,3 +301,15 @@ def _add_streams(app: FastAPI, api: Api) -> None:
             headers = {STATE_HEADER: "live" if live else "ended", ATTEMPT: str(first.attempt), END: str(first.end)}
             headers[CUT] = "" if first.cut is None else cut_text(first.cut)
             return place.streaming(printed(api.read_output, wanted, first), media_type="text/plain", headers=headers)
+
+    @app.get("/v1/jobs/{job}/logs", tags=["jobs"], dependencies=ready, response_class=JsonLines, responses=_JOB_LOGS)
+    async def get_job_logs(
+        job: str, stage: str | None = None, stream: Stream = "stdout", tail: Tail = None, since_ms: Since = None
+    ) -> Response:
+        """What all tasks of a job, or of one of its stages, have printed: of each its last attempt, in order. Tasks
+        that have not started, or of which nothing is kept, are left out."""
+        api.job(job)
+        wanted = wanted_of_job(api.follower.state, job, stage, stream, since_ms)
+        with api.stage_outputs.place() as place:
+            rows = output_rows(api.read_output, wanted, tail, node_in(lambda: api.follower.state))
+            return place.streaming(rows, media_type=JsonLines.media_type)

@@ -13,6 +13,7 @@ from prometheus_client.registry import Collector
 from schemas import Queue, Vector
 from schemas.quantities import MILLIONTHS, SHARE_UNITS, natural_amount
 from schemas.queue_tree import below, upwards, with_default
+from services.gateway.queue_documents import held_shares
 from services.gateway.reservation_metrics import of_reservations
 from services.gateway.tally import Counts, Tally, Waiting
 from services.gateway.view_classes import HORIZONS_S
@@ -97,15 +98,18 @@ def _of_jobs(state: State, counts: Counts, shown: dict[str, bool]) -> Iterator[G
 
 
 def _shares(state: State, shown: dict[str, bool]) -> Iterator[GaugeMetricFamily]:
-    """As fairness published them last; it does not publish changes of less than a thousandth."""
+    """What fairness published last, which leaves changes of less than a thousandth out; and what is held now, counted
+    as `get queues` does: fairness counts the part of the cell that is not promised alone."""
     shares = {path: state.shares[path] for path in shown if path in state.shares}
     for name, what in (
-        ("guaranteed", "what the queue can count on"),
-        ("fair", "what the policy comes to for all that is asked for"),
-        ("allocated", "what its tasks hold"),
+        ("guaranteed", "what the queue can count on of what is not promised"),
+        ("fair", "what the policy comes to for all that is asked for, of what is not promised"),
     ):
         values = {path: getattr(share, name) / SHARE_UNITS for path, share in shares.items()}
-        yield _gauge(f"largesse_queue_{name}_share", f"Dominant share of the cell: {what}", "queue", values)
+        yield _gauge(f"largesse_queue_{name}_share", f"Dominant share: {what}", "queue", values)
+    held = {path: share / SHARE_UNITS for path, share in held_shares(state, shown).items() if share or path in shares}
+    text = "Dominant share of the cell: what its tasks hold now, promised to it or not"
+    yield _gauge("largesse_queue_allocated_share", text, "queue", held)
 
 
 def _of_cell(state: State, counts: Counts) -> Iterator[GaugeMetricFamily]:

@@ -38,6 +38,9 @@ PIPELINED_BYTES_MAX = 16 << 10
 TURNED_AWAY_MAX = 64
 """Connections beyond the limit that wait to be answered with 503; with more, the oldest is closed without an answer."""
 TURNED_AWAY_SECONDS = 1
+LINGER_SECONDS = 2
+"""An answer that came before the end of its request stays readable for so long: what the client still sends is thrown
+away. If the connection were closed at once, it would be reset, and the answer lost."""
 LOOK_SECONDS = 0.5
 
 Phase = Literal["head", "body", "answer"]
@@ -129,6 +132,17 @@ class Door:
             connection.transport.abort()
 
 
+class _Ending:
+    """A transport whose `close` leaves the client time to read an answer that came before the end of its request."""
+
+    def __init__(self, transport: asyncio.Transport, close: Callable[[], None]) -> None:
+        self._transport = transport
+        self.close = close
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._transport, name)
+
+
 class Connection(H11Protocol):
     """One connection. `since`: when it came to where it stands. `unsent`: bytes that its client had not taken at the
     last look; `taken_at`: when it last took any."""
@@ -144,6 +158,7 @@ class Connection(H11Protocol):
         super().__init__(config, server_state, app_state, loop)
         self._door = door
         self._refused = False
+        self._lingers = False
         self._phase: Phase = "head"
         self.since = door.clock()
         self.unsent = 0
@@ -155,7 +170,8 @@ class Connection(H11Protocol):
         if self._door.has_room():
             self._door.open[self] = None
             self._door.heads[self] = None
-            super().connection_made(transport)
+            self._under = transport
+            super().connection_made(cast("asyncio.Transport", _Ending(transport, self._close)))
             return
         self._refused = True
         self.transport = transport
@@ -180,6 +196,8 @@ class Connection(H11Protocol):
             self._say(503, "busy", "too many connections: try again")
             self.transport.close()
             return
+        if self._lingers:
+            return
         super().data_received(data)
         self._note()
         if self.flow.read_paused and self._phase == "answer":
@@ -195,9 +213,23 @@ class Connection(H11Protocol):
 
     def timeout_keep_alive_handler(self) -> None:
         """No further request has come."""
+        if self._lingers:
+            return
         if self.transport.get_write_buffer_size():
             return  # `look` ends it once it stands still.
         super().timeout_keep_alive_handler()
+
+    def _close(self) -> None:
+        """Ends the connection once what was written is sent; of a request that has not come whole, not at once."""
+        if self._lingers or self._under.is_closing():
+            return
+        if self.conn.their_state is not h11.SEND_BODY:
+            self._under.close()
+            return
+        self._lingers = True
+        self._under.write_eof()
+        self.flow.resume_reading()
+        self.loop.call_later(LINGER_SECONDS, self._under.abort)
 
     # ---------------------------------------------------------------- time and memory
     def look(self, now: float) -> int:

@@ -3,8 +3,8 @@ milliseconds, shares as parts of 1.
 """
 
 from collections import Counter
-from collections.abc import Iterator
-from dataclasses import asdict
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from largesse.lifecycle.job_classes import class_name
@@ -66,32 +66,28 @@ def job_document(state: State, name: str, *, whole: bool = True) -> Document | N
     return None if ended is None else _ended(state, ended, whole)
 
 
-def job_documents(
-    state: State,
-    *,
-    wanted: str | None = None,
-    queue: str | None = None,
-    user: str | None = None,
-    job_class: str | None = None,
-    limit: int,
-) -> list[Document]:
-    """Jobs in brief: those that have not ended in order of admission, then ended ones, latest first.
-
-    `wanted`: only this state. `queue`: only this queue and those below it. `job_class`: only this class, by its name.
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Which jobs are listed. `states`: only jobs in one of these; none: in any. `queue`: only of this queue and those
+    below it. `job_class`: only of this class, by its name. `since_ms`: only those submitted, or ended, since then.
     """
-    found = each_job_document(state, wanted=wanted, queue=queue, user=user, job_class=job_class, limit=limit)
-    return list(found)
+
+    states: Sequence[str] = ()
+    queue: str | None = None
+    user: str | None = None
+    job_class: str | None = None
+    since_ms: int | None = None
 
 
-def each_job_document(
-    state: State,
-    *,
-    wanted: str | None = None,
-    queue: str | None = None,
-    user: str | None = None,
-    limit: int,
-    job_class: str | None = None,
-) -> Iterator[Document]:
+ANY = Wanted()
+
+
+def job_documents(state: State, wanted: Wanted = ANY, *, limit: int) -> list[Document]:
+    """Jobs in brief: those that have not ended in order of admission, then ended ones, latest first."""
+    return list(each_job_document(state, wanted, limit=limit))
+
+
+def each_job_document(state: State, wanted: Wanted, *, limit: int) -> Iterator[Document]:
     """The same one by one. The view may change in between; each job is shown as it is at its turn."""
     found, queueing, seq = 0, Queueing(state), state.seq
     for name in [*state.jobs, *reversed(state.ended)]:
@@ -102,17 +98,25 @@ def each_job_document(
         job = state.jobs.get(name) or state.ended.get(name)
         if job is None:
             continue  # It has ended, and is forgotten, since this began.
-        said = job.spec if isinstance(job, LiveJob) else job
-        if queue is not None and said.queue != queue and not said.queue.startswith(queue + "/"):
-            continue
-        if user is not None and (said.user or job.author) != user:
-            continue
-        if job_class is not None and job_class != _class_of(state, job):
-            continue
-        if wanted is not None and wanted != (_state_of(job) if isinstance(job, LiveJob) else job.outcome):
+        if not _is_wanted(state, wanted, job):
             continue
         found += 1
         yield _live(state, queueing, job, False) if isinstance(job, LiveJob) else _ended(state, job, False)
+
+
+def _is_wanted(state: State, wanted: Wanted, job: LiveJob | EndedJob) -> bool:
+    said = job.spec if isinstance(job, LiveJob) else job
+    if wanted.queue is not None and said.queue != wanted.queue and not said.queue.startswith(wanted.queue + "/"):
+        return False
+    if wanted.user is not None and (said.user or job.author) != wanted.user:
+        return False
+    if wanted.job_class is not None and wanted.job_class != _class_of(state, job):
+        return False
+    if wanted.since_ms is not None:
+        last_ms = job.submitted_ms if isinstance(job, LiveJob) else job.ended_ms
+        if last_ms < wanted.since_ms:
+            return False
+    return not wanted.states or (_state_of(job) if isinstance(job, LiveJob) else job.outcome) in wanted.states
 
 
 def _class_of(state: State, job: LiveJob | EndedJob) -> str | None:

@@ -20,7 +20,6 @@ from schemas.edge.read import ConfigPatch
 from schemas.knobs import knob_conflict, with_knobs
 from schemas.quantities import RESOURCES, SHARE_UNITS, SLOTS, quantity_text
 from schemas.queue_tree import stranded, tree_conflict, upwards, walk, with_default
-from schemas.queues import PLANNING
 from schemas.wording import nearest, plural
 from services.gateway.counting import added, capacity_of
 from services.gateway.document import Document
@@ -202,7 +201,7 @@ def notes(state: State, policy: Policy, tree: Queue | None) -> list[str]:
             remarks.append(f"{resource}: {texts[0]} would be guaranteed, and the cell has {texts[1]}")
     served = {} if policy.preset == "fifo" else with_shares(tree, policy.preset)
     for path, resource in left_nothing(tree, capacity):
-        if path not in served and policy.preset not in PLANNING:
+        if path not in served:
             continue  # No guarantee counts there.
         text = f"other queues are guaranteed all {resource} that it could have"
         remarks.append(f"{named(path)}: {text}; while they ask for that, it gets none")

@@ -51,13 +51,23 @@ class AttemptUsage(BaseModel):
     cpu_ms: Count | None
 
 
+class UsagePercentile(BaseModel):
+    """So many per cent of the attempts that succeeded ran no longer, and used no more; null: not measured."""
+
+    percent: int
+    run_ms: Count | None
+    peak_memory: str | None
+    cpu_ms: Count | None
+
+
 class StageUsage(BaseModel):
-    """What attempts that succeeded used: the largest peak of memory, CPU time in all, and, in stages of at most 100
-    tasks, that of each."""
+    """What attempts that succeeded used: the largest peak of memory, CPU time in all, and that of each in stages of at
+    most 100 tasks, else percentiles (100: the most)."""
 
     peak_memory: str | None
     cpu_ms: Count | None
     attempts: list[AttemptUsage] | None
+    percentiles: list[UsagePercentile] | None
 
 
 class StageStatus(BaseModel):

@@ -20,7 +20,7 @@ ReadOutput = Callable[[Wanted], Awaitable[Piece | None]]
 
 def check_task(state: State, wanted: Wanted) -> None:
     """Raises Problem if the job is in view and has no such task."""
-    if (tasks := _tasks_of(state, wanted.job)) is None:
+    if (tasks := tasks_of(state, wanted.job)) is None:
         return
     if wanted.stage not in tasks:
         text = f'job "{wanted.job}" has no stage "{wanted.stage}"; it has {", ".join(tasks)}'
@@ -31,7 +31,7 @@ def check_task(state: State, wanted: Wanted) -> None:
         raise Problem(404, "unknown_task", text, "index")
 
 
-def _tasks_of(state: State, name: str) -> dict[str, int] | None:
+def tasks_of(state: State, name: str) -> dict[str, int] | None:
     """How many tasks each stage of a job has; None where the job is not in view."""
     if (live := state.jobs.get(name)) is not None:
         return {stage.stage: stage.tasks for stage in live.spec.stages}

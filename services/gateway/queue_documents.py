@@ -1,5 +1,6 @@
 """Queues as JSON documents: the tree with limits, shares and jobs. Shares are fractions of the cell, 0 to 1."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from largesse.lifecycle.promises import active
@@ -8,7 +9,7 @@ from schemas import Queue, Vector
 from schemas.edge.queues import weight_number
 from schemas.quantities import SHARE_UNITS, SLOTS, quantity_texts
 from schemas.queue_tree import QUEUE_DEFAULT, below, upwards, walk, with_default
-from schemas.queues import LIST_POLICIES, PLANNING, Preset, Sharing
+from schemas.queues import LIST_POLICIES, Preset, Sharing
 from schemas.shares import Breach, QueueShare
 from services.gateway.counting import added, capacity_of, used_by
 from services.gateway.document import Document
@@ -119,8 +120,7 @@ def ignored_limits(tree: Queue, preset: Preset) -> dict[str, dict[str, list[str]
     shared = with_shares(tree, preset)
     found = {}
     for path, queue in walk(tree):
-        # Presets that plan jobs serve all as one list, and yet guarantees count in what each job is entitled to.
-        counts = preset in PLANNING or (preset != "fifo" and path in shared)
+        counts = preset != "fifo" and path in shared
         void = [kind for kind in queue.guaranteed if not counts or (preset == "slots" and kind != SLOTS)]
         found[path] = {"guaranteed": void, "max": ignored_of_max(preset, queue.max)}
     return found
@@ -181,6 +181,19 @@ def _held(cell: _Cell, path: str, total: _Sum) -> Document:
         "promised": quantity_texts(dict(sorted(total.promised.items()))),
         "jobs": {"waiting": total.waiting, "running": total.running, "parked": total.parked},
     }
+
+
+def held_shares(state: State, paths: Iterable[str]) -> dict[str, int]:
+    """What tasks of each of these queues hold now, promised to it or not, in 10^-9 of the cell: as `allocated` of a
+    queue's document."""
+    used: dict[str, Vector] = {path: {} for path in paths}
+    for leaf, amounts in used_by(state).items():
+        if any(amounts.values()):
+            for path in upwards(leaf):
+                if path in used:
+                    added(used[path], amounts)
+    capacity = capacity_of(state)
+    return {path: _dominant(amounts, capacity)[0] for path, amounts in used.items()}
 
 
 def _dominant(used: Vector, capacity: Vector) -> tuple[int, str | None]:

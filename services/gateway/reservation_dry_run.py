@@ -5,6 +5,7 @@ from dataclasses import asdict
 
 from largesse.lifecycle import reservation_limits
 from schemas import ReservationRequested, ReservationUpdated
+from schemas.queue_tree import walk
 from services.gateway.document import Document
 from services.gateway.dry_run import asked
 from services.gateway.node_documents import state_of_node
@@ -35,12 +36,19 @@ async def would_answer(state: State, body: ReservationRequested | ReservationUpd
     live = sum(is_live(row) for row in state.reservations.values())
     if not update and (detail := reservation_limits.reservation_problem(live)):
         raise Problem(409, "refused:input", detail, "request.reservation", reason=detail)
+    others = [
+        row for row in state.reservations.values() if row.user == body.user and row.reservation != body.reservation
+    ]
+    held = sum(max(len(row.rdl), len(row.asked_rdl)) for row in others if is_live(row))
+    if detail := reservation_limits.size_problem(body.user, held, len(body.rdl)):
+        raise Problem(409, "refused:input", detail, f"{form}.rdl", reason=detail)
     queue = body.queue or (known.queue if known is not None else "")
     check_queue(state, queue, body.user, form)
     question = {
         "now_ms": max(now_ms, state.time),
         "policy": asdict(state.policy),
         "nodes": _nodes(state),
+        "ceilings": {path: queue.max for path, queue in walk(state.queues) if queue.max} if state.queues else {},
         "promises": [
             {"reservation": row.reservation, "user": row.user, "queue": row.queue, "rdl": row.rdl}
             | {"leases": [[step.atom, step.from_ms, step.to_ms, step.units // step.gang] for step in row.steps]}

@@ -7,7 +7,7 @@ board there. What holds them back follows from the promise and from what the res
 from collections.abc import Mapping
 from datetime import UTC, datetime
 
-from largesse.lifecycle.promises import active, serves
+from largesse.lifecycle.promises import active, earlier_parts, serves
 from schemas import PlanStep, Stage, Vector
 from services.gateway.counting import added
 from services.gateway.document import Document
@@ -58,7 +58,7 @@ class ReservedWaits:
         part = job.spec.reservation_atom
         if not part or job.started_ms is not None:
             return ""
-        after = [early for order in row.order if serves(part, order.atom) for early in order.after]
+        after = earlier_parts(row.order, part)
         for name in self._state.reserving.get(row.reservation, {}) if after else ():
             other = self._state.jobs[name].spec.reservation_atom
             if other and name != job.spec.job and any(serves(other, early) for early in after):

@@ -1,9 +1,8 @@
 """What attempts used of memory and CPU: kept by the view as the log tells it, and shown with a job."""
 
-from typing import Any
-
 from schemas.quantities import quantity_texts
 from schemas.tasks import TaskEnd, TaskFailure
+from services.gateway.document import Document
 from services.gateway.view_jobs import FailedAttempt, StageUse
 from services.gateway.view_state import State
 
@@ -39,9 +38,12 @@ def _of(item: TaskEnd | TaskFailure, field: str, index: int) -> int | None:
     return said[0] if said else None
 
 
-def usage_document(used: StageUse | None, places: list[str], *, each: bool) -> dict[str, Any] | None:
-    """What tasks of a stage that succeeded have used: the largest peak of memory, CPU time in all, and, with `each`,
-    both of each task. `places`: by index, where it ran. None where nothing is known.
+PERCENTS = (50, 95, 100)
+
+
+def usage_document(used: StageUse | None, places: list[str], *, each: bool) -> Document | None:
+    """What tasks of a stage that succeeded have used: the largest peak of memory, CPU time in all, with `each` both of
+    each task, else percentiles. `places`: by index, where it ran. None where nothing is known.
     """
     if used is None or not any(used.attempts):
         return None
@@ -63,7 +65,24 @@ def usage_document(used: StageUse | None, places: list[str], *, each: bool) -> d
         "peak_memory": memory_text(max((used.peak_mib[index] for index in measured), default=None)),
         "cpu_ms": sum(used.cpu_ms[index] for index in measured) if measured else None,
         "attempts": attempts if each else None,
+        "percentiles": None if each else _percentiles(used, done),
     }
+
+
+def _percentiles(used: StageUse, done: list[int]) -> list[Document]:
+    """Of each measure by itself, as far as it is known: that of the task below or at which so many per cent are."""
+    columns = [sorted(each for index in done if (each := column[index]) != UNKNOWN) for column in _measures(used)]
+    found = []
+    for percent in PERCENTS:
+        run_ms, peak_mib, cpu_ms = (
+            column[-(-percent * len(column) // 100) - 1] if column else None for column in columns
+        )
+        found.append({"percent": percent, "run_ms": run_ms, "peak_memory": memory_text(peak_mib), "cpu_ms": cpu_ms})
+    return found
+
+
+def _measures(used: StageUse) -> tuple[list[int], list[int], list[int]]:
+    return used.run_ms, used.peak_mib, used.cpu_ms
 
 
 def memory_text(mib: int | None) -> str | None:

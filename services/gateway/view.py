@@ -9,7 +9,7 @@ from typing import Any
 from largesse.core import Folds, OpenRound
 from largesse.lifecycle.dag import graph_of, lean, progress_of
 from largesse.lifecycle.job_classes import class_name
-from largesse.lifecycle.running_limit import admit, leave, limit
+from largesse.lifecycle.running_limit import admit, leave, limit, take_turns
 from schemas import (
     Asks,
     ConfigChanged,
@@ -21,6 +21,7 @@ from schemas import (
     JobCancelled,
     JobEnded,
     JobRejected,
+    JobTurns,
     NodeDrained,
     NodeForgotten,
     NodeLost,
@@ -120,8 +121,20 @@ def _let_run(state: State, names: list[str], record: Record) -> None:
     for name in names:
         job = state.jobs[name]
         job.began = record.seq
-        job.asked = [0 if stage.after else stage.tasks for stage in job.spec.stages]
+        ready = zip(job.progress.left, job.progress.parents, strict=True)
+        job.asked = [0 if parents else left for left, parents in ready]
         touch(state, name)
+
+
+def _turned(state: State, record: Record) -> None:
+    """Jobs that held nothing gave way to others."""
+    body: JobTurns = record.body
+    take_turns(state.running_limits, body)
+    for back in body.held_back:
+        job = state.jobs[back.job]
+        job.began, job.asked = 0, [0] * len(job.asked)
+        touch(state, back.job)
+    _let_run(state, body.let_run, record)
 
 
 def _rejected(state: State, record: Record) -> None:
@@ -234,6 +247,7 @@ _LOG: Folds[State] = {
     JobRejected: _rejected,
     JobCancelled: _cancelled,
     JobEnded: _job_ended,
+    JobTurns: _turned,
     InputRefused: _only_seen,
     InputRepeated: _only_seen,
     InputSkipped: _only_seen,

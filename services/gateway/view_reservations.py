@@ -13,7 +13,15 @@ from schemas import (
     SeriesRequested,
 )
 from services.gateway.view_jobs import EndedJob
-from services.gateway.view_state import RESERVATIONS_KEPT_MAX, ReservationRow, ReservationState, SeriesRow, State
+from services.gateway.view_state import (
+    RESERVATIONS_KEPT_BYTES_MAX,
+    RESERVATIONS_KEPT_MAX,
+    STEP_BYTES,
+    ReservationRow,
+    ReservationState,
+    SeriesRow,
+    State,
+)
 
 
 def fold_requested(state: State, record: Record) -> None:
@@ -129,9 +137,18 @@ def _followed(row: ReservationRow, answer: PlanAnswer) -> None:
 def _over(state: State, row: ReservationRow, how: ReservationState) -> None:
     row.state = how
     state.reservations_over[row.reservation] = True
-    if len(state.reservations_over) > RESERVATIONS_KEPT_MAX:
-        oldest = next(iter(state.reservations_over))
+    row.order = []
+    kept = {name: _bytes(state.reservations[name]) for name in state.reservations_over}
+    total = sum(kept.values())
+    for oldest, size in kept.items():
+        if len(state.reservations_over) <= RESERVATIONS_KEPT_MAX and total <= RESERVATIONS_KEPT_BYTES_MAX:
+            break
+        total -= size
         del state.reservations_over[oldest], state.reservations[oldest]
+
+
+def _bytes(row: ReservationRow) -> int:
+    return len(row.rdl) + len(row.asked_rdl) + STEP_BYTES * len(row.steps)
 
 
 RESERVATION_FOLDS: Folds[State] = {

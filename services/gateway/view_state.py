@@ -91,6 +91,12 @@ ReservationState = Literal["requested", "accepted", "rejected", "broken", "ended
 RESERVATIONS_KEPT_MAX = 1_000
 """Reservations that are over which the view still shows; beyond it the oldest go."""
 
+RESERVATIONS_KEPT_BYTES_MAX = 16 * 1024 * 1024
+"""What those may take together, about: the oldest go before."""
+
+STEP_BYTES = 500
+"""About what a lease takes."""
+
 
 @dataclass(slots=True)
 class ReservationRow:

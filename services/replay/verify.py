@@ -24,6 +24,7 @@ from schemas import (
     JobCancelled,
     JobEnded,
     JobRejected,
+    JobTurns,
     NodeDrained,
     NodeForgotten,
     NodeLost,
@@ -140,7 +141,7 @@ class _Check:
         """What `due` says, and lost nodes, are functions of the fold and log time."""
         record, state = step.accepted.record, self.cores.admission
         body = record.body
-        if isinstance(body, JobEnded | TimeReached | RoundOpened | NodeForgotten) or (
+        if isinstance(body, JobEnded | JobTurns | TimeReached | RoundOpened | NodeForgotten) or (
             isinstance(body, RoundAbandoned) and body.reason == "rules"
         ):
             self._compare_log(step, due(state, record.time, self.cores.prefix), cause_of_due(state))

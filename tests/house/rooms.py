@@ -127,6 +127,12 @@ ROOMS = (
         others=STDLIB | {"plotly"},
     ),
     Room(
+        "an importer of manifests",
+        ("services/simulator/workloads/kubernetes.py",),
+        ours=("schemas", "services.simulator.workloads"),
+        others=STDLIB | {"yaml"},
+    ),
+    Room(
         "a host of cores",
         ("services/simulator/*", "services/replay/*"),
         ours=("schemas", "largesse", "services"),

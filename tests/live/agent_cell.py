@@ -26,11 +26,10 @@ from schemas.topics import LOG
 from services.admission.core.judge import lose
 from services.agent.documents import CHILD, CLAIM, claim, read_json
 from services.agent.local import mono_ms
-from services.agent.meter import session_of
+from services.agent.proc import session_of, start_ticks
 from services.agent.processes import family, seen
 from services.agent.settings import NodeSettings
 from services.agent.shell import run
-from services.agent.shim import start_ticks
 from services.simulator.engine import Cell
 from tests.conftest import ROOT
 
@@ -216,8 +215,8 @@ async def agent_on(cell: ScriptedCell, node: NodeSettings) -> AsyncIterator["asy
 class AgentProcess:
     """An agent in a process of its own, which a story starts and kills."""
 
-    def __init__(self, bus: MemoryBus, folder: Path) -> None:
-        self._bus, self._socket, self.data = bus, folder / "bus", folder / "data"
+    def __init__(self, bus: MemoryBus, folder: Path, node: str = "n") -> None:
+        self._bus, self._socket, self.data, self.node = bus, folder / "bus", folder / "data", node
         self._server: asyncio.Server | None = None
         self._process: asyncio.subprocess.Process | None = None
 
@@ -225,7 +224,7 @@ class AgentProcess:
         """Another life, with or without a failpoint armed."""
         if self._server is None:
             self._server = await serve_bus(self._bus, self._socket)
-        command = [sys.executable, "-m", "tests.live.agent_process", str(self._socket), str(self.data)]
+        command = [sys.executable, "-m", "tests.live.agent_process", str(self._socket), str(self.data), self.node]
         environment = {**os.environ, VARIABLE: failpoint}
         self._process = await asyncio.create_subprocess_exec(*command, cwd=ROOT, env=environment)
 
@@ -235,6 +234,11 @@ class AgentProcess:
             with suppress(ProcessLookupError):
                 self._process.kill()
         await self.gone()
+
+    def send(self, number: int) -> None:
+        """A signal to it, which lives."""
+        assert self._process is not None
+        self._process.send_signal(number)
 
     async def gone(self) -> None:
         """Waits until it has died."""

@@ -14,8 +14,8 @@ from schemas.topics import LOG
 from services.agent import log_follower
 from services.agent.found import attempt_folders
 from services.agent.local import mono_ms
+from services.agent.proc import stat_of
 from services.agent.shell import TakenOver
-from services.agent.shim import stat_of
 from tests.live.agent_cell import AgentProcess, agent_on, eventually, is_alive, outcome_of, settings
 from tests.live.test_agent_restarts import go, once, ran, running, started
 

@@ -8,7 +8,6 @@ from dataclasses import replace
 
 import pytest
 
-from largesse.bus.port import BusError
 from schemas import JobEnded, NodeRegistered, NodeReported, RoundClosed, TaskFailed, TaskStarted
 from schemas.edge.base import BATCH_MAX
 from services.agent import outbox, shell, troubles
@@ -18,6 +17,7 @@ from services.agent.found import attempt_folders
 from services.agent.shell import run
 from services.agent.troubles import Room
 from tests.live.agent_cell import agent_on, end_tasks, eventually, is_alive, settings
+from tests.live.cuttable import CuttableBus
 
 ANY_ROOM = Room(bytes=0, inodes=0)
 SLEEP = {"command": ["sleep", "1000"]}
@@ -175,51 +175,6 @@ def test_an_agent_waits_for_a_disk_that_is_full_at_its_start(tell, tmp_path, sma
 
 
 # ---------------------------------------------------------------- cut off
-class CuttableBus:
-    """A bus that fails every call of an agent while it is cut off."""
-
-    def __init__(self, behind):
-        self._behind = behind
-        self.cut = False
-
-    def __getattr__(self, name):
-        return getattr(self._behind, name)
-
-    def _check(self):
-        if self.cut:
-            raise BusError("cut off")
-
-    async def fetch(self, *args, **options):
-        self._check()
-        found = await self._behind.fetch(*args, **options)
-        self._check()
-        return found
-
-    async def bounds(self, *args):
-        self._check()
-        return await self._behind.bounds(*args)
-
-    async def wait_any(self, positions, wait_ms):
-        self._check()
-        return await self._behind.wait_any(positions, min(wait_ms, 50))
-
-    def writer(self):
-        return CuttableWriter(self, self._behind.writer())
-
-
-class CuttableWriter:
-    def __init__(self, bus, behind):
-        self._bus, self._behind = bus, behind
-
-    async def send(self, batch, *, durable=True):
-        if self._bus.cut:
-            raise BusError("cut off")
-        return await self._behind.send(batch, durable=durable)
-
-    async def drop(self):
-        await self._behind.drop()
-
-
 def children(data):
     found = [read_json(folder / CHILD) for folder in attempt_folders(data)]
     return [child["pid"] for child in found if child]

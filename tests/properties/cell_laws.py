@@ -79,8 +79,10 @@ def check_tasks(cell):
         if job.graph.tasks != [1]:  # Of a job of one task leftover keeps none.
             assert cell.leftover.jobs[name].progress == job.progress
         if is_parked(cell.altruism.running_limits, name):
-            assert not does_wait(job), f"{name} is held back by a running limit"
-            continue
+            if name not in cell.altruism.held_back:
+                assert not does_wait(job), f"{name} is held back by a running limit"
+                continue
+            assert not known.held, f"{name} gave way and holds something"
         for at, of in enumerate(job.graph.stages):
             waits = [i for span in waiting(job).get(at, []) for i in range(span.first, span.first + span.count)]
             resting = [item for item in cell.altruism.backing_off.get(name, []) if item.stage == at]
@@ -117,6 +119,7 @@ def check_asks(cell):
             for at, spans in waiting(job).items()
             for span in spans
             for index in range(span.first, span.first + span.count)
+            if name not in cell.altruism.held_back
         }
         asks = [
             (ask.stage, index, ask.attempt, ask.since_ms)
@@ -215,6 +218,8 @@ def check_could_start(cell):
     """What fairness takes for tasks that could start is what altruism asks for: none that waits out a back-off."""
     asked = {}
     for name, job in cell.altruism.jobs.items():
+        if name in cell.altruism.held_back:
+            continue
         tasks = sum(span.count for spans in waiting(job).values() for span in spans)
         if tasks:
             leaf = cell.fairness.jobs[name].queue

@@ -61,8 +61,9 @@ class PlainJob:
 class Plain:
     """The rules, one by one. Nodes as [free, devices, labels]."""
 
-    def __init__(self, discipline, orders, maxima, placing="packed"):
-        self.placing = placing
+    def __init__(self, discipline, orders, maxima, placing="packed", listed=None):
+        """`listed`: all leaves are one list of jobs, in this order."""
+        self.placing, self.listed = placing, listed
         self.discipline, self.orders, self.maxima = discipline, orders, maxima
         self.used = {}  # By leaf, also of jobs that are over.
         self.nodes = [[dict(capacity), list(devices), labels] for capacity, labels, devices in NODES]
@@ -98,7 +99,8 @@ class Plain:
         for job in self.jobs.values():
             order = self.orders.get(job.leaf, "drf")
             aged = job.spans and not job.tasks and min(span.since_ms for span in job.spans) <= before_ms
-            second = {"drf": self.share(job.held), "fair": job.tasks, "sjf": job.work, "srtf": job.work}.get(order, 0)
+            by_work = dict.fromkeys(("sjf", "srtf", "giving"), job.work)
+            second = {"drf": self.share(job.held), "fair": job.tasks, **by_work}.get(order, 0)
             mine = (-job.priority, 0) if order == "fifo" else (-9, 0) if aged else (-job.priority, second)
             for position, span in enumerate(job.spans):
                 if not span.count:
@@ -110,17 +112,17 @@ class Plain:
                 elif self.discipline == "fair":
                     rank = (*self.claim(job.leaf), job.leaf, span.optional, *mine, job.order, position)
                 elif self.discipline == "fifo_job":
-                    rank = (job.order, position)
+                    rank = (-job.priority, job.order, position)
                 else:
-                    rank = (span.since_ms, job.order, span.stage)
+                    rank = (-job.priority, span.since_ms, job.order, span.stage)
                 found.setdefault(job.leaf, []).append((rank, job, span))
         able = []
+        if self.listed is not None:
+            return self.first_of_list(found, hopeless)
         for leaf, claims in found.items():
             strict = self.orders.get(leaf) == "fifo"
             if self.orders.get(leaf) == "tetris-fair":
-                ranks = sorted({(rank[4], rank[6], rank[7]) for rank, _, _ in claims})
-                may_pack = ranks[: max(1, math.ceil((1_000 - UNFAIR_PERMILLE) * len(ranks) / 1_000))]
-                claims = [claim for claim in claims if (claim[0][4], claim[0][6], claim[0][7]) in may_pack]
+                claims = self.those_who_may_pack(claims)
             for lane in self.lanes(claims):
                 for claim in sorted(lane, key=lambda claim: claim[0]):
                     _, job, span = claim
@@ -129,6 +131,54 @@ class Plain:
                     elif strict or self.discipline != "fair":
                         break  # Nobody goes ahead of the head.
         return sorted(able, key=lambda claim: claim[0])
+
+    def those_who_may_pack(self, claims):
+        ranks = sorted({(rank[4], rank[6], rank[7]) for rank, _, _ in claims})
+        may_pack = ranks[: max(1, math.ceil((1_000 - UNFAIR_PERMILLE) * len(ranks) / 1_000))]
+        return [claim for claim in claims if (claim[0][4], claim[0][6], claim[0][7]) in may_pack]
+
+    def first_of_list(self, found, hopeless):
+        """Of all leaves, each with the first of its own order that can be served: what is required within a level by
+        the claims of the leaves, then whoever comes first without priorities. If the order is strict, that one alone.
+        """
+        ahead = {} if self.listed == "fifo" else self.places_by_priority(found)
+        if self.listed == "tetris-fair":
+            found = {leaf: self.those_who_may_pack(claims) for leaf, claims in found.items()}
+        strict = self.listed == "fifo"
+        firsts = []
+        for leaf, claims in found.items():
+            for claim in sorted(claims, key=lambda claim: claim[0]):
+                if strict or (claim[2].kind() not in hopeless and not self.is_full(leaf, claim[2])):
+                    firsts.append(claim)
+                    break
+        within = [claim for claim in firsts if claim[0][0] == 0 and not claim[2].optional]
+        if self.listed == "giving" and within:
+            return [min(within, key=lambda claim: claim[0])]
+        first = min(firsts, key=lambda claim: self.place_in_list(claim, ahead), default=None)
+        return [first] if first is not None and first[2].kind() not in hopeless else []
+
+    def places_by_priority(self, found):
+        """By leaf and whether tasks are optional: (priority, place) of each job that waits."""
+        places = {}
+        for leaf, claims in found.items():
+            for rank, _, span in claims:
+                by = (rank[4], 0) if self.listed.startswith("tetris") else (rank[5], (rank[6], rank[7]))
+                places.setdefault((leaf, span.optional), []).append(by)
+        return places
+
+    def place_in_list(self, claim, ahead):
+        """A rank without the claim of the leaf and the priority of the job; never before one with a higher priority."""
+        rank, job, span = claim
+        if self.discipline != "fair":
+            return rank[1:]
+        if self.listed == "fifo":
+            return rank[4], *rank[6:]
+        before = ahead[job.leaf, span.optional]
+        if self.listed.startswith("tetris"):
+            last = any(priority < rank[4] for priority, _ in before) or not rank[5]
+            return (0, job.leaf) if last else (rank[5], *rank[6:])
+        behind = max([place for priority, place in before if priority < rank[5]], default=(0, 0))
+        return rank[4], *(max((*rank[6:8], rank[8]), (*behind, 0)))
 
     def lanes(self, claims):
         """Those of a leaf that queue up behind one another."""
@@ -168,6 +218,7 @@ class Plain:
             return False
         _, job, span = claims[0]
         beyond = self.discipline == "fair" and self.leaf_share(job.leaf) >= self.targets.get(job.leaf, SHARE_UNITS)
+        beyond = span.optional if self.orders.get(job.leaf) == "giving" else beyond
         many = span.count if span.gang else 1
         taken = []
         while len(taken) < many and (node := self.best(span)) is not None:

@@ -33,12 +33,13 @@ from tests.strategies import for_all
 class Both:
     """A board and the plain rules, given the same."""
 
-    def __init__(self, discipline, orders, maxima, plain=Plain, pools_ppm=None, placing="packed"):
+    def __init__(self, discipline, orders, maxima, plain=Plain, pools_ppm=None, placing="packed", listed=None):
         room = Room([capacity for capacity, _, _ in NODES], placing=placing)
         for i, (capacity, labels, devices) in enumerate(NODES):
             room.add(f"n{i}", "e", capacity, labels, list(enumerate(devices)), open_=True)
-        self.board = Board(room, discipline, orders, maxima, pools_ppm, Alignment(UNFAIR_PERMILLE))
-        self.plain = plain(discipline, orders, maxima, placing)
+        self.board = Board(room, discipline, orders, maxima, pools_ppm, Alignment(UNFAIR_PERMILLE), listed)
+        self.plain = plain(discipline, orders, maxima, placing, listed)
+        self.listed = listed
         self.discipline, self.orders, self.maxima = discipline, orders, maxima
         self.leaf_of = {}
         self.now_ms = 0
@@ -51,7 +52,7 @@ class Both:
     def job(self, leaf, priority, spans):
         self.count += 1
         name = f"j{self.count}"
-        leaf = "" if self.discipline != "fair" else ("a", "b", "c")[leaf % 3]
+        leaf = "" if self.discipline != "fair" and not self.listed else ("a", "b", "c")[leaf % 3]
         work = (self.count * 7919) % 50
         self.board.add_job(name, self.count, leaf, priority, leaf, work, self.count % 3)
         self.plain.jobs[name] = PlainJob(name, self.count, leaf, priority, work=work)
@@ -273,6 +274,33 @@ def test_a_board_that_remembers_places_as_the_plain_rules_do(rules, seed):
     """Histories are drawn from the seed alone: Hypothesis would ready too few unlike steps in a row."""
     chance = Random(seed)
     both = Both(*RULES[rules], placing=chance.choice(("packed", "packed", "packed", "spread", "aligned")))
+    for _ in range(60):
+        step(both, chance)
+    both.round()
+
+
+LISTS = {
+    "fifo by job": ("fifo_job", "fifo"),
+    "fifo by stage": ("fifo_stage", "fifo"),
+    "fifo in a tree": ("fair", "fifo"),
+    "sjf": ("fair", "sjf"),
+    "srtf": ("fair", "srtf"),
+    "fair": ("fair", "fair"),
+    "tetris": ("fair", "tetris"),
+    "tetris-fair": ("fair", "tetris-fair"),
+    "giving": ("fair", "giving"),
+}
+
+
+@pytest.mark.rotating(3)
+@pytest.mark.parametrize("rules", LISTS)
+@for_all(st.integers(0, 2**64 - 1))
+def test_the_queues_of_a_list_are_served_as_the_plain_rules_do(rules, seed):
+    """Priority counts within a queue; what planned jobs require within levels comes first."""
+    chance = Random(seed)
+    discipline, order = LISTS[rules]
+    maxima = {"b": {"cpu": 6_000}} if order not in ("fifo", "tetris-fair") and chance.random() < 0.5 else {}
+    both = Both(discipline, dict.fromkeys(("a", "b", "c"), order), maxima, listed=order)
     for _ in range(60):
         step(both, chance)
     both.round()

@@ -10,6 +10,7 @@ from tests.simulation.runs import job, simulated, stage
 
 LONG_MS, UNTIL_MS = 600_000, 120_000
 PRESETS = ("hdrf", "largesse", "rayon")
+EVERY_SHARING = (*PRESETS, "capacity", "dress", "carbyne", "carbyne-dag")
 
 
 def one_node(*queues, **capacity):
@@ -74,7 +75,7 @@ def test_long_tasks_with_much_memory_do_not_use_up_a_maximum_of_cpu(tmp_path, pr
         assert runs_at(run, "waits", at_ms) >= 6, at_ms
 
 
-@pytest.mark.parametrize("preset", [*PRESETS, "capacity", "dress"])
+@pytest.mark.parametrize("preset", EVERY_SHARING)
 def test_a_wide_task_within_a_guarantee_does_not_wait_behind_a_stream_of_small_ones(tmp_path, preset):
     lasts = [15_000, 30_000, 45_000, *[60_000] * 60]
     workload = [

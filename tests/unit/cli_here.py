@@ -14,10 +14,24 @@ from services.cli.main import main
 from tests.unit.cli_process import ROOT, Said, environment
 
 
-def largesse(*words: object, stdin: str | bytes = b"", columns: int = 60, **env: str) -> Said:
-    """One command to its end. Its stdin is what is given, and no terminal."""
+class _Terminal(io.TextIOWrapper):
+    def isatty(self) -> bool:
+        return True
+
+
+def largesse(
+    *words: object,
+    stdin: str | bytes = b"",
+    columns: int = 60,
+    terminal: bool = False,
+    encoding: str = "utf-8",
+    **env: str,
+) -> Said:
+    """One command to its end. Its stdin is what is given, and no terminal. `terminal`: whether stdout and stderr are;
+    `encoding`: theirs."""
     written = io.BytesIO(), io.BytesIO()
-    out, err = (io.TextIOWrapper(each, encoding="utf-8", write_through=True) for each in written)
+    made = _Terminal if terminal else io.TextIOWrapper
+    out, err = (made(each, encoding=encoding, write_through=True) for each in written)
     given = io.BufferedReader(io.BytesIO(stdin.encode() if isinstance(stdin, str) else stdin))
     code: str | int | None = 0
     with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
@@ -30,5 +44,5 @@ def largesse(*words: object, stdin: str | bytes = b"", columns: int = 60, **env:
             main()
         except SystemExit as end:
             code = end.code
-    said, noted = (each.getvalue().decode() for each in written)
+    said, noted = (each.getvalue().decode(encoding) for each in written)
     return Said(int(code or 0), said, noted)

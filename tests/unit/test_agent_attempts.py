@@ -14,11 +14,10 @@ from services.agent.attempts import Attempts
 from services.agent.core import HeldAttempt, Start
 from services.agent.documents import RESULT, STOP, TASK, claim, read_json, write_json
 from services.agent.local import mono_ms
-from services.agent.meter import session_of
 from services.agent.outbox import Result
+from services.agent.proc import session_of, start_ticks
 from services.agent.processes import KEY, attempt_key
 from services.agent.settings import NodeSettings
-from services.agent.shim import start_ticks
 from services.agent.starting import SHIM_PATH, SHIM_START, environment, task_of
 
 NAME = "j/map/0/1"

@@ -21,8 +21,8 @@ from services.agent.documents import CHILD, CLAIM, DOCUMENT_BYTES_MAX, RESULT, S
 from services.agent.folders import attempt_folder
 from services.agent.found import places
 from services.agent.outbox import known_attempts
+from services.agent.proc import start_ticks
 from services.agent.settings import NodeSettings
-from services.agent.shim import start_ticks
 from services.agent.task_output import read_piece
 
 RUN = "5-e.1"

@@ -395,11 +395,24 @@ def test_an_importer_says_what_it_left_out_and_why():
 
     assert [json.loads(line)["job"] for line in said.out.splitlines()] == ["job-1"]
     assert said.err.splitlines() == [
+        "kept: 1 job, 4 tasks",
         "left out: 2 jobs: runtime not known",
         "left out: 1 job: number of processors not known",
         "left out: 1 job: cancelled before they ran",
     ]
 
 
-def test_an_importer_that_left_nothing_out_says_nothing():
-    assert largesse("import", "swf", "-", stdin=swf(1, 10, 4)).err == ""
+def test_an_importer_that_left_nothing_out_says_what_it_kept():
+    said = largesse("import", "swf", "-", "--strict", stdin=swf(1, 10, 4))
+
+    assert (said.code, said.err) == (0, "kept: 1 job, 4 tasks\n")
+
+
+def test_a_strict_import_that_left_anything_out_is_refused():
+    said = largesse("import", "swf", "-", "--strict", stdin=swf(1, 10, 4) + swf(2, 10, 4).replace("\n", " 7\n"))
+
+    assert said.code == 1
+    assert said.err.splitlines()[1:] == [
+        "left out: 1 column: beyond the 18th",
+        "largesse: not everything was kept (--strict)",
+    ]

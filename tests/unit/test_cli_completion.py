@@ -1,5 +1,6 @@
 """Completion: the script of each shell, and what is completed."""
 
+import json
 import os
 import shutil
 import subprocess
@@ -7,7 +8,9 @@ import sys
 
 import pytest
 
+from services.cli import arguments
 from tests.unit.cli_process import COMMAND, ROOT, largesse
+from tests.unit.stub_server import respond, serving
 
 NOWHERE = "http://127.0.0.1:9"
 
@@ -36,7 +39,7 @@ def completed(shell, words, **env):
     [
         (["ge"], ["get"]),
         (["get", ""], ["jobs", "job", "queues", "nodes", "classes", "ledger", "reservations"]),
-        (["import", ""], ["tpch", "facebook", "swf", "alibaba-dag", "openb", "wfcommons"]),
+        (["import", "s"], ["swf", "sacct", "spark", "sbatch"]),
         (["get", "jobs", "--state", "re"], ["rejected"]),
         (["watch", "--url", NOWHERE, ""], []),
     ],
@@ -82,3 +85,64 @@ complete -p largesse
 def test_h_is_help_for_every_command():
     assert largesse("get", "jobs", "-h").out == largesse("get", "jobs", "--help").out
     assert largesse("-h").out.startswith("Usage: largesse [OPTIONS] COMMAND")
+
+
+# ---------------------------------------------------------------- names that a cell, or the house, knows
+STAGES = [{"stage": "map", "tasks": {"total": 2}}, {"stage": "reduce", "tasks": {"total": 1}}]
+QUEUES = {"queue": "", "children": [{"queue": "ads", "children": [{"queue": "ads/prod", "children": []}]}]}
+LISTED = {
+    "/v1/jobs": {"jobs": [{"job": "count"}, {"job": "sort"}]},
+    "/v1/jobs/count": {"stages": STAGES},
+    "/v1/reservations": {"reservations": [{"reservation": "nightly.1"}, {"reservation": "big\n"}]},
+    "/v1/series": {"series": [{"series": "nightly"}]},
+    "/v1/queues": QUEUES,
+}
+
+
+@pytest.mark.parametrize(
+    ("complete", "begun", "found"),
+    [
+        (arguments.tasks_named, "co", ["count"]),
+        (arguments.tasks_named, "count/", ["count/map", "count/reduce"]),
+        (arguments.tasks_named, "count/map/", ["count/map/0", "count/map/1"]),
+        (arguments.tasks_named, "nosuch/", []),
+        (arguments.series_or_reservations_named, "", ["nightly.1", "nightly"]),
+        (arguments.queues_named, "ads/", ["ads/prod"]),
+        (arguments.states_named, "waiting,r", ["waiting,running", "waiting,rejected"]),
+        (arguments.presets_named, "fifo,larg", ["fifo,largesse"]),
+        (arguments.knobs_named, "theta", ["theta_permille="]),
+    ],
+)
+def test_names_are_completed(monkeypatch, complete, begun, found):
+    def answer(request, body):
+        document = LISTED.get(request.path.partition("?")[0])
+        body = json.dumps(document or {"type": "urn:largesse:unknown_job", "detail": ""}).encode()
+        respond(request, 200 if document else 404, {"Content-Type": "application/json"}, body)
+
+    with serving(answer) as url:
+        monkeypatch.setenv("LARGESSE_URL", url)
+        assert complete(begun) == found
+
+
+@pytest.mark.parametrize("words", [("logs", ""), ("reserve", "why", ""), ("reserve", "delete", "")])
+def test_the_names_of_arguments_are_offered(words):
+    listed = {"logs": ["count", "sort"], "reserve": ["nightly.1", "nightly"]}
+
+    def answer(request, body):
+        data = json.dumps(LISTED[request.path.partition("?")[0]]).encode()
+        respond(request, 200, {"Content-Type": "application/json"}, data)
+
+    with serving(answer) as url:
+        assert completed("bash", words, LARGESSE_URL=url) == listed[words[0]]
+
+
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [
+        (["get", "jobs", "--state", "waiting,re"], ["waiting,rejected"]),
+        (["compare", "--presets", "largesse,ra"], ["largesse,rayon"]),
+        (["simulate", "--preset", "dre"], ["dress"]),
+    ],
+)
+def test_the_values_of_options_are_offered(words, found):
+    assert completed("bash", words, LARGESSE_URL=NOWHERE) == found

@@ -7,7 +7,7 @@ from largesse.task_output import ATTEMPT, END
 from services.cli import patience, printing
 from services.cli.client import STATE_HEADER, ending_of
 from services.cli.ending import Broken, Later, Refused, Unanswered
-from services.cli.printing import follow_output
+from services.cli.printing import follow_output, sink_of
 
 
 class Played:
@@ -38,7 +38,7 @@ def at_once(monkeypatch):
 
 
 def printed(capfdbinary, gateway, **params):
-    follow_output(gateway, "/logs", params)
+    follow_output(gateway, "/logs", params, sink_of(raw=False))
     out, err = capfdbinary.readouterr()
     return out.decode(), err.decode()
 
@@ -129,7 +129,7 @@ def test_the_end_of_an_attempt_is_asked_for_again_where_the_gateway_did_not_answ
 @pytest.mark.parametrize("ending", [Refused("no such job"), Broken("the gateway is gone"), SILENT])
 def test_what_cannot_come_is_not_waited_for(ending):
     with pytest.raises(type(ending)):
-        follow_output(Played(ending), "/logs", {})
+        follow_output(Played(ending), "/logs", {}, sink_of(raw=False))
 
 
 @pytest.mark.parametrize(

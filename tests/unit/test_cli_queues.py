@@ -253,6 +253,7 @@ def test_who_has_no_share_inside_a_list_says_so(dry_run_text):
 def test_what_is_promised_to_reservations_stands_below_the_shares(shown):
     text = shown(queue("", queue("prod") | {"promised": {"cpu": "4"}}, queue("batch")), 80)
     assert text.rstrip().splitlines()[-2:] == ["queue  promised now, beside the shares", "prod   cpu 4"]
+    assert "has in % of the cell; guaranteed, fair and lent in % of what is not promised" in text
 
 
 def test_a_dry_run_in_an_idle_cell_says_why_all_shares_are_nothing(dry_run_text):

@@ -8,9 +8,10 @@ from schemas.quantities import quantity_text, rounded_text
 from services.cli import getting
 from services.cli.classes import HEADS, HISTORY_SHOWN_MAX, KINDS, OFF, about_pools, class_rows
 from services.cli.getting import node_row, numbered
+from services.cli.job_lists import jobs_text
 from services.cli.queues import tree_rows
 from services.cli.show import listed, rounded, tabbed
-from services.cli.watching import job_text, jobs_text
+from services.cli.watching import job_text
 from tests.unit.test_cli_queues import BREACH
 from tests.unit.test_cli_queues import queue as a_queue
 
@@ -119,7 +120,7 @@ def test_in_a_pipe_a_job_is_a_line_with_all_of_it(monkeypatch):
     assert [line.split("\t")[:4] for line in lines] == [
         ["job", "state", "queue", "user"],
         [IDS[3], "waiting", "advertising/production", "ann@example.com"],
-        ["b?c?", "running", "advertising/production", "ann@example.com"],
+        ["b\\tc\\n", "running", "advertising/production", "ann@example.com"],
     ]
     assert [line.split("\t")[6] for line in lines] == ["why", WHY * 9, ""]
 
@@ -228,3 +229,28 @@ def test_an_error_of_forecasts_that_were_never_compared_is_none():
 
 def test_where_classes_have_no_pools_a_terminal_says_so():
     assert about_pools(classes(pools="off")) == OFF
+
+
+def test_jobs_that_have_ended_stand_apart_from_live_ones(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
+    ended = job("over", "failed", None) | {"ended_ms": 65_000, "detail": "exit code 1"}
+    live, over = jobs_text([job("a", "waiting"), ended]).split("\n\n")
+
+    assert "over" not in live
+    assert live.split()[:2] == ["job", "state"]
+    heads, row = over.splitlines()
+    assert heads.split() == ["ended", "job", "state", "queue", "user", "ago", "took", "done", "why"]
+    assert ("65.0 s" in row, "exit code 1" in row) == (True, True)
+
+
+def test_of_a_stage_of_many_tasks_percentiles_are_shown():
+    each = {"percent": 50, "run_ms": 1_500, "peak_memory": "64Mi", "cpu_ms": 200}
+    usage = {"peak_memory": "80Mi", "cpu_ms": 9_000, "attempts": None, "percentiles": [each, each | {"percent": 95}]}
+    stage = {"stage": "map", "tasks": job("j", "running")["tasks"], "why": [], "nodes": {}, "usage": usage}
+    document = job("j", "running") | {"stages": [stage | {"indexes": None}], "failures": []}
+
+    rows = [line.split("\t") for line in job_text(document, tabbed).splitlines() if line.startswith("map, ")]
+    assert rows == [
+        ["map, median", "", "", "1.5 s", "64Mi", "200 ms"],
+        ["map, 95 %", "", "", "1.5 s", "64Mi", "200 ms"],
+    ]

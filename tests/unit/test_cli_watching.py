@@ -4,9 +4,11 @@ import re
 
 import pytest
 
-from services.cli import show, watching
+from services.cli import job_lists, show, watching
+from services.cli.ending import shown
+from services.cli.job_lists import jobs_text
 from services.cli.show import in_blocks, listed, remarked, rendered, table
-from services.cli.watching import PLACES_SHOWN, job_text, jobs_text, ranges_text
+from services.cli.watching import PLACES_SHOWN, job_text, ranges_text
 
 TASKS = {"total": 6, "waiting": 1, "starting": 1, "running": 3, "succeeded": 1, "failed_attempts": 0}
 
@@ -25,7 +27,7 @@ def job(name="j", *stages, **more):
 @pytest.fixture(autouse=True)
 def wide(monkeypatch):
     monkeypatch.setenv("COLUMNS", "100")
-    monkeypatch.setattr(watching, "time", lambda: 1_090)
+    monkeypatch.setattr(job_lists, "time", lambda: 1_090)
 
 
 @pytest.mark.parametrize(
@@ -119,9 +121,9 @@ def test_states_have_colours_and_names_that_read_alike_have_none(monkeypatch):
     monkeypatch.setattr(show, "on_terminal", lambda: True)
     red = "\x1b[31m"
 
-    assert red not in in_blocks(("", "fifo"), [("rejected", "0")])
-    assert red not in listed(("job", "state"), [("failed", "waiting")], kinds="kk")
-    assert red in listed(("job", "state"), [("j", "failed")], kinds="kk")
+    assert red not in shown(in_blocks(("", "fifo"), [("rejected", "0")]))
+    assert red not in shown(listed(("job", "state"), [("failed", "waiting")], kinds="kk"))
+    assert red in shown(listed(("job", "state"), [("j", "failed")], kinds="kk"))
 
 
 NO_ROOM = "one task asks for cpu 64, memory 1Gi; the largest node that could take it, node-0, has cpu 2, memory 4Gi"

@@ -69,6 +69,9 @@ def test_a_tree_that_is_only_its_root():
         pytest.param(Decimal("0.100000000"), 100_000, id="noughts at the end"),
         pytest.param(0.1, 100_000, id="a float counts by its text"),
         pytest.param(WEIGHT_MAX, WEIGHT_MAX * MILLIONTHS, id="the most"),
+        pytest.param("1/3", 333_333, id="a fraction is rounded to the nearest millionth"),
+        pytest.param("2/3", 666_667, id="upwards, too"),
+        pytest.param("9/2", 4_500_000, id="a fraction above one"),
     ],
 )
 def test_a_weight_in_millionths(weight, millionths):
@@ -78,7 +81,23 @@ def test_a_weight_in_millionths(weight, millionths):
 @pytest.mark.parametrize(
     "weight",
     [
-        *(0, -1, WEIGHT_MAX + 1, True, None, "1", [], float("nan"), float("inf")),
+        *(
+            0,
+            -1,
+            WEIGHT_MAX + 1,
+            True,
+            None,
+            "1",
+            "1/0",
+            "0/3",
+            "1/3000000",
+            "-1/3",
+            "1/2/3",
+            "2000001/2",
+            [],
+            float("nan"),
+            float("inf"),
+        ),
         *(Decimal(text) for text in ("0.0000001", "1.0000001", "-0.5", "NaN", "Infinity")),
     ],
 )

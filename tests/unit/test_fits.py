@@ -122,3 +122,20 @@ def test_of_the_open_nodes_with_room_the_first_of_the_least_rank_is_found(given,
 
     able = [i for i in range(len(now)) if i not in shut and all(now[i][p] >= amount for p, amount, _ in wants)]
     assert best == min(able, key=lambda i: (sum(weight * now[i][p] for p, _, weight in wants), i), default=None)
+
+
+@for_all(
+    st.lists(st.lists(st.integers(0, 200), min_size=2, max_size=2), min_size=1, max_size=40),
+    st.sets(st.integers(0, 39), min_size=1),
+    st.integers(1, 40),
+)
+def test_the_least_that_classes_ask_for_is_found_in_their_lowest_step(amounts, among, first):
+    demands, among = ClassIndex(2), {number for number in among if number < len(amounts)} or {0}
+    needs = [[(p, amount, 1) for p, amount in enumerate(pair) if amount] for pair in amounts]
+    demands.add(0, needs[:first])
+    demands.add(len(needs[:first]), needs[first:])
+
+    found = demands.least(bit_set(sorted(among)))
+
+    least = [min(amounts[number][p] for number in among) for p in range(2)]
+    assert found == {p: amount for p, amount in enumerate(least) if amount}

@@ -284,3 +284,20 @@ def test_what_is_no_request_ends_its_connection_and_no_other(said, capfd):
 
     assert run_over_http(story) == 200
     assert "Invalid HTTP" not in capfd.readouterr().err
+
+
+def test_an_answer_before_the_end_of_a_body_is_read_by_who_still_writes():
+    async def story(served):
+        client = await served.connect()
+        length = 8 * INPUT_BYTES_MAX
+        await client.say(
+            request("POST", "/v1/jobs", client.host, content_length=str(length), connection="close")
+            + b"x" * (2 * INPUT_BYTES_MAX)
+        )
+        head = await client.head()
+        for _ in range(6):
+            await client.say(b"x" * INPUT_BYTES_MAX)
+        return head
+
+    status, headers = run_over_http(story)
+    assert (status, headers["connection"]) == (413, "close")

@@ -98,10 +98,20 @@ def test_what_each_attempt_used_is_told_while_its_job_lives_and_after():
 
 def test_of_many_tasks_it_is_told_what_they_used_together():
     cell = Watched(cpu=101).submit("j", stage(tasks=101)).start("j", "s", count=101)
-    many = TaskEnd("j", "s", 0, 101, 1, "n0", "e1", [5], peak_mib=list(range(101)), cpu_ms=[2] * 101)
+    times = list(range(101, 0, -1))
+    many = TaskEnd("j", "s", 0, 101, 1, "n0", "e1", times, peak_mib=list(range(101)), cpu_ms=[2] * 101)
     cell.take(TaskFinished([many])).settle()
 
-    assert cell.job("j")["stages"][0]["usage"] == {"peak_memory": "100Mi", "cpu_ms": 202, "attempts": None}
+    assert cell.job("j")["stages"][0]["usage"] == {
+        "peak_memory": "100Mi",
+        "cpu_ms": 202,
+        "attempts": None,
+        "percentiles": [
+            {"percent": 50, "run_ms": 51, "peak_memory": "50Mi", "cpu_ms": 2},
+            {"percent": 95, "run_ms": 96, "peak_memory": "95Mi", "cpu_ms": 2},
+            {"percent": 100, "run_ms": 101, "peak_memory": "100Mi", "cpu_ms": 2},
+        ],
+    }
 
 
 def test_a_job_says_where_its_results_lie_and_until_when():

@@ -1,5 +1,6 @@
 """Reservations over HTTP, with the sequencer and the planner behind it on a bus in memory."""
 
+import json
 import time
 
 import pytest
@@ -120,6 +121,27 @@ def test_under_slots_no_capacity_is_promised():
         assert refused.status_code == 409
         assert 'under the preset "slots" no capacity can be promised' in refused.json()["detail"]
     assert deleted.json()["state"] == "deleted"
+
+
+@pytest.mark.slow
+def test_a_user_s_reservations_have_so_many_bytes_of_terms(monkeypatch):
+    size = len(json.dumps(rdl(), separators=(",", ":")))
+    monkeypatch.setattr(reservation_limits, "USER_BYTES_MAX", size * 3 // 2)
+
+    async def story(cell):
+        first = await cell.http.post("/v1/reservations", json=request("a"))
+        dry = await cell.http.post("/v1/reservations", json=request("b"), params={"dry_run": True})
+        second = await cell.http.post("/v1/reservations", json=request("b"))
+        other = await cell.http.post("/v1/reservations", json=request("c") | {"user": "bob"})
+        changed = await cell.http.put("/v1/reservations/a", json={"user": "ann", "rdl": rdl(cores=2)})
+        await cell.http.delete("/v1/reservations/a", params={"user": "ann"})
+        again = await cell.http.post("/v1/reservations", json=request("b"))
+        return [first, dry, second, other, changed, again]
+
+    found = run_in_memory(story)
+    assert [each.status_code for each in found] == [201, 409, 409, 201, 200, 201]
+    assert found[1].json() == found[2].json()
+    assert 'the reservations of user "ann" would have terms of' in found[2].json()["detail"]
 
 
 @pytest.mark.slow

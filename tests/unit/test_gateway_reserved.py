@@ -14,7 +14,7 @@ from services.gateway.queue_documents import queue_document
 from services.gateway.reserved_waits import unpromised_warnings
 from services.gateway.tally import Tally
 from tests.builders import config, job, node, stage, tree
-from tests.unit.test_gateway_metrics import Viewed, assert_as_documents_say
+from tests.unit.test_gateway_metrics import Viewed, assert_as_documents_say, named, samples
 from tests.unit.test_promises import promise, reserved, step
 
 
@@ -236,3 +236,15 @@ def test_what_a_queue_holds_of_a_promise_is_not_borrowed():
     (queue,) = (each for each in queue_document(story.view)["children"] if each["queue"] == "a")
     assert queue["allocated"] > queue["guaranteed"]
     assert queue["borrowed"] == 0
+
+
+def test_what_a_queue_has_is_a_part_of_the_whole_cell_in_documents_and_metrics():
+    story = cell(step(0, 60_000, 4), cpu=5_000)
+    story.take(reserved("mine", stage(tasks=4)), job("free", stage(tasks=1), queue="b"))
+    story.settle()
+    tree = queue_document(story.view)
+    has = {each["queue"]: each["allocated"] for each in tree["children"]}
+    metric = named(samples(story.view), "largesse_queue_allocated_share", "queue")
+
+    assert has["a"] == 0.8
+    assert {queue: metric[queue] for queue in ("a", "b")} == {queue: has[queue] for queue in ("a", "b")}

@@ -16,7 +16,7 @@ from schemas.nodes import KnownAttempt
 from schemas.quantities import quantity_texts
 from services.admission.core.judge import lose
 from services.gateway import view
-from services.gateway.documents import config_document, job_document, job_documents
+from services.gateway.documents import Wanted, config_document, job_document, job_documents
 from services.gateway.node_documents import node_document, node_documents
 from services.gateway.queue_documents import queue_document
 from services.gateway.tally import Tally
@@ -131,7 +131,7 @@ def test_a_refused_job_stays_in_view_with_the_field():
     job = cell.job("huge")
     assert (job["state"], job["reason"]) == ("rejected", "exceeds_capacity")
     assert job["detail"].startswith("stages[0].demand: ")
-    assert job_documents(cell.view, wanted="rejected", limit=10) != []
+    assert job_documents(cell.view, Wanted(["rejected"]), limit=10) != []
 
 
 def test_a_name_that_is_taken_leaves_the_other_job_as_it_is():
@@ -240,15 +240,19 @@ def test_jobs_are_found_by_queue_user_and_state():
     cell = Watched(queues=QUEUES).submit("a", stage(), queue="ads/prod", user="eve").submit("b", stage(), queue="ml")
 
     def found(**by):
-        return [job["job"] for job in job_documents(cell.view, limit=10, **by)]
+        return [job["job"] for job in job_documents(cell.view, Wanted(**by), limit=10)]
 
     assert found() == ["a", "b"]
     assert found(queue="ads") == found(user="eve") == ["a"]
     assert found(user=job_document(cell.view, "b")["author"]) == ["b"]  # It names no user.
-    assert found(wanted="running") == []
+    assert found(states=["running"]) == []
     cell.start("b", "s").finish("b", "s")
     assert found() == ["a", "b"]
-    assert found(wanted="succeeded") == ["b"]
+    assert found(states=["succeeded"]) == ["b"]
+    assert found(states=["succeeded", "waiting"]) == ["a", "b"]
+    ended_ms = job_document(cell.view, "b")["ended_ms"]
+    assert found(since_ms=ended_ms, states=["succeeded"]) == ["b"]
+    assert found(since_ms=ended_ms + 1) == []
     cell.submit("c", stage(), queue="ml")
     assert found() == ["a", "c", "b"]  # Those that live come first.
 
@@ -258,7 +262,7 @@ def test_jobs_are_found_by_class():
     cell.start("c", "s").finish("c", "s")
 
     def found(name):
-        return [job["job"] for job in job_documents(cell.view, limit=10, job_class=name)]
+        return [job["job"] for job in job_documents(cell.view, Wanted(job_class=name), limit=10)]
 
     assert (found("small"), found("large"), found("medium")) == (["a", "c"], ["b"], [])
 

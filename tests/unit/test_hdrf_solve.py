@@ -361,8 +361,14 @@ def test_a_tree_may_not_be_too_deep():
     ("text", "message"),
     [
         ("{", "Expecting property name"),
-        ('{"kind": "hdrf", "input": {"capacity": {"cpu": NaN}}}', "NaN is no number here"),
-        ('{"kind": "hdrf", "input": {"capacity": {"cpu": 1e999999999}}}', "1e999999999 is no number here"),
+        (
+            '{"kind": "hdrf", "input": {"capacity": {"cpu": NaN}}}',
+            "input.capacity.cpu: is NaN, which is no number in JSON",
+        ),
+        (
+            '{"kind": "hdrf", "input": {"capacity": {"cpu": 1e999999999}}}',
+            "input.capacity.cpu: has too large an exponent: at most 99, is 1e999999999",
+        ),
         ("[" * 100_000, "recursion"),
         ('{"kind": "hdrf", "input": {"capacity": {"cpu": ' + "9" * 5000 + "}}}", "limit"),
     ],
@@ -385,3 +391,14 @@ def test_the_command_exits_with_2_and_one_line():
     assert process.returncode == 2
     assert process.stdout == ""
     assert process.stderr == "cannot solve this: input.tree.demand.cpu: must be a number from 0 to 10^18, is -1\n"
+
+
+def test_a_weight_may_be_a_fraction():
+    weights = {"a": "1/3", "b": "2/3"}
+    leaves = [{"name": name, "weight": each, "demand": {"cpu": 1}, "tasks": None} for name, each in weights.items()]
+    given = {"capacity": {"cpu": 9}, "tree": {"name": "root", "children": leaves}}
+
+    assert tasks(solve({"kind": "hdrf", "input": given})) == {"a": 3, "b": 6}
+    leaves[0]["weight"] = "1/0"
+    with pytest.raises(BadProblem, match="weight: must be a number"):
+        solve({"kind": "hdrf", "input": given})

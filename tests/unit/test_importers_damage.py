@@ -66,7 +66,7 @@ GOOD = {
     ("wfcommons", workflow({"parents": [0]}), "wait for each other"),
     ("wfcommons", workflow({"runtime_s": -1}), "runtime_s: .* at least 0"),
     ("wfcommons", workflow(*({"id": i} for i in range(1_001))), "group them"),
-    ("wfcommons", '{"schemaVersion": "1.2", "name": "w"}', "schemaVersion"),
+    ("wfcommons", '{"schemaVersion": "1.7", "name": "w"}', "schemaVersion"),
 ])  # fmt: skip
 def test_a_damaged_line_is_named(tmp_path, name, bad, said):
     path = tmp_path / "trace"

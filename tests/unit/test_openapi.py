@@ -81,6 +81,8 @@ async def jobs(ask):
     await ask("POST", "/v1/jobs", content=TOO_LARGE)
     for job in ("j", "gang", "huge", "none"):
         await ask("GET", f"/v1/jobs/{job}")
+    for path in ("j/logs", "nosuch/logs", "j/logs?stage=nosuch", "j/logs?tail=0"):
+        await ask("GET", f"/v1/jobs/{path}")
     for path in ("j/s/0/logs", "j/s/1/logs", "j/s/0/logs?offset=-1"):
         await ask("GET", f"/v1/tasks/{path}")
     for job in ("j", "j", "none"):

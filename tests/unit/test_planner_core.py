@@ -4,6 +4,8 @@ from importlib import import_module
 
 import pytest
 
+from largesse.lifecycle.promises import earlier_parts
+from schemas.plans import AtomOrder
 from tests.builders import (
     configured,
     registered,
@@ -97,7 +99,7 @@ def test_deleting_leaves_no_trace():
 
     body = cell.settle(at=0)
 
-    assert [(answer.reservation, answer.reason) for answer in body.answers] == [("b", ""), ("b", "deleted")]
+    assert [(answer.reservation, answer.reason) for answer in body.answers] == [("b", "unknown"), ("b", "deleted")]
     assert cell.promised == before
     cell.then(reservation_delete("a"))
     assert cell.settle(at=0).gone == ["a"]
@@ -162,7 +164,33 @@ def test_links_of_an_order_say_what_they_come_after():
     rdl = "window(0, 1h, order(atom(b='1 cpu',g=1,h=1,l=5m,w=5m), any(atom(b='9 cpu',g=1,h=1,l=5m,w=5m), "
     rdl += "atom(b='1 cpu',g=1,h=1,l=5m,w=5m)), atom(b='1 cpu',g=1,h=1,l=5m,w=5m)))"
     body = Cell().then(reservation("r", rdl)).settle(at=0)
-    assert [(each.atom, each.after) for each in body.profiles[0].order] == [("1.1", ["0"]), ("2", ["0", "1.1"])]
+    assert [(each.atom, each.after) for each in body.profiles[0].order] == [("1.1", ["0"]), ("2", ["1.1"])]
+
+
+@pytest.mark.parametrize(
+    ("body", "entries"),
+    [
+        pytest.param("order({})", 39, id="one after the other"),
+        pytest.param("order(all({}), all({}))", 1, id="all after all"),
+        pytest.param("order_no_gap(order({}), all({}))", 40, id="nested"),
+    ],
+)
+def test_what_comes_after_what_takes_as_much_as_the_request(body, entries):
+    atoms = ", ".join(["atom(b='10m cpu', g=1, h=1, l=1m, w=1m)"] * 40)
+    found = Cell().then(reservation("r", f"window(0, 5h, {body.replace('{}', atoms)})")).settle(at=0)
+    order = found.profiles[0].order
+    assert len(order) == entries
+    assert all(len(each.after) == 1 for each in order)
+
+
+def test_what_comes_before_a_part_is_all_that_comes_before_it():
+    order = [AtomOrder("1", ["0"]), AtomOrder("2", ["1"]), AtomOrder("2.1", ["2.0"]), AtomOrder("3", ["2"])]
+    assert earlier_parts(order, "0.4") == []
+    assert sorted(earlier_parts(order, "2")) == ["0", "1"]
+    assert sorted(earlier_parts(order, "2.1.7")) == ["0", "1", "2.0"]
+    assert sorted(earlier_parts(order, "3")) == ["0", "1", "2"]
+    in_full = [AtomOrder("1.1", ["0"]), AtomOrder("2", ["0", "1.1"])]  # As logs of earlier versions have it.
+    assert sorted(earlier_parts(in_full, "2")) == ["0", "1.1"]
 
 
 def test_no_more_requests_are_answered_in_a_round_than_the_knob_says():
@@ -173,10 +201,10 @@ def test_no_more_requests_are_answered_in_a_round_than_the_knob_says():
 
 def test_planning_that_takes_long_goes_on_in_later_rounds(monkeypatch):
     rdl = "window(0, 10h, all(" + ", ".join(["atom(b='100m cpu', g=1, h=4, l=10m, w=100m)"] * 40) + "))"
-    cell = Cell().then(reservation("a", rdl), reservation("b", flat()))
+    cell = Cell().then(reservation("a", rdl))
     whole = cell.settle(at=0)
     monkeypatch.setattr(DECISION, "WORK_MAX", 200)
-    slow = Cell().then(reservation("a", rdl), reservation("b", flat()))
+    slow = Cell().then(reservation("a", rdl))
 
     rounds = []
     while slow.story.state.waiting:

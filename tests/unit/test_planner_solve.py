@@ -7,6 +7,7 @@ import sys
 import pytest
 
 from services.planner.offline.problem import BadProblem
+from services.planner.offline.solve import parsed
 from services.planner.planning.profile import AMOUNT_MAX
 from tests.plan_rig import accepted, ask, atom, gang, group, solved, window
 
@@ -283,3 +284,11 @@ def test_the_largest_amounts_are_planned_exactly_and_larger_ones_are_refused(age
     assert accepted(answer) == [True, False]
     with pytest.raises(BadProblem, match=r"capacity\.x"):
         ask(*halves, agent=agent, capacity={"x": AMOUNT_MAX + 1})
+
+
+@pytest.mark.parametrize(
+    "problem", ['{"kind": "policy", "input": {"horizon": NaN}}', '{"input": {"horizon": 1, "horizon": 2}}']
+)
+def test_a_problem_that_is_no_json_of_ours_names_the_field(problem):
+    with pytest.raises(BadProblem, match=r"^input\.horizon: "):
+        parsed(problem)

@@ -1,11 +1,13 @@
 """Reserved jobs under the preset that gives, and gangs of a promise whose tasks are asked for in several parts."""
 
+from dataclasses import replace
+
 import pytest
 
 from schemas import ReservationRequested
 from tests.builders import config, job, stage
 from tests.unit.test_altruism_plans import asked, bodies, forked, plans
-from tests.unit.test_promises import GRACE, advance, cell, give_back, promise, reserved, step, why
+from tests.unit.test_promises import GRACE, advance, cell, give_back, promise, reserved, step, taken_back, why
 
 
 def granted_at(story, time):
@@ -136,3 +138,24 @@ def test_of_a_job_that_ends_nothing_is_kept_of_its_reservation():
 
     story.cancel("mine")
     assert (state.reserving, state.outside) == ({}, {})
+
+
+def test_room_of_a_gang_that_runs_is_kept_until_there_is_enough_for_the_next():
+    story = promise(cell(), step(0, 600_000, 4, gang=4))
+    story.take(reserved("mine", stage(tasks=12)), job("other", stage(tasks=9), queue="b"))
+    story.settle()
+    first = [each for grant in story.granted if grant.job == "mine" for each in singly(grant)]
+    assert len(first) == 4
+
+    for number, task in enumerate(first):
+        story.at(10_000 + 1_000 * number).finish(task)
+        story.settle()
+        assert sum(grant.count for grant in story.granted if grant.job == "mine") == (4 if number < 3 else 8)
+
+    assert not [grant for grant in story.granted if grant.job == "other"]
+    assert not taken_back(story)
+
+
+def singly(grant):
+    """A grant, task by task."""
+    return [replace(grant, first=grant.first + i, count=1) for i in range(grant.count)]

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from services.simulator.report import Inputs, charts, comparison_page, comparison_table
 from services.simulator.report.jobs import LOSERS_MAX, losers_table, most_changed, running_tasks
-from services.simulator.report.table import GROUPS_MAX, equal_presets, groups_table, rejections_table
+from services.simulator.report.table import GROUPS_MAX, equal_presets, groups_table, rejections_table, seconds_text
 from services.simulator.schedule import ShortSchedule, Span
 from tests.strategies import for_all
 
@@ -327,3 +327,10 @@ def test_the_job_that_changed_most_is_shown_over_time():
     ]
     (trace,) = running_tasks("j0", {"x": ShortSchedule(3, 3, spans)}, [["x"]])["data"]
     assert list(zip(trace["x"], trace["y"], strict=True)) == [(0, 0), (0, 1), (1, 2), (2, 1), (3, 0)]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(0.04, "0.0"), (172_799.94, "172,799.9"), (172_800, "2 d 0 h"), (3_048_579.5, "35 d 7 h")]
+)
+def test_long_times_are_days_and_hours(seconds, text):
+    assert seconds_text(seconds) == text

@@ -5,8 +5,9 @@ from dataclasses import replace
 import pytest
 from hypothesis import strategies as st
 
-from largesse.lifecycle.running_limit import admit, is_parked, leave, limit, queue_at_limit
+from largesse.lifecycle.running_limit import admit, is_parked, leave, limit, queue_at_limit, take_turns
 from largesse.lifecycle.state import RunningLimits
+from schemas import HeldBack, JobTurns
 from schemas.queues import Queue
 from tests.strategies import for_all
 
@@ -61,6 +62,24 @@ def test_higher_priority_goes_first_then_who_came_first(running):
 
     assert leave(running, "1") == ["4"]
     assert leave(running, "4") == ["2"]
+
+
+def test_a_job_that_gives_way_waits_in_its_own_place(running):
+    come(running, "a/x:1", "a/x:2", "a/x:3")
+
+    take_turns(running, JobTurns([HeldBack("1", 0, 1)], ["3"]))
+
+    assert [is_parked(running, name) for name in "123"] == [True, True, False]
+    assert leave(running, "3") == ["1"], "it came before the other"
+
+
+def test_turns_may_go_beyond_a_limit_and_count_there(running):
+    come(running, "a/x:1", "a/x:2", "a/x:3")
+
+    take_turns(running, JobTurns([], ["2"]))
+
+    assert leave(running, "1") == []
+    assert leave(running, "2") == ["3"]
 
 
 def test_a_queue_says_which_one_above_it_is_full(running):

@@ -3,12 +3,13 @@
 import json
 from contextlib import suppress
 from decimal import Decimal
+from fractions import Fraction
 
 import pytest
 from hypothesis import strategies as st
 
 from schemas.edge.base import FIELD_MAX, REASON_MAX, Malformed
-from schemas.edge.strict_json import DEPTH_MAX, INPUT_BYTES_MAX, loads
+from schemas.edge.strict_json import DEPTH_MAX, INPUT_BYTES_MAX, loads, loads_exact
 from schemas.quantities import QUANTITY_MAX
 from tests.strategies import for_all
 
@@ -139,3 +140,23 @@ whole_documents = st.recursive(
 @for_all(whole_documents, st.booleans())
 def test_a_document_comes_back_as_it_was_written(document, ascii_only):
     assert loads(json.dumps(document, ensure_ascii=ascii_only).encode()) == document
+
+
+# ---------------------------------------------------------------- offline problems
+@pytest.mark.parametrize(
+    ("text", "field", "reason"),
+    [
+        ('{"input": {"capacity": [1, NaN]}}', "input.capacity[1]", "is NaN, which is no number in JSON"),
+        ('{"input": {"leaf": -Infinity}}', "input.leaf", "is -Infinity, which is no number in JSON"),
+        ('{"a": {"b": 1, "c": 2, "b": 3}}', "a.b", "is given twice: remove one of them"),
+        ('{"a": 1e999}', "a", "has too large an exponent: at most 99, is 1e999"),
+    ],
+)
+def test_a_problem_names_the_field_of_what_is_wrong(text, field, reason):
+    with pytest.raises(Malformed) as refused:
+        loads_exact(text)
+    assert (refused.value.field, refused.value.reason) == (field, reason)
+
+
+def test_numbers_of_a_problem_are_exact_and_of_any_size():
+    assert loads_exact("[0.1, 1e20, 123456789012345678901]") == [Fraction(1, 10), 10**20, 123456789012345678901]

@@ -142,6 +142,13 @@ def test_charts_have_a_line_a_preset_and_plotly_takes_them():
     assert used["data"][0]["y"][0] == pytest.approx(100 * histories["drf"].used.values[0][0])
 
 
+def test_what_a_preset_gave_away_is_drawn_also_where_another_made_the_same_schedule():
+    _, histories = runs()
+    left = leftover_over_time("cpu", histories, [["drf", "carbyne"]])
+
+    assert [line["name"] for line in left["data"]] == ["carbyne: donated", "carbyne: received"]
+
+
 def test_the_page_shows_use_and_leftover_only_where_there_is_some():
     results, histories = runs()
     inputs = Inputs("1", "w", "c", 1, {"cpu": "10"}, usage=histories)

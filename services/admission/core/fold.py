@@ -12,6 +12,7 @@ from schemas import (
     JobCancelled,
     JobEnd,
     JobEnded,
+    JobTurns,
     NodeDrained,
     NodeForgotten,
     NodeLost,
@@ -42,7 +43,7 @@ from schemas.queue_tree import leaf_paths, walk
 from services.admission.core.demand import note_job, remeasure
 from services.admission.core.granted import nothing_yet
 from services.admission.core.keys import digest_of
-from services.admission.core.parked import admit_job, leave_queue, limit_queues
+from services.admission.core.parked import admit_job, fold_turns, leave_queue, limit_queues
 from services.admission.core.reservations import fold_deleted, fold_proposed, fold_requested, fold_updated
 from services.admission.core.round_fold import (
     fold_abandoned,
@@ -238,6 +239,7 @@ FOLDS: Folds[State] = {
     JobAdmitted: _admitted,
     JobCancelled: _cancelled,
     JobEnded: _ended,
+    JobTurns: fold_turns,
     TaskStarted: take_facts,
     TaskFinished: fold_tasks,
     TaskFailed: fold_tasks,

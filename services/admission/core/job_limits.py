@@ -92,14 +92,14 @@ def _rooms(state: State, stage: Stage) -> list[int]:
     whole = stage.gang or (stage.spread is not None and stage.spread.required)
     rooms = []
     for node in state.nodes.values():
-        room = _room(node, stage)
+        room = room_on(node, stage)
         rooms.append(room)
         if room and not whole:
             break
     return rooms
 
 
-def _room(node: NodeState, stage: Stage) -> int:
+def room_on(node: NodeState, stage: Stage) -> int:
     if (stage.labels and not _has_labels(node, stage.labels)) or not fits_in(stage.demand, node.capacity):
         return 0
     room = min([node.capacity[r] // amount for r, amount in stage.demand.items() if amount], default=stage.tasks)

@@ -46,6 +46,8 @@ def judge_request(
         return _refused(detail, "request", author)
     if detail := reservation_limits.reservation_problem(len(state.reservations)):
         return _refused(detail, "request.reservation", author)
+    if detail := _size_problem(state, body):
+        return _refused(detail, "request.rdl", author)
     if problem := queue_problem(state.leaves, state.submitters, body.queue, body.user):
         return _refused(problem[2], f"request.{problem[1]}", author)
     return body
@@ -66,9 +68,19 @@ def judge_update(
         return InputRepeated("", author, body.reservation)
     if detail := reservation_limits.policy_problem(state.policy):
         return _refused(detail, "update", author)
+    if detail := _size_problem(state, body):
+        return _refused(detail, "update.rdl", author)
     if problem := queue_problem(state.leaves, state.submitters, queue, body.user):
         return _refused(problem[2], f"update.{problem[1]}", author)
     return replace(body, queue=queue)
+
+
+def _size_problem(state: State, body: ReservationRequested | ReservationUpdated) -> str:
+    """Why a user may not have terms of that size beside its others; empty if it may."""
+    held = sum(
+        each.size for name, each in state.reservations.items() if each.user == body.user and name != body.reservation
+    )
+    return reservation_limits.size_problem(body.user, held, len(body.rdl))
 
 
 def judge_deletion(state: State, body: ReservationDeleted, author: str) -> ReservationDeleted | InputRefused | None:
@@ -144,7 +156,8 @@ def reserved_queues(state: State, tree: Queue) -> str:
 def fold_requested(state: State, record: Record[ReservationRequested]) -> None:
     """A request waits for its answer."""
     body = record.body
-    state.reservations[body.reservation] = Reserved(body.user, body.queue, _digest(body.rdl), 1, series=body.series)
+    known = Reserved(body.user, body.queue, _digest(body.rdl), 1, series=body.series, size=len(body.rdl))
+    state.reservations[body.reservation] = known
     if body.series:
         note_occurrence(state, body)
     state.needs_round = True
@@ -155,6 +168,7 @@ def fold_updated(state: State, record: Record[ReservationUpdated]) -> None:
     body = record.body
     known = state.reservations[body.reservation]
     known.asked, known.queue_asked = _digest(body.rdl), body.queue
+    known.size = max(known.size, len(body.rdl))
     known.unanswered += 1
     state.needs_round = True
 
@@ -192,10 +206,14 @@ def fold_answers(state: State, body: Plans) -> None:
             known.asked = ""  # The same terms may be asked for again.
             if not known.accepted and not known.unanswered:
                 del state.reservations[answer.reservation]
+    for profile in body.profiles:
+        known = state.reservations.get(profile.reservation)
+        if known is not None:
+            known.leases = [[step.from_ms, step.to_ms] for step in profile.steps if step.units]
     for name in body.gone:
         known = state.reservations.get(name)
         if known is not None:
-            known.accepted = False
+            known.accepted, known.leases = False, []
             note_reservation(state, name)
             if not known.unanswered:
                 del state.reservations[name]

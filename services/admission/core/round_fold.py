@@ -79,7 +79,7 @@ def fold_forecast(state: State, record: Record[Releases | Plans]) -> None:
         state.wake_forecast_ms[kind] = body.wake_ms
     if isinstance(body, Plans):
         fold_answers(state, body)
-        state.needs_round = True
+        state.needs_round |= not body.pauses
     else:
         state.curves, state.curves_ms = body.curves, body.at_ms
         if pools_of(state, record.time) != state.pools_ppm:

@@ -10,6 +10,7 @@ from schemas import (
     Grant,
     Grants,
     JobEnded,
+    JobTurns,
     NodeForgotten,
     Plans,
     Record,
@@ -27,8 +28,9 @@ from services.admission.core.classes import judged_again
 from services.admission.core.copies import can_copy
 from services.admission.core.demand import pools_of
 from services.admission.core.state import JobState, NodeState, State
+from services.admission.core.turns import turns_now
 
-Due = JobEnded | RoundAbandoned | TimeReached | NodeForgotten | RoundOpened
+Due = JobEnded | JobTurns | RoundAbandoned | TimeReached | NodeForgotten | RoundOpened
 """What the sequencer appends of its own accord."""
 
 
@@ -46,6 +48,8 @@ def due(state: State, time: int, prefix: bytes) -> Due | None:
     if state.removed:
         return NodeForgotten(next(iter(state.removed)))
     if state.needs_round and time >= earliest_opening_ms(state):
+        if state.running_limits.parked and (turns := turns_now(state, time)) is not None:
+            return turns
         return RoundOpened(
             RULES, prefix.hex(), state.policy.altruism_shards, pools_of(state, time), judged_again(state)
         )

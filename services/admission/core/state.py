@@ -123,7 +123,9 @@ class PartialRegistration:
 class Reserved:
     """A reservation that is promised, or not answered yet. `asked`: a hash of the terms asked for last, empty where
     they were rejected; `queue_asked`: with an update, the queue. `unanswered`: requests that wait for the planner.
-    `series`: of an occurrence, the series that it was requested for."""
+    `series`: of an occurrence, the series that it was requested for. `size`: bytes of the terms, the larger ones while
+    others are asked for. `leases`: what is promised, as [from ms, to ms], in order of their begin.
+    """
 
     user: str
     queue: str
@@ -133,6 +135,8 @@ class Reserved:
     deleting: bool = False
     queue_asked: str = ""
     series: str = ""
+    size: int = 0
+    leases: list[list[int]] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -209,20 +213,19 @@ class Opening:
 @dataclass(slots=True)
 class State:
     """One cell. `configured`: whether a config has ever been set. `submitters` and `ceilings` (what tasks may hold
-    together): by queue path, only where the tree in force says so. `lost_ms`: when each node that is down was lost,
-    the longest first. `removed`: those of them that an operator has removed, and that are still to be forgotten.
-    `known`: by node, attempts named for a registration that has not come yet. `live_tasks`, `user_tasks`: tasks of
-    all jobs that are not over, and of each user's ("": of jobs that name no user). `over`: jobs whose end is still
-    to be announced. `needs_round`: something happened since the last opening that can change the schedule. `skips`: by
-    "topic/offset", the inputs that an operator has skipped, the oldest first. `reservations`: by name; `series`: those
-    that recur, by name. `proposed`: seq of a solver's proposal that is not answered, 0 is none. `running_limits`: which
-    jobs may run, kept where a queue has such a limit (parked.py). `wake_ms`: least wake-up of the last closing's
-    winners; `wake_forecast_ms`: those of the latest Releases and Plans. `unjudged`: live jobs
-    whose class is to be judged at the next opening that has capacity. `used`: what attempts hold in all.
-    `copied`: by job, live or ended, the tasks of which several attempts hold room, as "stage/index" (copies.py).
-    `pools_ppm`: of the last opening. `curves`, made at `curves_ms`: the forecast in force. `measure`: the capacity
-    by which requests are compared with each other (demand.py); `demand`: what classes hold and wait for, while they
-    have pools.
+    together): by queue path, only where the tree in force says so. `lost_ms`: when each node that is down was lost, the
+    longest first. `removed`: those of them that an operator has removed, and that are still to be forgotten. `known`:
+    by node, attempts named for a registration that has not come yet. `live_tasks`, `user_tasks`: tasks of all jobs that
+    are not over, and of each user's ("": of jobs that name no user). `over`: jobs whose end is still to be announced.
+    `needs_round`: something happened since the last opening that can change the schedule. `skips`: by "topic/offset",
+    the inputs that an operator has skipped, the oldest first. `reservations`: by name; `series`: those that recur, by
+    name. `proposed`: seq of a solver's proposal that is not answered, 0 is none. `running_limits`: which jobs may run,
+    kept where a queue has such a limit (parked.py); `through`: those that one of these limits counts. `wake_ms`: least
+    wake-up of the last closing's winners; `wake_forecast_ms`: those of the latest Releases and Plans. `unjudged`: live
+    jobs whose class is to be judged at the next opening that has capacity. `used`: what attempts hold in all. `copied`:
+    by job, live or ended, the tasks of which several attempts hold room, as "stage/index" (copies.py). `pools_ppm`: of
+    the last opening. `curves`, made at `curves_ms`: the forecast in force. `measure`: the capacity by which requests
+    are compared with each other (demand.py); `demand`: what classes hold and wait for, while they have pools.
     """
 
     policy: Policy = field(default_factory=Policy)
@@ -247,6 +250,7 @@ class State:
     series: dict[str, SeriesKnown] = field(default_factory=dict)
     proposed: int = 0
     running_limits: RunningLimits = field(default_factory=RunningLimits)
+    through: dict[str, bool] = field(default_factory=dict)
     open: Opening | None = None
     round: int = 0
     opened_ms: int | None = None

@@ -27,7 +27,7 @@ def decide(state: State, opened: OpenRound) -> list[Asks]:
     else:
         for name in names:
             job = state.jobs.get(name)
-            if job is not None and (does_wait(job) or not state.full):
+            if job is not None and name not in state.held_back and (does_wait(job) or not state.full):
                 asks.append(JobAsk(name, asks_of(state, job, None, opened.time)))
     ledger = [*state.settling, *_accounts(state, opened, asks)]
     wake_ms = opened.time + 1 if planned else _wake_ms(state, opened, asks)
@@ -60,7 +60,7 @@ def _planned_asks(state: State, opened: OpenRound, names: dict[str, bool]) -> tu
 
 
 def _is_asked(state: State, name: str) -> bool:
-    return name in state.jobs and (not state.full or does_wait(state.jobs[name]))
+    return name in state.jobs and name not in state.held_back and (not state.full or does_wait(state.jobs[name]))
 
 
 def _plans(

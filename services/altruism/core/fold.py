@@ -5,7 +5,7 @@ from largesse.lifecycle.dag import graph_of, progress_of
 from largesse.lifecycle.job_life import backoff_ms, fail, gang_backoff_ms, next_gang_attempt, succeed
 from largesse.lifecycle.promises import fold_plans, switch
 from largesse.lifecycle.run_times import informed, learn, observe, rule_of
-from largesse.lifecycle.running_limit import leave, may_run, relimit
+from largesse.lifecycle.running_limit import leave, may_run, relimit, take_turns
 from largesse.lifecycle.state import Span
 from largesse.lifecycle.task_facts import facts_of
 from schemas import (
@@ -14,6 +14,7 @@ from schemas import (
     JobAdmitted,
     JobCancelled,
     JobEnded,
+    JobTurns,
     NodeLost,
     NodeRegistered,
     NodeReported,
@@ -35,7 +36,7 @@ from services.altruism.core.giving import (
     running_now,
     stop_tasks,
 )
-from services.altruism.core.ledger import entry_of
+from services.altruism.core.ledger import accrue, entry_of
 from services.altruism.core.reserving import admit_reserved, changed_sides, close_account
 from services.altruism.core.round_fold import (
     change,
@@ -128,11 +129,25 @@ def _begin(state: State, names: list[str], time: int) -> None:
     """These jobs may run from now on. What they ask for follows from their graphs, so there is nothing to say."""
     for name in names:
         job = state.jobs[name]
-        begin(job, time)
+        if state.held_back.pop(name, False):
+            change(state, name)  # It waits for what it waited for before.
+        else:
+            begin(job, time)
         state.written += is_ours(state, name)
         if state.policy.preset in PLANNING:
             _derail(state, name, job)
             change(state, name)
+
+
+def _turned(state: State, record: Record[JobTurns]) -> None:
+    body = record.body
+    for back in body.held_back:
+        job, state.held_back[back.job] = state.jobs[back.job], True
+        accrue(job, record.time)
+        if job.account is not None:
+            job.account.vector = {}  # It is entitled to nothing until it may run again, and is planned anew then.
+    take_turns(state.running_limits, body)
+    _begin(state, body.let_run, record.time)
 
 
 def _ready(job: Job, stages: list[int], time: int) -> None:
@@ -171,6 +186,7 @@ def _forget(state: State, name: str, time: int, end: Outcome) -> None:
         state.reserving,
         state.outside,
         state.copied,
+        state.held_back,
     ):
         kept.pop(name, None)
 
@@ -280,6 +296,7 @@ FOLDS: Folds[State] = {
     JobAdmitted: _admitted,
     JobCancelled: _cancelled,
     JobEnded: _ended,
+    JobTurns: _turned,
     TaskFinished: _tasks,
     TaskFailed: _tasks,
     NodeLost: _lost,

@@ -152,6 +152,9 @@ class State:
 
     `copied`: by live job, the number of the last copy that was granted of a task, by "stage position/index". A copy
     stands in no account: the task that it is of does.
+
+    `held_back`: jobs that gave way to others of a queue with a running limit. What they wait for is kept, and not asked
+    for.
     """
 
     shard: int = 0
@@ -182,3 +185,4 @@ class State:
     full_round: int = 0
     written: int = 0
     copied: dict[str, dict[str, int]] = field(default_factory=dict)
+    held_back: dict[str, bool] = field(default_factory=dict)

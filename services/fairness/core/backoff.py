@@ -51,6 +51,12 @@ def wake(state: State, time: int) -> None:
             _end(state, state.jobs[name], name, key)
 
 
+def count_backoffs(state: State, job: Job, name: str, sign: int) -> None:
+    """The job asks from now on (`sign` 1), or no longer (-1): so what of it is in back-off counts, or does not."""
+    for each in state.backing_off.get(name, {}).values():
+        add_rest(state, job.queue, each.demand, sign * each.tasks)
+
+
 def forget_backoffs(state: State, job: Job, name: str) -> None:
     """The job is over."""
     for key in list(state.backing_off.get(name, ())):
@@ -75,4 +81,5 @@ def _end(state: State, job: Job, name: str, key: str) -> None:
     ended = state.backing_off[name].pop(key)
     if not state.backing_off[name]:
         del state.backing_off[name]
-    add_rest(state, job.queue, ended.demand, -ended.tasks)
+    if job.began:
+        add_rest(state, job.queue, ended.demand, -ended.tasks)

@@ -46,7 +46,7 @@ def recount(state: State) -> None:
             add_tasks(state.waiting, held.leaf, demand, -len(held.since))
             add_waits(state, held.leaf, -len(held.since))
     for name, backing_off in state.backing_off.items():
-        for each in backing_off.values():
+        for each in backing_off.values() if state.jobs[name].began else ():
             add_rest(state, state.jobs[name].queue, each.demand, each.tasks)
 
 

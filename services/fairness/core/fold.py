@@ -7,7 +7,7 @@ from largesse.lifecycle.job_life import fail, succeed
 from largesse.lifecycle.promises import fold_plans
 from largesse.lifecycle.queue_policy import sharing_of
 from largesse.lifecycle.run_times import informed, learn, observe, rule_of
-from largesse.lifecycle.running_limit import leave, may_run, relimit
+from largesse.lifecycle.running_limit import leave, may_run, relimit, take_turns
 from largesse.lifecycle.slots import counted_capacity, slots_of
 from largesse.lifecycle.task_facts import facts_of
 from schemas import (
@@ -15,6 +15,7 @@ from schemas import (
     JobAdmitted,
     JobCancelled,
     JobEnded,
+    JobTurns,
     NodeDrained,
     NodeLost,
     NodeRegistered,
@@ -32,7 +33,7 @@ from schemas import (
 )
 from schemas.queues import Estimates
 from schemas.tasks import Failure, TaskEnd, TaskFailure
-from services.fairness.core.backoff import back_off, forget_backoffs, requeue_gang
+from services.fairness.core.backoff import back_off, count_backoffs, forget_backoffs, requeue_gang
 from services.fairness.core.demand import recount
 from services.fairness.core.fill_tree import goes_by_holdings
 from services.fairness.core.placeable import forget_placed
@@ -132,8 +133,31 @@ def _begin(state: State, names: list[str]) -> None:
         job.began = True
         change_work(state, name)
         entitle(state)
-        for at in job.graph.roots:
-            _ask(state, job, at, job.graph.stages[at].tasks)
+        for at, left in enumerate(job.progress.left):
+            if left and job.progress.parents[at] == 0:
+                _ask(state, job, at, left)
+        count_backoffs(state, job, name, 1)
+
+
+def _turned(state: State, record: Record[JobTurns]) -> None:
+    body = record.body
+    for back in body.held_back:
+        job = state.jobs[back.job]
+        count_backoffs(state, job, back.job, -1)
+        _ask_nothing(state, back.job, job)
+        job.began = False
+    take_turns(state.running_limits, body)
+    _begin(state, body.let_run)
+    state.changed_seq = record.seq
+
+
+def _ask_nothing(state: State, name: str, job: Job) -> None:
+    """What it waits for counts no more."""
+    change_work(state, name)
+    entitle(state)
+    for at, left in enumerate(job.progress.left):
+        if left and job.progress.parents[at] == 0:
+            _ask(state, job, at, -left)
 
 
 def _ask(state: State, job: Job, at: int, tasks: int) -> None:
@@ -162,19 +186,16 @@ def _forget(state: State, name: str) -> None:
     if job is None:
         return
     learn(state.history, name, job.seen)
+    forget_backoffs(state, job, name)
     if not job.began:
         return
-    change_work(state, name)
-    entitle(state)
-    forget_backoffs(state, job, name)
-    for at, left in enumerate(job.progress.left):
-        held = state.held.get(f"{name}/{job.graph.stages[at].stage}")
+    for stage in job.graph.stages:
+        held = state.held.get(f"{name}/{stage.stage}")
         if held is not None:
             count_tasks(
                 state, job.queue, held.demand, 0, len(held.since)
             )  # It still holds them, but no longer asks for them.
-        if left and job.progress.parents[at] == 0:
-            _ask(state, job, at, -left)
+    _ask_nothing(state, name, job)
 
 
 def _tasks(state: State, record: Record) -> None:
@@ -277,6 +298,7 @@ FOLDS: Folds[State] = {
     JobAdmitted: _admitted,
     JobCancelled: _cancelled,
     JobEnded: _ended,
+    JobTurns: _turned,
     TaskFinished: _tasks,
     TaskFailed: _tasks,
     RoundOpened: fold_opening,

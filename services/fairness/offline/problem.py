@@ -16,6 +16,8 @@ POLICIES = ("hdrf", "drf", "naive", "collapsed", "fair", "fifo", "srtf", "priori
 ORDERS = ("hdrf", "naive", "fair", "fifo", "srtf", "priority")
 MODES = ("whole", "fluid")
 
+RATIO_DIGITS = 12
+"""Of each part of a weight that is a fraction."""
 NUMBER_MAX = 10**18
 """Quantities, weights and tasks. Greater than any cell counts; what is endless is written null."""
 
@@ -121,7 +123,7 @@ class _Reader:
         if name in self.paths:
             raise BadProblem(f'{path}.name: "{name}" is also the name of {self.paths[name]}; names must be unique')
         self.paths[name] = path
-        weight = _number(f"{path}.weight", given.get("weight", 1))
+        weight = _weight(f"{path}.weight", given.get("weight", 1))
         if weight == 0:
             _wrong(f"{path}.weight", "must be greater than 0", weight)
         node = TreeNode(name, weight, tasks=0, order=order)
@@ -235,6 +237,14 @@ def _number(path: str, given: object) -> Fraction:
     if exact is None or exact < 0:
         _wrong(path, "must be a number from 0 to 10^18", given)
     return exact
+
+
+def _weight(path: str, given: object) -> Fraction:
+    """A number, or a fraction as a text like `1/3`."""
+    above, slash, below = given.partition("/") if isinstance(given, str) else ("", "", "")
+    if slash and all(part.isascii() and part.isdecimal() and len(part) <= RATIO_DIGITS for part in (above, below)):
+        return Fraction(int(above), int(below)) if int(below) else _number(path, given)
+    return _number(path, given)
 
 
 def _whole(path: str, given: object, least: int | None = 0) -> int:

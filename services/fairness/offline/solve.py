@@ -10,6 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 
+from schemas.edge.base import Malformed
+from schemas.edge.strict_json import loads_exact
 from services.fairness.hdrf.baselines import collapsed, flat
 from services.fairness.hdrf.dynamic import LiveTree
 from services.fairness.hdrf.exact import Exact
@@ -24,8 +26,8 @@ Answer = dict[str, object]
 def main() -> int:
     """Read stdin, write stdout. Returns the exit code."""
     try:
-        answer = solve(json.load(sys.stdin, parse_float=_decimal, parse_constant=_decimal))
-    except (BadProblem, ValueError, RecursionError) as error:  # ValueError: not JSON, or not UTF-8.
+        answer = solve(loads_exact(sys.stdin.read()))
+    except (BadProblem, Malformed, ValueError, RecursionError) as error:  # ValueError: not JSON, or not UTF-8.
         print(f"cannot solve this: {error}", file=sys.stderr)
         return 2
     print(json.dumps(answer, ensure_ascii=False))
@@ -38,14 +40,6 @@ def solve(raw: object) -> Answer:
     for remark in problem.remarks:
         print(f"note: {remark}", file=sys.stderr)
     return _SOLVERS[problem.kind](problem)
-
-
-def _decimal(text: str) -> Fraction:
-    """A decimal as it is written, not as a float would keep it."""
-    exponent = text.lower().partition("e")[2].lstrip("+-")
-    if not text[-1].isdigit() or len(exponent) > 2:
-        raise BadProblem(f"{text} is no number here; what is endless is written null")
-    return Fraction(text)
 
 
 def _static(problem: Problem) -> Answer:

@@ -4,7 +4,7 @@ into its terms. The board is a cache: it is kept up to date while records are fo
 
 from largesse.lifecycle.dag import critical_path_ms
 from largesse.lifecycle.promises import divisible, is_accepted
-from largesse.lifecycle.queue_policy import order_of, uses_shadow_order
+from largesse.lifecycle.queue_policy import cell_list, order_of, serving_leaf, uses_shadow_order
 from largesse.lifecycle.run_times import expected_ms
 from largesse.lifecycle.slots import counted_promises, slots_of
 from schemas import HeldRoom, PlacementRule, Stage, StageAsk, Vector
@@ -35,7 +35,8 @@ def build(state: State) -> Board:
         room.add(name, node.epoch, node.capacity, node.labels, devices, not (node.draining or node.unschedulable))
     room.set_mix(mix_of(state))
     alignment = Alignment(state.policy.tetris_fairness_permille, state.policy.leftover_order == "packing")
-    board = Board(room, _discipline(state), _orders(state), _maxima(state), state.pools_ppm, alignment=alignment)
+    orders, maxima = _orders(state), _maxima(state)
+    board = Board(room, _discipline(state), orders, maxima, state.pools_ppm, alignment, cell_list(state.groups))
     for leaf, seq in state.served.items():
         board.serve(leaf, seq)
     if state.promises.amount:
@@ -95,7 +96,7 @@ def _discipline(state: State) -> Discipline:
 
 
 def _orders(state: State) -> dict[str, ServingOrder]:
-    orders = {group.path: group.order for group in state.groups.values()}
+    orders = {serving_leaf(state.groups, queue): group.order for queue, group in state.groups.items()}
     if not orders and uses_shadow_order(state.policy):
         orders[""] = "fsp"
     elif not orders and (order := order_of(state.policy.preset)) is not None:
@@ -110,14 +111,13 @@ def _maxima(state: State) -> dict[str, Vector]:
 
 
 def leaf_of(state: State, job: Job) -> str:
-    """The queue whose level a job is served by; "" where there is none."""
+    """The queue that a job is served in; "" where there is none."""
     return leaf_at(state, job.queue)
 
 
 def leaf_at(state: State, queue: str) -> str:
     """The same for any job of a queue."""
-    group = state.groups.get(queue)
-    return group.path if group is not None else ""
+    return serving_leaf(state.groups, queue)
 
 
 def add_job(state: State, board: Board, name: str, job: Job) -> None:

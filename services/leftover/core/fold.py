@@ -6,9 +6,9 @@ from largesse.core import Folds
 from largesse.lifecycle.dag import graph_of, progress_of
 from largesse.lifecycle.job_life import fail, succeed
 from largesse.lifecycle.promises import fold_plans, switch
-from largesse.lifecycle.queue_policy import groups, uses_shadow_order
+from largesse.lifecycle.queue_policy import groups, serving_leaf, uses_shadow_order
 from largesse.lifecycle.run_times import informed, learn, observe, rule_of
-from largesse.lifecycle.running_limit import leave, may_run, relimit
+from largesse.lifecycle.running_limit import leave, may_run, relimit, take_turns
 from largesse.lifecycle.task_facts import SpareEnd, facts_of
 from schemas import (
     Asks,
@@ -17,6 +17,7 @@ from schemas import (
     JobAdmitted,
     JobCancelled,
     JobEnded,
+    JobTurns,
     NodeDrained,
     NodeForgotten,
     NodeLost,
@@ -36,7 +37,7 @@ from schemas.nodes import devices_of
 from schemas.queues import Estimates
 from schemas.tasks import TaskEnd, TaskFailure
 from services.leftover.core import locality, stragglers
-from services.leftover.core.asks import asks_of
+from services.leftover.core.asks import ask, asks_of
 from services.leftover.core.board import add_job, leaf_at, spans_of, work_left
 from services.leftover.core.mix import note_admitted
 from services.leftover.core.order import note_work
@@ -78,7 +79,7 @@ def _config(state: State, record: Record[ConfigChanged]) -> None:
     if body.queues is not None:
         state.queues = body.queues
     _regroup(state, record.time, served=served)
-    leaves = {group.path: True for group in state.groups.values()}
+    leaves = {serving_leaf(state.groups, queue): True for queue in state.groups}
     state.served = {leaf: seq for leaf, seq in state.served.items() if leaf in leaves}
     forget_board(state)
     if body.queues is not None:
@@ -159,10 +160,28 @@ def _begin(state: State, names: list[str], record: Record) -> None:
     for name in names:
         job = state.jobs[name]
         job.began = record.seq
+        if state.held_back.pop(name, False):
+            if job.admitted not in state.shadow.ends and job.admitted not in state.shadow.outside:
+                join(state, name, job, record.time)
+            continue  # It is not at its beginning: altruism says in the next round what it asks for.
         job.fresh_ms = record.time
         join(state, name, job, record.time)  # A reserved one too: its reservation may end before it does.
         if state.board is not None and name in state.board.jobs:
             state.board.wait(name, spans_of(state, state.board, name, job, asks_of(job)))
+
+
+def _turned(state: State, record: Record[JobTurns]) -> None:
+    """A job that gives way stays in the shadow."""
+    body = record.body
+    for back in body.held_back:
+        job, state.held_back[back.job] = state.jobs[back.job], True
+        job.began = 0
+        ask(job, [])
+        locality.forget(state, back.job)
+        if state.board is not None and back.job in state.board.jobs:
+            state.board.wait(back.job, [])
+    take_turns(state.running_limits, body)
+    _begin(state, body.let_run, record)
 
 
 def _cancelled(state: State, record: Record[JobCancelled]) -> None:
@@ -186,6 +205,7 @@ def _forget_job(state: State, name: str, *, succeeded: bool = False) -> None:
         locality.forget(state, name)
         stragglers.forget(state, name)
         state.reserving.pop(name, None)
+        state.held_back.pop(name, None)
         if state.board is not None and name in state.board.jobs:
             state.board.remove_job(name)
 
@@ -285,6 +305,7 @@ FOLDS: Folds[State] = {
     JobAdmitted: _admitted,
     JobCancelled: _cancelled,
     JobEnded: _ended,
+    JobTurns: _turned,
     TaskFinished: _tasks,
     TaskFailed: _tasks,
     Plans: _plans,

@@ -6,12 +6,13 @@ from typing import Final
 from schemas import HeldRoom, Vector
 from schemas.estimates import end_ms
 from schemas.grants import HoldReason
-from services.leftover.core.board import estimate_of, leaf_of, rules_said, stage_of, task_class_of
+from services.leftover.core.board import estimate_of, leaf_at, leaf_of, rules_said, stage_of, task_class_of
 from services.leftover.core.state import Allocation, State
 from services.leftover.placement.board import Board, Placement
 from services.leftover.placement.headroom import (
     Wanted,
     aged_since,
+    begun_for,
     blocked_heads,
     choose,
     gather,
@@ -24,7 +25,7 @@ from services.leftover.placement.headroom import (
 )
 from services.leftover.placement.leaf_queue import LeafEntry
 from services.leftover.placement.lending import lend_all
-from services.leftover.placement.pending_reasons import WANTS_ROOM, reason_of, short
+from services.leftover.placement.pending_reasons import WANTS_ROOM, Heads, reason_of
 from services.leftover.placement.task_class import TaskClass
 from services.leftover.placement.timeline import End, Reserved
 
@@ -145,7 +146,7 @@ def _gather(state: State, board: Board, placements: list[Placement], now_ms: int
     starved = _starved_heads(state, board, placements, kept.before, now_ms)
     if not short_leaves and not starved:
         return _NO_NODES
-    least = least_needs([*short(board), *(placement.task for placement in placements)])
+    least = least_needs(board, [placement.task for placement in placements])
     wants = _wanted(state, board, least, short_leaves, starved, kept.before, now_ms)
     held = _nodes_for(state, board, wants, kept, _Running(state, board, placements, now_ms), {})
     for number, reserved in held.items():
@@ -255,8 +256,10 @@ def _starved_heads(
     """
     placed = {placement.task.index: True for placement in placements}
     found: list[tuple[int, TaskClass]] = []
-    for task in blocked_heads(board):
-        if reason_of(board, task) not in WANTS_ROOM:
+    heads: Heads = {}
+    lacking = {task.index: task for task in [*blocked_heads(board), *begun_for(board, before)]}
+    for task in lacking.values():
+        if reason_of(board, task, heads) not in WANTS_ROOM:
             continue
         aged_ms = aged_since(board, task)
         if aged_ms is None and (
@@ -340,16 +343,14 @@ class _Running:
         """Whether what this task gives back counts as room to gather: where possible only what tasks of leaves that
         hold more than they are due give back.
         """
-        task = wanted.task
+        task, path = wanted.task, leaf_at(self._state, held.queue)
         if held.demand == task.demand and (not task.gang or self._is_of(held, task)):
-            group = self._state.groups.get(held.queue)
-            return wanted.of_own and group is not None and group.path in wanted.leaves
-        group = self._state.groups.get(held.queue)
-        if group is None:
+            return wanted.of_own and path in wanted.leaves and path != ""
+        if not path:
             return True
-        if group.path in wanted.leaves:
+        if path in wanted.leaves:
             return wanted.starves or wanted.of_own
-        leaf = self._board.leaf(group.path)
+        leaf = self._board.leaf(path)
         return wanted.of_all or leaf.due is None or leaf.share > leaf.due
 
     def _is_of(self, held: Allocation, task: TaskClass) -> bool:

@@ -138,8 +138,7 @@ def _renew_lapsed(state: State, time: int, when: int, left: int) -> int:
         if known is None or known.renew_ms != when:
             continue
         left -= 1
-        is_over = due_of(shadow, seq) - time <= LEFT_MS_MIN
-        if is_over and known.is_exact and end_of(shadow, seq) == known.end_ms:
+        if known.is_exact and end_of(shadow, seq) == known.end_ms and _is_over(shadow, seq, known.end_ms, time):
             known.renew_ms = again_ms
             again.append(seq)
         else:
@@ -186,6 +185,16 @@ def due_of(shadow: Shadow, seq: int) -> int:
     work, end_ms = shadow.works[seq], end_of(shadow, seq)
     sooner = SOONER_LARGE_PERMILLE if is_large(shadow, work.size) else SOONER_PERMILLE
     return end_ms - max(0, end_ms - work.joined_ms) * sooner // 1_000
+
+
+def _is_over(shadow: Shadow, seq: int, end_ms: int, time: int) -> bool:
+    """Whether a job that ends in the shadow then is overdue or about to be due. Most are so long since that it does not
+    matter whether they are large.
+    """
+    in_shadow_ms = max(0, end_ms - shadow.works[seq].joined_ms)
+    if end_ms - in_shadow_ms * SOONER_LARGE_PERMILLE // 1_000 - time <= LEFT_MS_MIN:
+        return True
+    return due_of(shadow, seq) - time <= LEFT_MS_MIN
 
 
 def is_large(shadow: Shadow, size: int) -> bool:

@@ -4,7 +4,7 @@ others. They are not on the board, since what they get does not depend on who el
 
 from dataclasses import dataclass, field
 
-from largesse.lifecycle.promises import active, serves
+from largesse.lifecycle.promises import active, earlier_parts, serves
 from schemas import PlanProfile, Stage, StageAsk, Vector
 from schemas.estimates import end_ms
 from services.leftover.core.asks import asks_of
@@ -99,6 +99,7 @@ class Reserved:
         for _, name in sorted(named):
             self.jobs.setdefault(state.reserving[name].reservation, []).append(name)
         self.placed: list[Placement] = []
+        self._parts: dict[tuple[str, str], list[str]] = {}  # By reservation and part, those that come before it.
         self._spans = [span for names in self.jobs.values() for name in names for span in self._spans_of(name)]
 
     def _spans_of(self, name: str) -> list[Span]:
@@ -169,17 +170,24 @@ class Reserved:
         """
         reserving = self._state.reserving[name]
         profile = self._state.promises.profiles[reserving.reservation]
-        orders = [order for order in profile.order if order.after and serves(reserving.atom, order.atom)]
         job = self._state.jobs[name]
         has_begun = bool(reserving.runs) or job.progress.left != job.graph.tasks
-        if not orders or not reserving.atom or has_begun:
+        if not profile.order or not reserving.atom or has_begun:
+            return False
+        parts = self._earlier(profile, reserving.atom)
+        if not parts:
             return False
         begins = [step.from_ms for step in profile.steps if serves(step.atom, reserving.atom)]
         if begins and min(begins) > at_ms:
             return True
-        parts = [part for order in orders for part in order.after]
         others = [self._state.reserving[other].atom for other in self.jobs[reserving.reservation] if other != name]
         return any(atom and serves(atom, part) for atom in others for part in parts)
+
+    def _earlier(self, profile: PlanProfile, part: str) -> list[str]:
+        key = profile.reservation, part
+        if key not in self._parts:
+            self._parts[key] = earlier_parts(profile.order, part)
+        return self._parts[key]
 
     # ------------------------------------------------------------ inside the promise
     def start(self) -> list[Placement]:
@@ -238,10 +246,14 @@ class Reserved:
         self._board.hold(span.job, task.pairs, len(devices), queue)
 
     def claims(self, until_ms: int) -> list[Claim]:
-        """What is inside the promises of now, or of the moments up to a time, and has found no room yet."""
+        """What is inside the promises of now, or of the moments up to a time, and has found no room yet. Of a gang some
+        of whose units run, room that has come free is kept until there is enough for the next: lent out, it would be
+        taken back at once.
+        """
         starts = [at_ms for at_ms in self._state.promises.starts if self._now_ms < at_ms <= until_ms]
         claimed = [0] * len(self._spans)
         widths = [1] * len(self._spans)
+        rests = [0] * len(self._spans)
         for at_ms in [self._now_ms, *starts]:
             purses = {name: self.purse(self._state.promises.profiles[name], at_ms) for name in self.jobs}
             for i, span in enumerate(self._spans):
@@ -250,11 +262,15 @@ class Reserved:
                     continue
                 purse = purses[reserving.reservation]
                 width = self._width(span, purse, reserving.atom)
-                count = purse.most(reserving.atom, span.task.demand, span.count) // width * width
-                purse.add(reserving.atom, span.task.demand, count)
+                most = purse.most(reserving.atom, span.task.demand, span.count)
+                count = most // width * width
+                if at_ms == self._now_ms and not span.stage.gang and purse.held.get(reserving.atom):
+                    rests[i] = most - count
+                purse.add(reserving.atom, span.task.demand, count + rests[i] * (at_ms == self._now_ms))
                 if count > claimed[i]:
                     claimed[i], widths[i] = count, width
-        return [Claim(span.task, claimed[i], widths[i]) for i, span in enumerate(self._spans) if claimed[i]]
+        whole = [Claim(span.task, claimed[i], widths[i]) for i, span in enumerate(self._spans) if claimed[i]]
+        return whole + [Claim(span.task, rests[i], 1) for i, span in enumerate(self._spans) if rests[i]]
 
     # ------------------------------------------------------------ beyond the promise
     def start_beyond(self) -> list[Placement]:

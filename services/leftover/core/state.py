@@ -200,28 +200,29 @@ class Decided:
 
 @dataclass(slots=True)
 class State:
-    """One cell. `groups`: by leaf queue, where its jobs are served. `running_limits`: which jobs may run. `history`:
-    earlier runs. `opened` and `opened_ms`: seq and time of the last opening. `held`: by node, what runs there, keyed
-    "job/stage/index"; `targets` are the levels in force, or what is due where that is more; `dues` what is due where
-    that is not the level, `level_reduced` leaves whose level is less, since their tasks find no room, `parts` the
-    levels by set of kinds of leaves that have several; `reasons` what was last said of each class that waits;
-    `starved`: since when a class that finds no room has had no task started, in ms; `short`: since when a leaf that
-    waits has held less than it is due by more than one of its tasks or by a part of a gang, in ms; `turns`: by when, in
-    ms, what such a leaf is due has paid for the gangs that have started in it; `kept`: by node, room that is held and
-    for whom; `served`: by leaf, seq of the opening whose round gave it something last. `promises`: what is promised to
-    reservations; `reserving`: by job; `lent`: by node, its revocable attempts, keyed as `held`; `vacated`: by node,
-    room that is held for a promise. `delays`: by job and stage, tasks that wait for nodes that they prefer, as [since
-    ms, tasks], oldest first; `awaited`: by node, room that they leave free. `shadow`: when jobs would end if all had
-    their shares. `copied`: by job, live or ended, tasks of which several attempts hold room, as "stage/index"; `runs`:
-    by live job and stage position, what may become a straggler (stragglers.py). `mix`: for whom placement keeps room on
-    GPUs. `board` ranks all that and can be built from it; `decided` belongs to the board; `watch` says of `runs` when
-    they do.
+    """One cell. `groups`: by leaf queue, where its jobs are served. `running_limits`: which jobs may run; `held_back`:
+    those that might before and gave way. `history`: earlier runs. `opened` and `opened_ms`: seq and time of the last
+    opening. `held`: by node, what runs there, keyed "job/stage/index"; `targets` are the levels in force, or what is
+    due where that is more; `dues` what is due where that is not the level, `level_reduced` leaves whose level is less,
+    since their tasks find no room, `parts` the levels by set of kinds of leaves that have several; `reasons` what was
+    last said of each class that waits; `starved`: since when a class that finds no room has had no task started, in ms;
+    `short`: since when a leaf that waits has held less than it is due by more than one of its tasks or by a part of a
+    gang, in ms; `turns`: by when, in ms, what such a leaf is due has paid for the gangs that have started in it;
+    `kept`: by node, room that is held and for whom; `served`: by leaf, seq of the opening whose round gave it something
+    last. `promises`: what is promised to reservations; `reserving`: by job; `lent`: by node, its revocable attempts,
+    keyed as `held`; `vacated`: by node, room that is held for a promise. `delays`: by job and stage, tasks that wait
+    for nodes that they prefer, as [since ms, tasks], oldest first; `awaited`: by node, room that they leave free.
+    `shadow`: when jobs would end if all had their shares. `copied`: by job, live or ended, tasks of which several
+    attempts hold room, as "stage/index"; `runs`: by live job and stage position, what may become a straggler
+    (stragglers.py). `mix`: for whom placement keeps room on GPUs. `board` ranks all that and can be built from it;
+    `decided` belongs to the board; `watch` says of `runs` when they do.
     """
 
     policy: Policy = field(default_factory=Policy)
     queues: Queue | None = None
     groups: dict[str, Group] = field(default_factory=dict)
     running_limits: RunningLimits = field(default_factory=RunningLimits)
+    held_back: dict[str, bool] = field(default_factory=dict)
     history: History = field(default_factory=History)
     opened: int = 0
     opened_ms: int = 0

@@ -3,7 +3,8 @@
 Leaf queues are served in two groups: first those that stay within their level after one more task, then the rest.
 Within a group the lowest ratio of what is held to the level goes first, then the leaf that was served longest ago, then
 by path. (By the ratio alone all leaves that hold nothing are equal, and a queue due three of five tasks gets one beside
-four that are due less than one. With ties broken by id, a leaf that holds nothing could starve beside another.)
+four that are due less than one. With ties broken by id, a leaf that holds nothing could starve beside another.) Where
+all jobs of the cell are one list (one_list.py), only what is required within levels comes before it.
 
 Inside a leaf the order of waiting_jobs.py holds. A round is work conserving: it ends when nothing that waits fits
 anywhere. Under `fifo` alone nodes may idle, since nobody goes ahead of a head that does not fit.
@@ -15,11 +16,12 @@ from services.leftover.placement.apart import counters_of
 from services.leftover.placement.board_state import BoardState
 from services.leftover.placement.class_pools import ONE_STAGE, Stage
 from services.leftover.placement.entries import JobEntry
+from services.leftover.placement.job_keys import key_of
 from services.leftover.placement.keys import CLASS_MASK, OPTIONAL_BIT
 from services.leftover.placement.leaf_queue import LeafEntry
 from services.leftover.placement.task_class import TaskClass
 from services.leftover.placement.task_span import TaskSpan
-from services.leftover.placement.waiting_jobs import first_span, key_of
+from services.leftover.placement.waiting_jobs import first_span
 
 
 @dataclass(slots=True)
@@ -99,17 +101,30 @@ class Board(BoardState):
 
     def _serve(self, stage: Stage) -> None:
         """Places what fits in one stage of a round, best claim first."""
-        candidates, pools, leaf_queue = self._candidates, self.pools, self.leaf_queue
-        has_pools = pools.count > 1
-        if has_pools:
-            pools.begin(stage)
+        self.pools.begin(stage)
         if self.packers.by_leaf:
             self.packers.begin()
-        while True:
-            live = candidates.live
-            found = pools.next(leaf_queue, live) if has_pools else leaf_queue.next([live])
-            if found is None:
-                return
+        if self.one_list is not None:
+            if self.one_list.by_level:
+                self._serve_leaves(stage, within=True)
+            self.one_list.begin()
+        self._serve_leaves(stage, within=False)
+
+    def _next(self, within: bool) -> tuple[LeafEntry, int] | None:
+        """The leaf and the bucket to serve next; `within`: of what is required within levels."""
+        pools, live = self.pools, self._candidates.live
+        if pools.count == 1 and self.one_list is None:
+            return self.leaf_queue.next([live])
+        lives, owed = pools.served(live), pools.stage.owed
+        if within:
+            return self.leaf_queue.next(lives, owed=owed, end=1 << OPTIONAL_BIT, within=True)
+        if self.one_list is not None:
+            return self.one_list.next(lives, owed=owed, end=pools.end)
+        return self.leaf_queue.next(lives, owed=owed, end=pools.end)
+
+    def _serve_leaves(self, stage: Stage, *, within: bool) -> None:
+        candidates, pools = self._candidates, self.pools
+        while (found := self._next(within)) is not None:
             leaf, bucket_id = found
             first = self.first_if_current(leaf, bucket_id)
             if first is None:
@@ -127,6 +142,18 @@ class Board(BoardState):
             if stage.owed and not stage.within:
                 self._note_beyond(leaf, job)
 
+    def kept_out(self) -> int:
+        """Bit set of the classes that are blocked and of which tasks wait."""
+        return self._candidates.kept_out()
+
+    def fitting(self, number: int, among: int) -> list[TaskClass]:
+        """Of a set of classes those of which a task may fit into what a node has free, or more."""
+        return self._candidates.fitting(number, among)
+
+    def least_needs(self, among: int) -> dict[int, int] | None:
+        """By resource position, the least that a class of a set asks for (see `Candidates`)."""
+        return self._candidates.least_needs(among)
+
     def first_in(self, leaf: LeafEntry, bucket_id: int) -> tuple[JobEntry, TaskSpan]:
         """The job that is served first in a bucket, with its first span there."""
         while bucket_id not in leaf.sole_jobs:
@@ -139,6 +166,13 @@ class Board(BoardState):
         """The key of the job that is served first in a bucket."""
         job, span = self.first_in(leaf, bucket_id)
         return key_of(self.discipline, job, span)
+
+    def turn_of(self, leaf: LeafEntry, bucket_id: int) -> tuple[int, str, int, int]:
+        """What the first job of a bucket is served by among those of all leaves, least first."""
+        key = self.key_in(leaf, bucket_id)
+        if self.one_list is not None:
+            return self.one_list.turn_of(leaf, key), leaf.name, key, bucket_id
+        return self.leaf_queue.claim(leaf), leaf.name, key, bucket_id
 
     def _note_beyond(self, leaf: LeafEntry, job: JobEntry) -> None:
         """A task was placed: notes where a guarantee took it beyond a pool while another could start in its own."""

@@ -12,6 +12,7 @@ from services.leftover.placement.keys import CLASS_MASK
 from services.leftover.placement.kinds_levels import KindsLevels
 from services.leftover.placement.leaf_queue import LeafEntry, ReadyQueue
 from services.leftover.placement.nodes import Room
+from services.leftover.placement.one_list import OneList
 from services.leftover.placement.packing import Alignment, Packers
 from services.leftover.placement.queue_limits import QueueLimits, count_in
 from services.leftover.placement.task_class import Shape, TaskClass
@@ -46,15 +47,21 @@ class BoardState(WaitingJobs):
         maxima: dict[str, Vector] | None = None,
         pools_ppm: list[int] | None = None,
         alignment: Alignment | None = None,
+        listed: ServingOrder | None = None,
     ) -> None:
         """`orders`: how the jobs of a leaf are served, where not by DRF. `maxima`: by path of a queue, its maximum.
         `pools_ppm`: by class of job, its part of the cell, in millionths; none without pools. `alignment`: how leaves
-        pack."""
+        pack. `listed`: the order in which the jobs of all leaves are one list; None: they are not."""
         self.orders = orders or {}
         strict = discipline != "fair" or any(order in ("fifo", "tetris-fair") for order in self.orders.values())
         super().__init__(room, discipline, pools_ppm or [], is_mixed=strict or bool(maxima))
         self.maxima = QueueLimits(maxima or {}, room.position)
         self.packers = Packers(alignment or Alignment(), room, self.classes, self.by_admission)
+        self.one_list: OneList | None = None
+        if listed is not None:
+            self.one_list = OneList(
+                self.leaf_queue, self.packers, self.bands, discipline, listed, self.first_if_current
+            )
         self.kinds_levels = KindsLevels(room, self.leaf_queue)
         self.over_ms: dict[str, int | None] = {}  # When the core has to say anew what a job waits for (locality).
         self._class_of: dict[tuple[object, ...], TaskClass] = {}
@@ -72,6 +79,8 @@ class BoardState(WaitingJobs):
             entry = self.leaves[name] = LeafEntry(name, [0] * len(self.room.total), order)
             entry.ready = [ReadyQueue(CLASS_MASK) for _ in range(self.pools.count)]
             self.packers.add(entry)
+            if self.one_list is not None:
+                self.one_list.add(entry)
         return entry
 
     def set_levels(self, levels: list[LeafLevel]) -> None:

@@ -34,7 +34,8 @@ class Candidates:
         self.room, self.classes = room, classes
         self.blocked: dict[int, TaskClass] = {}
         self.demands = ClassIndex(len(room.total))  # By what one task needs.
-        self._known = 0  # How many classes are in `demands`.
+        self._known = 0  # How many classes are in `demands`,
+        self._whole = 0  # and bit set of those that ask for nothing that no node has.
         self.live = 0  # Bit set of the classes that are worth a try: the open ones, and the retry candidates.
         self._open = 0  # Classes that are not blocked.
         self._waiting = 0  # Classes of which tasks wait; `_moved` may have changed that.
@@ -51,6 +52,7 @@ class Candidates:
         first, self._known = self._known, len(self.classes)
         if first < self._known:
             self.demands.add(first, [task.needs for task in self.classes[first:]])
+            self._whole |= bit_set([t.index for t in self.classes[first:] if len(t.needs) == len(t.pairs)])
         self._open |= (1 << self._known) - (1 << first)
         changed, self._looked = self.room.changed_since(self._looked)
         self._nodes = dict.fromkeys(changed, 0)
@@ -69,6 +71,22 @@ class Candidates:
         began = bit_set([index for index in self._moved if self.classes[index].waiting])
         self._waiting = (self._waiting | moved) ^ moved | began
         self._moved = {}
+
+    def kept_out(self) -> int:
+        """Bit set of the classes that are blocked and of which tasks wait."""
+        if self._moved:
+            self._note_waiting()
+        return self._waiting & (1 << self._known) - 1 & ~self._open
+
+    def fitting(self, number: int, among: int) -> list[TaskClass]:
+        """Of a set of classes those of which a task may fit into what a node has free: all that do are among them."""
+        return [self.classes[index] for index in members(self.demands.classes(self.room.nodes[number].free, among))]
+
+    def least_needs(self, among: int) -> dict[int, int] | None:
+        """By resource position, the least that a class of a set asks for; missing: nothing. None: not known, as all of
+        them ask for something that no node has.
+        """
+        return self.demands.least(among) if among & self._whole else None
 
     def _with_room(self, among: int) -> int:
         """Of a set of classes those that may fit on the nodes that got room; forgets nodes where none does."""

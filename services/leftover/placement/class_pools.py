@@ -163,13 +163,14 @@ class Pools:
         self._open = [self._demands.classes(self.rest(job_class), self._demands.all) for job_class in range(self.count)]
         self._failed = 0
 
-    def next(self, leaf_queue: LeafQueue, live: int) -> tuple[LeafEntry, int] | None:
-        """The leaf and the bucket to serve next in this stage, or None; `live`: classes of tasks that are worth a
-        try.
-        """
-        if self.stage.within:
-            return leaf_queue.next(self.live_within(live), owed=self.stage.owed, end=1 << OPTIONAL_BIT)
-        return leaf_queue.next([live] * self.count, owed=self.stage.owed)
+    def served(self, live: int) -> list[int]:
+        """By class of jobs, the classes of tasks that this stage may serve, of those `live`, which are worth a try."""
+        return self.live_within(live) if self.stage.within else [live] * self.count
+
+    @property
+    def end(self) -> int | None:
+        """Below which key this stage serves; None: any."""
+        return 1 << OPTIONAL_BIT if self.stage.within else None
 
     def refuses(self, job_class: int, task: TaskClass) -> bool:
         """Whether the pool has no room for the task in this stage. Then it is passed over until the next one."""

@@ -132,6 +132,8 @@ class ClassIndex:
         """`width`: how many resources there are."""
         self.at_most: list[list[int]] = [[0] for _ in range(width)]
         self.all = 0
+        self._amounts: list[list[int]] = []  # By class and resource position, what it needs.
+        self._floors: list[dict[int, int]] = [{} for _ in range(width)]  # By step, the least that any class needs.
 
     def add(self, first: int, needs: list[list[tuple[int, int, int]]]) -> None:
         """The classes from number `first` on; `needs` by class, as (resource position, amount, anything)."""
@@ -139,6 +141,13 @@ class ClassIndex:
             return
         size = (first + len(needs) + 7) >> 3
         self.all = (1 << (first + len(needs))) - 1
+        for need in needs:
+            amounts = [0] * len(self.at_most)
+            for position, amount, _ in need:
+                amounts[position] = amount
+                floors, at = self._floors[position], fine_step(amount)
+                floors[at] = min(floors.get(at, amount), amount)
+            self._amounts.append(amounts)
         for p, sets in enumerate(self.at_most):
             exact: dict[int, bytearray] = {}
             for number, need in enumerate(needs, first):
@@ -167,6 +176,35 @@ class ClassIndex:
             if not among:
                 return 0
         return among
+
+    def least(self, among: int) -> dict[int, int]:
+        """By resource position, the least that a class of a set asks for, which is not empty. Positions that are
+        missing: nothing. Cost: the steps' logarithm for each resource, and the classes in the lowest step.
+        """
+        found: dict[int, int] = {}
+        for p, sets in enumerate(self.at_most):
+            if sets[0] & among:
+                continue
+            low, high = 1, len(sets) - 1  # The set of the last step has all classes.
+            while low < high:
+                middle = (low + high) >> 1
+                if sets[middle] & among:
+                    high = middle
+                else:
+                    low = middle + 1
+            found[p] = self._least_in(p, self._floors[p][low], sets[low] & among)
+        return found
+
+    def _least_in(self, p: int, floor: int, among: int) -> int:
+        """The least amount of some classes in one step; none is below the `floor`."""
+        least = 1 << 62
+        for _ in range(_SPARSE):
+            first = among & -among
+            least = min(least, self._amounts[first.bit_length() - 1][p])
+            among ^= first
+            if least == floor or not among:
+                return least
+        return min(least, min([self._amounts[number][p] for number in members(among)]))
 
 
 def rank_of_room(needs: list[tuple[int, int, int]], free: list[int]) -> int | None:

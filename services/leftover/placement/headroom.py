@@ -16,10 +16,10 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from services.leftover.placement.board import Board
-from services.leftover.placement.keys import CLASS_MASK, job_class_of
+from services.leftover.placement.keys import CLASS_MASK, OPTIONAL_BIT, job_class_of
 from services.leftover.placement.leaf_queue import LeafEntry
 from services.leftover.placement.nodes import Room
-from services.leftover.placement.pending_reasons import seekers
+from services.leftover.placement.pending_reasons import Heads, is_seeker, short
 from services.leftover.placement.task_class import NodeRoom, TaskClass
 from services.leftover.placement.timeline import (
     End,
@@ -35,6 +35,8 @@ from services.leftover.placement.timeline import (
 _PARTS: Final = 4
 """Room for a gang that takes a leaf beyond its due is gathered once the leaf lacks one in so many parts of it. With
 less, room would be gathered while the tasks of the last gang still end one by one, and stand idle for as long."""
+
+_OPTIONAL: Final = 1 << OPTIONAL_BIT
 
 LOOKED_AT = 64
 """Beside those that are held already, so many nodes are looked at for each room that is wanted at most: those that miss
@@ -76,9 +78,17 @@ def shortfall(leaf: LeafEntry) -> int:
     tasks, or where nothing is said of what it is due.
     """
     least = leaf.size_least
-    if least is None or leaf.due is None or leaf.due - leaf.share <= least:
+    if least is None or leaf.due is None or leaf.due - leaf.share <= least or _gives_all(leaf):
         return 0
     return leaf.due - leaf.share
+
+
+def _gives_all(leaf: LeafEntry) -> bool:
+    """Whether its jobs are planned, and need nothing now of what they wait for."""
+    if leaf.order != "giving":
+        return False
+    firsts = [ready.first() for ready in leaf.ready]
+    return all(id_ is None or ready.key[id_] >= _OPTIONAL for id_, ready in zip(firsts, leaf.ready, strict=True))
 
 
 def lacks_part_of_gang(board: Board, leaf: LeafEntry) -> bool:
@@ -86,7 +96,10 @@ def lacks_part_of_gang(board: Board, leaf: LeafEntry) -> bool:
     if not leaf.gangs or leaf.due is None:
         return False
     lacks = leaf.due - leaf.share
-    return any(lacks >= _lacks_least(leaf, _task_of(board, bucket_id)) for bucket_id in leaf.gangs)
+    return any(
+        lacks >= _lacks_least(leaf, _task_of(board, bucket_id)) and is_required(board, leaf, bucket_id)
+        for bucket_id in leaf.gangs
+    )
 
 
 def _lacks_least(leaf: LeafEntry, task: TaskClass) -> int:
@@ -111,24 +124,41 @@ def still_short(board: Board, names: list[str], short: dict[str, int]) -> dict[s
     found: dict[str, bool] = {}
     for leaf in [board.leaves[name] for name in names]:
         is_below = leaf.size_least is not None and leaf.due is not None and leaf.share < leaf.due
-        stays = leaf.name in short and (is_below or len(leaf.gangs) > 0)
+        stays = leaf.name in short and (is_below or len(leaf.gangs) > 0) and not _gives_all(leaf)
         found[leaf.name] = stays or is_lacking(board, leaf)
     return found
 
 
-def least_needs(waiting: list[TaskClass]) -> dict[int, int]:
-    """By resource position, the least that one of these classes asks for. Positions that are missing: nothing."""
+def least_needs(board: Board, placed: list[TaskClass]) -> dict[int, int]:
+    """By resource position, the least that is asked for by a class that waits for nothing but room, or by one of those
+    `placed`. Positions that are missing: nothing.
+    """
+    among = 0 if board.is_mixed else board.kept_out()
+    least = board.least_needs(among) if among else None
+    if least is None:
+        return _least_of(short(board) + placed)
+    for task in placed:
+        least = _common(least, task)
+    return least
+
+
+def _least_of(waiting: list[TaskClass]) -> dict[int, int]:
     least: dict[int, int] = dict(waiting[0].pairs) if waiting else {}
     for task in waiting:
         if not least:
             break
-        common: dict[int, int] = {}
-        for p, amount in task.pairs:
-            before = least.get(p)
-            if before is not None:
-                common[p] = amount if amount < before else before
-        least = common
+        least = _common(least, task)
     return least
+
+
+def _common(least: dict[int, int], task: TaskClass) -> dict[int, int]:
+    """The same with a class more."""
+    common: dict[int, int] = {}
+    for p, amount in task.pairs:
+        before = least.get(p)
+        if before is not None:
+            common[p] = amount if amount < before else before
+    return common
 
 
 def is_exposed(task: TaskClass, least: dict[int, int] | None) -> bool:
@@ -166,12 +196,33 @@ def blocked_heads(board: Board) -> list[TaskClass]:
     return [task for index in board.leaf_queue.headed if (task := board.classes[index]).blocked]
 
 
+def begun_for(board: Board, before: dict[int, dict[int, int]]) -> list[TaskClass]:
+    """Classes of planned jobs that room is held for (`before`, by index) and that still lack it. Jobs with less work
+    left may come first by now: if those ended what was begun, a stream of them would keep a large job out for ever.
+    """
+    found: list[TaskClass] = []
+    for task in [board.classes[index] for index in before]:
+        for name, bucket_id in task.buckets:
+            leaf = board.leaves[name]
+            is_ours = leaf.order == "giving" and task.blocked
+            if is_ours and is_required(board, leaf, bucket_id) and is_kept_out(board, leaf, bucket_id):
+                found.append(task)
+                break
+    return found
+
+
+def is_required(board: Board, leaf: LeafEntry, bucket_id: int) -> bool:
+    """Whether the first job of a bucket needs its tasks now: room is not gathered for what jobs give away."""
+    return leaf.order != "giving" or board.key_in(leaf, bucket_id) < _OPTIONAL
+
+
 def _able_heads(board: Board, leaf: LeafEntry) -> list[int]:
     """The buckets that a leaf would serve first, by class of job, of those that wait for nothing but room."""
     found: dict[int, int] = {}
+    heads: Heads = {}
     for bucket_id in _in_order(board, leaf):
-        job_class, task = job_class_of(bucket_id), _task_of(board, bucket_id)
-        if job_class not in found and (leaf, bucket_id) in seekers(board, task):
+        job_class = job_class_of(bucket_id)
+        if job_class not in found and is_seeker(board, leaf, bucket_id, heads):
             found[job_class] = bucket_id
             if len(found) == board.pools.count:
                 break
@@ -226,6 +277,7 @@ def wanted_by(
     """
     lacks = 0 if leaf.due is None else leaf.due - leaf.share
     found: list[Wanted] = []
+    heads: Heads = {}
     for bucket_id in _in_order(board, leaf):
         task = _task_of(board, bucket_id)
         width = max(1, task.gang)
@@ -233,7 +285,7 @@ def wanted_by(
         if task.size <= 0 or lacks < (_lacks_least(leaf, task) if parts else task.size + 1):
             continue
         exposed = task.index in before or is_exposed(task, least)
-        if exposed and (leaf, bucket_id) in seekers(board, task):
+        if exposed and is_required(board, leaf, bucket_id) and is_seeker(board, leaf, bucket_id, heads):
             rooms = lacks * width // task.size if parts else lacks // task.size * width
             tasks = min(-(-rooms // width), task.waiting // width) * width
             wanted = Wanted(task, tasks)

@@ -29,6 +29,12 @@ RANK_SHIFT: Final = ADMITTED_BITS + POSITION_BITS
 OPTIONAL_BIT: Final = 240
 """In a key: far above any rank, so that all that is required comes before all that is not."""
 
+STAGE_RANK_SHIFT: Final = RANK_SHIFT + 60
+"""The same where stages are served by the time since which they wait, which stands above the admission."""
+
+WORK_BITS: Final = 100
+"""The lowest bits of a rank by work, below the priority."""
+
 SHARE_BITS: Final = 40
 SHARE_MOST: Final = (1 << SHARE_BITS) - 1
 """The lowest bits of a rank by dominant share, and the largest share that it tells from others."""

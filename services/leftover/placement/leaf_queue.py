@@ -309,6 +309,8 @@ class LeafQueue:
         """
         ready, ranks = leaf.ready[job_class], self.ranks[job_class]
         self.reordered[leaf.name] = True
+        if leaf.order == "giving":
+            self.changed[leaf.name] = True  # What it waits for may be required by now.
         ready.set(id_, key, classes)
         if leaf.name not in ranks.key:
             ready.classes |= classes
@@ -385,15 +387,21 @@ class LeafQueue:
                 headed[index] = headed.get(index, 0) + 1
 
     # ------------------------------------------------------------ who is next
-    def next(self, live: list[int], *, owed: bool = False, end: int | None = None) -> tuple[LeafEntry, int] | None:
+    def is_within(self, claim: int) -> bool:
+        """Whether a leaf with this claim stays within its level after one more task."""
+        return claim < _BEYOND << _BEYOND_BITS
+
+    def next(
+        self, live: list[int], *, owed: bool = False, end: int | None = None, within: bool = False
+    ) -> tuple[LeafEntry, int] | None:
         """The leaf with the best claim that has a bucket of a class of tasks in the set `live` (one for each class of
         jobs), and the first such bucket whose key is below `end`; of a strict leaf only its head. `owed`: only leaves
-        below their guarantee. None where there is none.
+        below their guarantee; `within`: only those that stay within their level. None where there is none.
         """
         every = self.owed if owed else self.ranks
         best: tuple[int, str, int, int] | None = None
         for job_class, ranks in enumerate(every):
-            found = self._first(ranks, job_class, live[job_class], end)
+            found = self._first(ranks, job_class, live[job_class], end, within)
             if found is not None:
                 if len(every) == 1:
                     return found
@@ -403,13 +411,17 @@ class LeafQueue:
                     best = rank
         return None if best is None else (self.leaves[best[1]], best[3])
 
-    def _first(self, ranks: Ranks[str], job_class: int, live: int, end: int | None) -> tuple[LeafEntry, int] | None:
+    def _first(
+        self, ranks: Ranks[str], job_class: int, live: int, end: int | None, within: bool
+    ) -> tuple[LeafEntry, int] | None:
         leaves = self.leaves
         for block in ranks.blocks:
             if not block.classes & live:
                 continue
             classes = 0
-            for _, name in block.entries:
+            for claim, name in block.entries:
+                if within and claim >= _BEYOND << _BEYOND_BITS:
+                    return None
                 leaf = leaves[name]
                 bucket_id = leaf.first_of(live, job_class, end)
                 if bucket_id is not None:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from services.leftover.placement.board import Board, Placement
 from services.leftover.placement.entries import JobEntry
 from services.leftover.placement.leaf_queue import LeafEntry
-from services.leftover.placement.pending_reasons import seekers, short
+from services.leftover.placement.pending_reasons import seekers, short_set
 from services.leftover.placement.task_class import NodeRoom, TaskClass
 from services.leftover.placement.task_span import TaskSpan
 from services.leftover.placement.timeline import Reserved, can_lend, fits_now, lend
@@ -20,10 +20,11 @@ Lasting = Callable[[str, str], int]
 
 def lend_all(board: Board, held: dict[int, Reserved], now_ms: int, lasting: Lasting) -> list[Placement]:
     """Places what may start on the nodes that are held."""
-    waiting = [task for task in short(board) if not task.gang]
+    among = short_set(board)
     for number, reserved in held.items():
         node = board.room.nodes[number]
-        fitting = [task for task in waiting if task is not reserved.task and fits_now(board.room, task, node)]
+        others = [task for task in board.fitting(number, among) if task is not reserved.task and not task.gang]
+        fitting = [task for task in others if fits_now(board.room, task, node)]
         while fitting and (found := _first(board, node, reserved, fitting, now_ms, lasting)) is not None:
             leaf, job, span, end_ms = found
             lend(reserved, node, span.task, end_ms)
@@ -41,7 +42,7 @@ def _first(
     for task in classes:
         for leaf, bucket_id in seekers(board, task):
             job, span = board.first_in(leaf, bucket_id)
-            rank = board.leaf_queue.claim(leaf), leaf.name, board.key_in(leaf, bucket_id), bucket_id
+            rank = board.turn_of(leaf, bucket_id)
             if best is not None and best < rank:
                 continue
             end_ms = now_ms + lasting(job.name, span.stage)

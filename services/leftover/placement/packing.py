@@ -16,15 +16,23 @@ from heapq import heapify, heappop, heappush, heapreplace
 from typing import Final, NamedTuple
 
 from services.leftover.placement.entries import JobEntry
-from services.leftover.placement.keys import ADMITTED_BITS, CLASS_MASK, OPTIONAL_BIT, POSITION_BITS, RANK_SHIFT
+from services.leftover.placement.job_keys import rank_of
+from services.leftover.placement.keys import (
+    ADMITTED_BITS,
+    CLASS_MASK,
+    OPTIONAL_BIT,
+    POSITION_BITS,
+    RANK_SHIFT,
+    SHARE_BITS,
+    WORK_BITS,
+)
 from services.leftover.placement.leaf_queue import LeafEntry
 from services.leftover.placement.nodes import Room
 from services.leftover.placement.task_class import TaskClass, as_aligned
-from services.leftover.placement.waiting_jobs import rank_of
 
 PERMILLE: Final = 1_000
 
-_TIER_SHIFT = {"tetris": 0, "tetris-fair": 40, "giving": 100}  # In a rank: below the priority.
+_TIER_SHIFT = {"tetris": 0, "tetris-fair": SHARE_BITS, "giving": WORK_BITS}  # In a rank: below the priority.
 _OPTIONAL: Final = 1 << OPTIONAL_BIT
 _UNSEEN: Final = -(1 << 200)  # Better than any score.
 
@@ -38,43 +46,77 @@ class Alignment(NamedTuple):
     leftover: bool = False
 
 
-class Packer:
-    """Chooses the bucket that a leaf serves next, for one class of jobs."""
+class FairJobs:
+    """Which jobs may pack under `tetris-fair`: of those that wait in a leaf the ones furthest below their share."""
 
-    def __init__(
-        self,
-        leaf: LeafEntry,
-        job_class: int,
-        room: Room,
-        classes: list[TaskClass],
-        by_admission: dict[int, JobEntry],
-        fairness_permille: int,
-    ) -> None:
-        """See `Packers`."""
-        self.leaf = leaf
-        self.job_class = job_class
-        self.room = room
-        self.classes = classes
-        self.by_admission = by_admission
-        self._tier_shift = RANK_SHIFT + _TIER_SHIFT[leaf.order]
-        self._is_fair = leaf.order == "tetris-fair"
-        self._only_optional = leaf.order == "giving"
+    def __init__(self, leaf: LeafEntry, by_admission: dict[int, JobEntry], fairness_permille: int) -> None:
+        self._leaf = leaf
+        self._by_admission = by_admission
         self._fairness_permille = fairness_permille
-        self._heap: list[tuple[int, int, int, int]] | None = None  # (tier, rank, key, bucket); None: not yet filled.
-        self._parked: list[tuple[int, int]] = []  # (rank and order, bucket): jobs that may not pack yet.
         self._ranks: list[int] = []  # Of the jobs that wait, rank and order, sorted.
         self._rank_of: dict[int, int] = {}
         self._moved: list[JobEntry] = []  # Jobs whose rank may have changed since.
         self._is_ranked = False
 
     def begin(self) -> None:
-        """A round or a stage of it begins: other classes and jobs may be served than before."""
-        self._heap, self._is_ranked = None, False
+        """A round or a stage of it begins."""
+        self._is_ranked = False
 
     def note(self, job: JobEntry) -> None:
         """Tasks of a job have been placed, so that its rank may have changed."""
         if self._is_ranked:
             self._moved.append(job)
+
+    def may_pack(self, job: JobEntry) -> bool:
+        """Whether a job that waits is among them now. Depends on what holds and waits alone."""
+        return self._rank(job) <= self.threshold()
+
+    def _rank(self, job: JobEntry) -> int:
+        return rank_of(job) << ADMITTED_BITS | job.admitted
+
+    def _most(self, jobs: int) -> int:
+        """How many of so many waiting jobs may pack: at least one."""
+        return max(1, -(-(PERMILLE - self._fairness_permille) * jobs // PERMILLE))
+
+    def threshold(self) -> int:
+        """The largest rank with which a job may pack. It does not fall while a round places tasks."""
+        if not self._is_ranked:
+            leaf = self._leaf
+            self._rank_of = {
+                job.admitted: self._rank(job) for job in self._by_admission.values() if job.spans and job.leaf is leaf
+            }
+            self._ranks, self._moved, self._is_ranked = sorted(self._rank_of.values()), [], True
+        for job in self._moved:
+            before = self._rank_of.pop(job.admitted, None)
+            if before is not None:
+                del self._ranks[bisect_left(self._ranks, before)]
+                if job.spans:
+                    self._rank_of[job.admitted] = now = self._rank(job)
+                    insort(self._ranks, now)
+        self._moved = []
+        return self._ranks[self._most(len(self._ranks)) - 1] if self._ranks else 0
+
+
+class Packer:
+    """Chooses the bucket that a leaf serves next, for one class of jobs."""
+
+    def __init__(
+        self, leaf: LeafEntry, job_class: int, room: Room, classes: list[TaskClass], fair: FairJobs | None
+    ) -> None:
+        """`fair`: who may pack; None: everybody. See `Packers`."""
+        self.leaf = leaf
+        self.job_class = job_class
+        self.room = room
+        self.classes = classes
+        self.fair = fair
+        self._tier_shift = RANK_SHIFT + _TIER_SHIFT[leaf.order]
+        self._only_optional = leaf.order == "giving"
+        self._heap: list[tuple[int, int, int, int]] | None = None  # (tier, rank, key, bucket); None: not yet filled.
+        self._parked: list[tuple[int, int]] = []  # (rank and order, bucket): jobs that may not pack yet.
+
+    def begin(self) -> None:
+        """A round or a stage of it begins: other classes and jobs may be served than before."""
+        self._heap = None
 
     def first_of(self, live: int, end: int | None) -> int | None:
         """The bucket to serve next among those whose class is in the set `live`, and whose key is below `end`; None
@@ -86,7 +128,8 @@ class Packer:
             return first  # What is required goes by the order of jobs.
         if self._heap is None:
             self._heap = self._fill(live)
-        heap, threshold = self._heap, self._threshold()
+        heap, fair = self._heap, self.fair
+        threshold = fair.threshold() if fair is not None else 0
         while self._parked and self._parked[0][0] <= threshold:
             _, bucket_id = heappop(self._parked)
             if bucket_id in ready.key:
@@ -97,7 +140,7 @@ class Packer:
             if key is None or not live >> (bucket_id & CLASS_MASK) & 1:
                 heappop(heap)
                 continue
-            if self._is_fair and key >> POSITION_BITS > threshold:
+            if fair is not None and key >> POSITION_BITS > threshold:
                 heappop(heap)
                 heappush(self._parked, (key >> POSITION_BITS, bucket_id))
                 continue
@@ -107,9 +150,11 @@ class Packer:
             heapreplace(heap, entry)
         return None
 
-    def may_pack(self, job: JobEntry) -> bool:
-        """Whether a job that waits is among those that may pack now. Depends on what holds and waits alone."""
-        return not self._is_fair or self._rank(job) <= self._threshold()
+    def score_of(self, bucket_id: int, key: int) -> int:
+        """How well the tasks of a bucket fit, for a comparison with those of other leaves: the best have the least; 0
+        without room.
+        """
+        return self._entry(bucket_id, key)[1]
 
     def _fill(self, live: int) -> list[tuple[int, int, int, int]]:
         ready = self.leaf.ready[self.job_class]
@@ -132,34 +177,6 @@ class Packer:
     def _tier(self, key: int) -> int:
         return (key & ~_OPTIONAL) >> self._tier_shift
 
-    # ------------------------------------------------------------ fairness
-    def _rank(self, job: JobEntry) -> int:
-        return rank_of(job) << ADMITTED_BITS | job.admitted
-
-    def _most(self, jobs: int) -> int:
-        """How many of so many waiting jobs may pack: at least one."""
-        return max(1, -(-(PERMILLE - self._fairness_permille) * jobs // PERMILLE))
-
-    def _threshold(self) -> int:
-        """The largest rank with which a job may pack. It does not fall while a round places tasks."""
-        if not self._is_fair:
-            return 0
-        if not self._is_ranked:
-            leaf = self.leaf
-            self._rank_of = {
-                job.admitted: self._rank(job) for job in self.by_admission.values() if job.spans and job.leaf is leaf
-            }
-            self._ranks, self._moved, self._is_ranked = sorted(self._rank_of.values()), [], True
-        for job in self._moved:
-            before = self._rank_of.pop(job.admitted, None)
-            if before is not None:
-                del self._ranks[bisect_left(self._ranks, before)]
-                if job.spans:
-                    self._rank_of[job.admitted] = now = self._rank(job)
-                    insort(self._ranks, now)
-        self._moved = []
-        return self._ranks[self._most(len(self._ranks)) - 1] if self._ranks else 0
-
 
 class Packers:
     """The packers of all leaves that pack, by leaf and class of job."""
@@ -169,30 +186,32 @@ class Packers:
     ) -> None:
         """`classes` and `by_admission`: those of the board, by number and by admission."""
         self._alignment, self._room, self._classes, self._by_order = alignment, room, classes, by_admission
+        self._fair: dict[str, FairJobs] = {}
         self.by_leaf: dict[str, list[Packer]] = {}
 
     def add(self, leaf: LeafEntry) -> None:
         """Gives a new leaf its packers, if its order packs."""
         if leaf.order in ("tetris", "tetris-fair") or (leaf.order == "giving" and self._alignment.leftover):
-            permille = self._alignment.fairness_permille
-            packers = [
-                Packer(leaf, at, self._room, self._classes, self._by_order, permille) for at in range(len(leaf.ready))
-            ]
+            fair: FairJobs | None = None
+            if leaf.order == "tetris-fair":
+                self._fair[leaf.name] = fair = FairJobs(leaf, self._by_order, self._alignment.fairness_permille)
+            packers = [Packer(leaf, at, self._room, self._classes, fair) for at in range(len(leaf.ready))]
             leaf.packs = True
             self.by_leaf[leaf.name], leaf.choosers = packers, [packer.first_of for packer in packers]
 
     def begin(self) -> None:
         """A round begins, or a part of one."""
+        for fair in self._fair.values():
+            fair.begin()
         for packers in self.by_leaf.values():
             for packer in packers:
                 packer.begin()
 
     def note(self, job: JobEntry) -> None:
         """Tasks of a job have been placed."""
-        if job.leaf.name in self.by_leaf:
-            for packer in self.by_leaf[job.leaf.name]:
-                packer.note(job)
+        if job.leaf.name in self._fair:
+            self._fair[job.leaf.name].note(job)
 
     def may_pack(self, job: JobEntry) -> bool:
         """Whether a job that waits is among those that may pack now. Depends on what holds and waits alone."""
-        return job.leaf.name not in self.by_leaf or self.by_leaf[job.leaf.name][0].may_pack(job)
+        return job.leaf.name not in self._fair or self._fair[job.leaf.name].may_pack(job)

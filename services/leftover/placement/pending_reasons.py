@@ -7,6 +7,7 @@ from typing import Literal
 
 from services.leftover.placement.barred import is_barred
 from services.leftover.placement.board import Board
+from services.leftover.placement.fits import bit_set
 from services.leftover.placement.keys import CLASS_MASK, SEGMENT_BITS, job_class_of
 from services.leftover.placement.leaf_queue import LeafEntry
 from services.leftover.placement.queue_limits import queue_at_maximum
@@ -17,12 +18,21 @@ Reason = Literal["none", "no_room", "no_node", "gang_no_room", "behind_head", "q
 WANTS_ROOM: tuple[Reason, ...] = ("no_room", "gang_no_room", "pool")
 """Reasons that room would end. Room that no class can use within its pool is lent."""
 
+Heads = dict[str, list[int]]
+"""By strict leaf, the buckets that it is at."""
+
 
 def short(board: Board) -> list[TaskClass]:
     """Classes of which some tasks wait for nothing but room, in no order that means anything."""
     if board.is_mixed:
-        return [task for task in board.classes if task.waiting and seeking(board, task)]
+        heads: Heads = {}
+        return [task for task in board.classes if task.waiting and seekers(board, task, heads)]
     return [task for task in board.blocked.values() if task.waiting]
+
+
+def short_set(board: Board) -> int:
+    """The same as a bit set of their numbers."""
+    return bit_set([task.index for task in short(board)]) if board.is_mixed else board.kept_out()
 
 
 def reasons(board: Board) -> list[tuple[TaskClass, Reason]]:
@@ -36,16 +46,17 @@ def reasons(board: Board) -> list[tuple[TaskClass, Reason]]:
         board.recheck[index] = True  # Others may have taken the room that was barred to it.
     recheck = board.classes if board.is_mixed else [board.classes[index] for index in board.recheck]
     board.recheck = {}
-    return [(task, reason_of(board, task)) for task in recheck]
+    heads: Heads = {}
+    return [(task, reason_of(board, task, heads)) for task in recheck]
 
 
-def reason_of(board: Board, task: TaskClass) -> Reason:
-    """Why the tasks of a class wait."""
+def reason_of(board: Board, task: TaskClass, heads: Heads | None = None) -> Reason:
+    """Why the tasks of a class wait. `heads`: see `seekers`."""
     if not task.waiting:
         return "none"
     if board.discipline != "fair" and not task.blocked:
         return "behind_head"
-    if board.discipline == "fair" and board.is_mixed and not seeking(board, task):
+    if board.discipline == "fair" and board.is_mixed and not seekers(board, task, heads):
         entries = [board.leaves[name] for name, _ in task.buckets]
         held_back = any(leaf.strict or leaf.order == "tetris-fair" for leaf in entries)
         return "behind_head" if held_back else "queue_max"
@@ -58,25 +69,36 @@ def reason_of(board: Board, task: TaskClass) -> Reason:
     return "gang_no_room" if task.gang else "no_room"
 
 
-def seeking(board: Board, task: TaskClass) -> list[LeafEntry]:
-    """Leaves in which tasks of a class wait for nothing but room."""
-    return [leaf for leaf, _ in seekers(board, task)]
-
-
-def seekers(board: Board, task: TaskClass) -> list[tuple[LeafEntry, int]]:
+def seekers(board: Board, task: TaskClass, heads: Heads | None = None) -> list[tuple[LeafEntry, int]]:
     """Leaves and buckets in which tasks of a class wait for nothing but room: no head of a strict order is before them,
     they may pack, and no queue at its maximum above them. Depends on what holds and waits alone, not on what was tried.
+    `heads`: those of the strict leaves that were looked at since anything was placed or came; more are added.
     """
+    known: Heads = {} if heads is None else heads
     found = []
     for name, bucket_id in task.buckets:
         leaf = board.leaves[name]
-        if leaf.strict and bucket_id not in _heads_of(board, leaf):
-            continue
-        if leaf.order == "tetris-fair" and not board.packers.may_pack(board.first_in(leaf, bucket_id)[0]):
-            continue
-        if queue_at_maximum(board.top(leaf, bucket_id).under, task) is None:
+        if _seeks(board, task, leaf, bucket_id, known):
             found.append((leaf, bucket_id))
     return found
+
+
+def is_seeker(board: Board, leaf: LeafEntry, bucket_id: int, heads: Heads) -> bool:
+    """Whether a leaf and a bucket are among the `seekers` of the bucket's class."""
+    task = board.classes[bucket_id & CLASS_MASK]
+    return (leaf.name, bucket_id) in task.buckets and _seeks(board, task, leaf, bucket_id, heads)
+
+
+def _seeks(board: Board, task: TaskClass, leaf: LeafEntry, bucket_id: int, heads: Heads) -> bool:
+    if leaf.strict:
+        known = heads.get(leaf.name)
+        if known is None:
+            known = heads[leaf.name] = _heads_of(board, leaf)
+        if bucket_id not in known:
+            return False
+    if leaf.order == "tetris-fair" and not board.packers.may_pack(board.first_in(leaf, bucket_id)[0]):
+        return False
+    return queue_at_maximum(board.top(leaf, bucket_id).under, task) is None
 
 
 def _heads_of(board: Board, leaf: LeafEntry) -> list[int]:

@@ -9,23 +9,18 @@ stages with demands of their own moves as one entry when its share changes, and 
 that it serves, not their stages.
 """
 
-from typing import Final
-
 from schemas.quantities import SHARE_UNITS
 from services.leftover.placement.ageing import AgeingJobs
+from services.leftover.placement.bands import Bands
 from services.leftover.placement.candidates import Candidates
 from services.leftover.placement.class_pools import Pools
-from services.leftover.placement.entries import BY_PRIORITY_ALONE, BY_SHARE, BY_WORK, NO_BUCKETS, Discipline, JobEntry
+from services.leftover.placement.entries import NO_BUCKETS, Discipline, JobEntry
 from services.leftover.placement.indexed_heap import JobHeap
+from services.leftover.placement.job_keys import key_of
 from services.leftover.placement.keys import (
-    ADMITTED_BITS,
     CLASS_MASK,
-    OPTIONAL_BIT,
     POSITION_BITS,
-    RANK_SHIFT,
     SEGMENT_BITS,
-    SHARE_BITS,
-    SHARE_MOST,
     job_class_of,
 )
 from services.leftover.placement.leaf_queue import LeafEntry, LeafQueue
@@ -33,43 +28,6 @@ from services.leftover.placement.nodes import Room
 from services.leftover.placement.queue_limits import count_in, queue_at_maximum
 from services.leftover.placement.task_class import TaskClass
 from services.leftover.placement.task_span import NO_SPANS, SoleSpans, TaskSpan
-
-_WORK_BITS: Final = 100
-_PRIORITY_TOP: Final = 1 << 20
-_ABOVE_FLOOR: Final = 1 << 90  # Above any share, and any moment in ms.
-
-
-def rank_of(job: JobEntry) -> int:
-    """What jobs of one leaf are served by, least first, before the order of admission decides."""
-    order = job.leaf.order
-    top = _PRIORITY_TOP - job.priority
-    if order == "fifo":
-        return top if job.queue == job.leaf.name else 0  # In a list of several queues it would take from the others.
-    if job.aged:
-        return 0
-    if order == "drf" or order in BY_SHARE:
-        share = job.share
-        return (top << SHARE_BITS) | (share if share < SHARE_MOST else SHARE_MOST)
-    if order == "fair":
-        return (top << SHARE_BITS) | job.tasks
-    if order == "fsp":
-        after = job.share if job.share < job.leaf.floor else _ABOVE_FLOOR | job.work
-        return (top << _WORK_BITS) | after
-    if order in BY_WORK:
-        return (top << _WORK_BITS) | min(job.work, (1 << _WORK_BITS) - 1)
-    assert order in BY_PRIORITY_ALONE, f"jobs in the order {order} are ranked in no known way"
-    return top
-
-
-def key_of(discipline: Discipline, job: JobEntry, span: TaskSpan) -> int:
-    """What a span of a job is served by in its leaf, least first (keys.py)."""
-    if discipline == "fair":
-        # One shift and one addition of a number of more than one machine word: there are no fewer.
-        key = rank_of(job) << RANK_SHIFT | (job.admitted << POSITION_BITS | span.position)
-        return key | 1 << OPTIONAL_BIT if span.optional else key
-    if discipline == "fifo_job":
-        return (job.admitted << POSITION_BITS) | span.position
-    return (span.since_ms << ADMITTED_BITS | job.admitted) << POSITION_BITS | span.stage_at
 
 
 def span_of(job: JobEntry, task: TaskClass) -> TaskSpan | None:
@@ -108,6 +66,7 @@ class WaitingJobs:
         self.blocked = self._candidates.blocked
         self.pools = Pools(pools_ppm, room.total, self._candidates.demands)
         self.leaf_queue = LeafQueue(discipline == "fair", self.leaves, self.pools.count)
+        self.bands: dict[str, Bands] = {}  # By leaf, where all leaves are one list.
         self._ageing = AgeingJobs()
         # To save memory, jobs that hold nothing share one list of zeros, and jobs that wait in the same single bucket
         # share one list of it. Neither list is ever changed.
@@ -145,6 +104,11 @@ class WaitingJobs:
             self._list_sole(leaf, job)
         self._ageing.drop(job.admitted)
         job.spans, job.buckets = NO_SPANS, NO_BUCKETS
+        self._note_band(job)
+
+    def _note_band(self, job: JobEntry) -> None:
+        if self.bands:
+            self.bands[job.leaf.name].note(job)
 
     def _count_waiting(self, task: TaskClass, count: int) -> None:
         """So many tasks more (fewer, where negative) of a class wait."""
@@ -195,6 +159,7 @@ class WaitingJobs:
         elif job.has_sole:
             self._offer_sole(leaf, job)
         self._note_ageing(job)
+        self._note_band(job)
 
     def _rank_again(self, job: JobEntry) -> None:
         """The job waits for the same as before, and has another rank."""
@@ -206,6 +171,7 @@ class WaitingJobs:
         if job.has_sole:
             self._offer_sole(leaf, job)
         self._note_ageing(job)
+        self._note_band(job)
 
     def _put_in(self, leaf: LeafEntry, bucket_id: int, bucket: JobHeap, job: JobEntry, span: TaskSpan) -> None:
         key = key_of(self.discipline, job, span)
@@ -317,6 +283,7 @@ class WaitingJobs:
             self._offer(leaf, bucket_id, bucket)
         if span.is_sole:
             self._shorten_sole(leaf, job, span, next_)
+        self._note_band(job)
         self.leaf_queue.move([leaf])
 
     # ------------------------------------------------------------ buckets

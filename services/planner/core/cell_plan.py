@@ -12,28 +12,22 @@ from operator import is_not
 
 from schemas.edge.strict_json import loads
 from services.planner.core.following import follow
-from services.planner.core.promisable import limits_of, positions, promisable
+from services.planner.core.promisable import limits_of, maxima_of, positions, promisable
+from services.planner.core.refusals import FAR, GIVEN_BACK, PAST, check_nodes, is_spent, named, too_hard
 from services.planner.core.state import Promise, State, Waiting, counted
+from services.planner.core.turns import given_back
 from services.planner.planning.adoption import adopting
 from services.planner.planning.agents import Agent
 from services.planner.planning.answers import AcceptedRequest, Answer, Request
 from services.planner.planning.book import Book
 from services.planner.planning.following import adjusted
-from services.planner.planning.node_fit import NodeClass, moments, units_in
+from services.planner.planning.node_fit import NodeClass, moments
 from services.planner.planning.rdl import BadRdl, Grid, Windowed, check, read_rdl
 from services.planner.planning.repair import repairing
-from services.planner.planning.request import Atom, Lease, Node, Plan, atoms
+from services.planner.planning.request import Lease, Plan, atoms
 from services.planner.planning.residual import FOR_EVER, Known, joined, split
 from services.planner.planning.search import Search
 from services.planner.planning.shortfall import NODE_MOMENTS_MAX, over_from
-
-PAST = (
-    "its window ends before the next step begins; a time like 30m counts from 1 January 1970, one like +30m from the "
-    "submission"
-)
-FAR = (
-    "its window begins later than is planned, which is reservation_horizon_ms ahead (7 days, if nobody has changed it)"
-)
 
 
 @dataclass(slots=True)
@@ -111,6 +105,7 @@ class CellPlan:
         self.book = Book(self.grid.capacity, self.limits.instant_most(self.grid.capacity), by_queue)
         self.agent = Agent(state.policy.reservation_agent, self.book, self.limits, 0)
         self.book.set_nodes(self._classes(state))
+        self.book.set_maxima(maxima_of(state, self.grid.resources))
         self.known: dict[str, Known] = {}
         self.edges: dict[str, int] = {}  # By promise, as of `edges_of` and of step `edges_at`.
         self.edges_of = Promises({}, {})
@@ -118,6 +113,7 @@ class CellPlan:
         self.fits = False
         self.lacks_nodes: tuple[int, int, int | None] | None = None
         self.found: list[Found] = []
+        self.given_back: dict[str, bool] = {}
         self.running: _Running | None = None
         self.said: object = None
         self.published = 0
@@ -205,6 +201,7 @@ class CellPlan:
         """Goes on until `most` answers are there, or it has come to `allowed` work. Returns those that a search which
         began now would have found by that.
         """
+        self.given_back = given_back(waiting)
         work = sum(each.work for each in self.found)
         work += self.running.work if self.running is not None else 0
         while work < allowed:
@@ -308,6 +305,8 @@ class CellPlan:
         work = max(1, self.book.work - begun)
         running.before = running.work
         running.work += work
+        if answer is None and is_spent(running.asked, running.work):
+            answer = self._ended(running)
         if answer is not None:
             assert self.book.journal is not None
             after = Promises(dict(self.agent.held), dict(self.known))
@@ -321,6 +320,14 @@ class CellPlan:
             self.running = None
         return work
 
+    def _ended(self, running: _Running) -> Answer:
+        """A search has taken what it may: everything is again as it was before it."""
+        running.search.close()
+        before = self.found[-1].after if self.found else self.promised
+        self.book.undo(self.found[-1].entries if self.found else 0)
+        self.agent.held, self.known = dict(before.held), dict(before.known)
+        return Answer("no_room", too_hard())
+
     def _repairing(self, broken: list[str]) -> Search[Answer]:
         first = self.agent.first
         broken += yield from repairing(self.agent, self.known, first, first + self.check)
@@ -331,6 +338,8 @@ class CellPlan:
         if asked.kind == "delete":
             self._drop(name)
             return Answer("deleted")
+        if name in self.given_back:
+            return Answer("unknown", GIVEN_BACK)
         if asked.kind == "update" and name not in self.known:
             return Answer("unknown", "it has ended, or its promise is broken: ask for a new one")
         if not self.open:
@@ -348,11 +357,13 @@ class CellPlan:
         before = self._put_aside(name) if asked.kind == "update" else None
         try:
             check(Windowed(windowed.body, request.begin, request.end), self.grid, self.grid.seconds(first))
-            self._check_nodes(windowed.body)
+            check_nodes(windowed.body, self.book.nodes or ())
         except BadRdl as fault:
             answer = Answer("invalid", str(fault), offer=(yield from self.agent.offering(request)))
         else:
             answer = yield from self.agent.submitting(request)
+            if answer.code:
+                answer = yield from named(self.agent, self.grid.resources, request, answer)
         if not answer.code:
             node = windowed.node()
             self.known[name] = Known(asked.queue, node)
@@ -377,26 +388,6 @@ class CellPlan:
                 mine.setdefault(lease.atom, []).append(Lease(begin, end, lease.units // gang))
         code, reason = yield from adopting(self.agent, self.known, plans)
         return Answer(code, reason)
-
-    def _check_nodes(self, node: Node) -> None:
-        """Raises BadRdl where the nodes together hold no gang of an atom, though their sum would."""
-        if isinstance(node, Atom):
-            units = units_in(node.unit, self.book.nodes or ())
-            if units < node.gang:
-                text = f"nodes have room for {units} units of atom {node.path} at a time, and it needs {node.gang}"
-                raise BadRdl("rdl", f"{text} (g): no unit spans nodes")
-        elif node.kind == "any":
-            faults = []
-            for branch in node.of:
-                try:
-                    self._check_nodes(branch)
-                except BadRdl as fault:
-                    faults.append(fault)
-            if len(faults) == len(node.of):
-                raise faults[0]
-        else:
-            for branch in node.of:
-                self._check_nodes(branch)
 
     def _request(self, asked: Waiting, windowed: Windowed) -> Request:
         begin, end = max(windowed.begin, self.agent.first), min(windowed.end, self.agent.horizon)

@@ -1,5 +1,6 @@
 """The planner's answer to an open round."""
 
+from itertools import pairwise, takewhile
 from typing import TYPE_CHECKING, cast, get_args
 
 from largesse.core import OpenRound
@@ -7,6 +8,7 @@ from schemas import AtomOrder, AtomProgress, PlanAnswer, PlanProfile, Plans, Pla
 from schemas.plans import PlanForm, PlanReason, ProposalReason
 from services.planner.core.progress import follows
 from services.planner.core.state import State
+from services.planner.core.turns import ordered
 from services.planner.planning.request import Atom, Node, Plan, atoms
 
 if TYPE_CHECKING:
@@ -15,6 +17,12 @@ if TYPE_CHECKING:
 
 WORK_MAX = 4_000
 """What is looked at in a round at most, as planning/book.py counts: on the machines we know about 5 ms."""
+
+ROUNDS_AT_ONCE = 8
+"""Rounds without an answer that follow one another at once."""
+
+PAUSE_MS = 50
+"""Between those that come after."""
 
 _REASONS = get_args(PlanReason)
 _PROPOSAL_REASONS = get_args(ProposalReason)
@@ -29,7 +37,7 @@ def decide(state: State, opened: OpenRound) -> list[Plans]:
     if plan is None:
         plan = state.plan = _plan_of(state)
     plan.move_to(state.first)
-    waiting = [*state.looks, *state.waiting] if state.looks else state.waiting
+    waiting = [*state.looks, *ordered(state.waiting)]
     found = plan.search(waiting, state.rounds * WORK_MAX, state.policy.reservations_per_round_max)
     body = _plans_of(state, plan, found)
     body.wake_ms = _wake_ms(state, plan, found, opened.time)
@@ -37,6 +45,9 @@ def decide(state: State, opened: OpenRound) -> list[Plans]:
     goes_on = plan.running is not None or len(found) < len(plan.found) or len(waiting) > answered or bool(state.due)
     if not (found or body.gone or goes_on or body.wake_ms != state.wake_ms):
         return []
+    if goes_on and not found and not body.gone and state.rounds > ROUNDS_AT_ONCE:
+        body.pauses = True
+        body.wake_ms = min(opened.time + PAUSE_MS, opened.time + PAUSE_MS if body.wake_ms is None else body.wake_ms)
     plan.said = body
     return [body]
 
@@ -165,25 +176,31 @@ def _step(plan: "CellPlan", atom: Atom, begin: int, end: int, gangs: int) -> Pla
 
 
 def _order(node: Node, leases: Plan) -> list[AtomOrder]:
-    """Which of the atoms that are served start after which, by every `order` on the way."""
-    served = {atom.path: True for atom, _ in leases}
-    after: dict[str, list[str]] = {path: [] for path in served}
-    _collect_order(node, after)
-    return [AtomOrder(path, sorted(before)) for path, before in after.items() if before]
+    """Which parts start after which, of those that are served, by every `order` on the way."""
+    after: dict[str, str] = {}
+    _collect_order(node, {atom.path: True for atom, _ in leases}, after)
+    return [AtomOrder(path, [before]) for path, before in after.items()]
 
 
-def _collect_order(node: Node, after: dict[str, list[str]]) -> None:
+def _collect_order(node: Node, served: dict[str, bool], after: dict[str, str]) -> None:
+    """By part, the one just before it: an entry for each branch. One for each pair of atoms would be the square."""
     if isinstance(node, Atom):
         return
     for branch in node.of:
-        _collect_order(branch, after)
+        _collect_order(branch, served, after)
     if node.kind in ("order", "order_no_gap"):
-        earlier: list[str] = []
-        for branch in node.of:
-            mine = [atom.path for atom in atoms(branch) if atom.path in after]
-            for path in mine:
-                after[path] += earlier
-            earlier += mine
+        parts = [_part([atom.path for atom in atoms(branch) if atom.path in served]) for branch in node.of]
+        after.update((part, before) for before, part in pairwise(part for part in parts if part))
+
+
+def _part(paths: list[str]) -> str:
+    """The smallest part in which all of these atoms lie; empty if there are none."""
+    if not paths:
+        return ""
+    alike = takewhile(
+        lambda names: len(dict.fromkeys(names)) == 1, zip(*(path.split(".") for path in paths), strict=False)
+    )
+    return ".".join(names[0] for names in alike)
 
 
 def _wake_ms(state: State, plan: "CellPlan", found: "list[Found]", now_ms: int) -> int | None:

@@ -25,8 +25,10 @@ from schemas import (
     TaskStarted,
 )
 from schemas.plans import UNASKED
+from schemas.queue_tree import walk
 from services.planner.core.progress import admit, end, learn, look, overruns
 from services.planner.core.state import Lease, Node, Promise, Series, State, Waiting, counted
+from services.planner.core.turns import answered, step, take, turn
 
 
 def start(shard: int = 0, of: int = 1) -> State:
@@ -42,22 +44,20 @@ def fold(state: State, record: Record) -> None:
 # ---------------------------------------------------------------- requests
 def _requested(state: State, record: Record[ReservationRequested]) -> None:
     body = record.body
-    if not state.waiting:
-        state.rounds = 0
     asked = Waiting("request", body.reservation, body.user, body.queue, body.rdl, record.seq, series=body.series)
-    state.waiting.append(asked)
+    take(state, asked)
     if body.series in state.series:
         state.series[body.series].asked_s = body.occurrence_s
 
 
 def _updated(state: State, record: Record[ReservationUpdated]) -> None:
     body = record.body
-    state.waiting.append(Waiting("update", body.reservation, body.user, body.queue, body.rdl, record.seq))
+    take(state, Waiting("update", body.reservation, body.user, body.queue, body.rdl, record.seq))
 
 
 def _deleted(state: State, record: Record[ReservationDeleted]) -> None:
     body = record.body
-    state.waiting.append(Waiting("delete", body.reservation, body.user, "", "", record.seq))
+    take(state, Waiting("delete", body.reservation, body.user, "", "", record.seq))
 
 
 def _series(state: State, record: Record[SeriesRequested]) -> None:
@@ -70,14 +70,16 @@ def _series_ended(state: State, record: Record[SeriesEnded]) -> None:
 
 
 def _proposed(state: State, record: Record[PlanProposed]) -> None:
-    if not state.waiting:
-        state.rounds = 0
-    state.waiting.append(Waiting("proposal", "", "", "", "", record.seq, record.body.plans))
+    take(state, Waiting("proposal", "", "", "", "", record.seq, record.body.plans))
 
 
 # ---------------------------------------------------------------- capacity
 def _config(state: State, record: Record[ConfigChanged]) -> None:
     body = record.body
+    if body.queues is not None:
+        ceilings = {path: queue.max for path, queue in walk(body.queues) if queue.max}
+        if ceilings != state.ceilings:
+            state.ceilings, state.rounds, state.plan = ceilings, 0, None
     if body.policy is None or body.policy == state.policy:
         return
     state.policy = body.policy
@@ -158,6 +160,7 @@ def _opened(state: State, record: Record[RoundOpened]) -> None:
     now = record.time // state.step_ms
     new_step = now + 1 != state.first
     if new_step:
+        step(state)
         state.first = now + 1
         state.rounds = 0
     if state.wake_ms is not None and state.wake_ms <= record.time:
@@ -168,6 +171,7 @@ def _opened(state: State, record: Record[RoundOpened]) -> None:
         if state.plan is not None:
             state.plan.undo()
     state.rounds += 1
+    turn(state)
 
 
 def _end_promises(state: State, now: int, now_ms: int) -> None:
@@ -188,7 +192,13 @@ def _planned(state: State, record: Record[Plans]) -> None:
     if not (body.answers or body.profiles or body.gone or body.proposals):
         return  # Planning goes on.
     state.rounds = 0
-    asked = _answered(state, body)
+    answers = [answer for answer in body.answers if answer.reason not in UNASKED]
+    done = answered(state, [each.reservation for each in answers], [each.seq for each in body.proposals])
+    asked = {
+        one.reservation: one
+        for one, answer in zip(done, answers, strict=False)
+        if answer.accepted and one.kind != "delete"
+    }
     for name in body.gone:
         state.promises.pop(name, None)
         state.ended.pop(name, None)
@@ -227,29 +237,6 @@ def _followed(state: State, promise: Promise, profile: PlanProfile) -> None:
         promise.missing[each.atom] = each.missing_ms
         if each.missing_ms <= 0:
             state.freed = True
-
-
-def _answered(state: State, body: Plans) -> dict[str, Waiting]:
-    """Takes what is answered out of what waits. Returns the requests that are accepted."""
-    accepted: dict[str, Waiting] = {}
-    weighed = {answer.seq: True for answer in body.proposals}
-    answers = iter([answer for answer in body.answers if answer.reason not in UNASKED])
-    total = 0
-    for one in state.waiting:
-        if one.kind == "proposal":
-            if one.seq not in weighed:
-                break
-        else:
-            answer = next(answers, None)
-            if answer is None:
-                break
-            assert one.reservation == answer.reservation, f"{answer.reservation} was answered out of turn"
-            if answer.accepted and one.kind != "delete":
-                accepted[answer.reservation] = one
-        total += 1
-    if total:
-        del state.waiting[:total]
-    return accepted
 
 
 FOLDS: Folds[State] = {

@@ -1,9 +1,11 @@
 """How much a cell may promise, and how much of it to each queue."""
 
+from collections.abc import Mapping
 from fractions import Fraction
 
 from schemas import Vector
 from services.planner.core.state import State
+from services.planner.planning.book import UNLIMITED
 from services.planner.planning.limits import UserLimits
 
 PERMILLE = 1000
@@ -17,6 +19,11 @@ def promisable(state: State) -> Vector:
 
 def positions(capacity: Vector) -> dict[str, int]:
     return {resource: i for i, resource in enumerate(capacity)}
+
+
+def maxima_of(state: State, resources: Mapping[str, int]) -> dict[str, list[int]]:
+    """What every queue that has a maximum may hold together with those below it."""
+    return {path: [most.get(kind, UNLIMITED) for kind in resources] for path, most in state.ceilings.items()}
 
 
 def limits_of(state: State) -> UserLimits:

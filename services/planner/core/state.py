@@ -47,7 +47,8 @@ class Need:
 class Waiting:
     """What has not been answered: a request; what a solver proposed (then only `seq` and `proposed` count); or a
     promise that is to follow its jobs (only `reservation` and `needs`). `seq`: of its record; `rdl`: canonical JSON,
-    empty of a deletion; `series`: of an occurrence.
+    empty of a deletion; `series`: of an occurrence. `aside`: how often others went before it, `restarts`: how often a
+    new step put an end to its search (turns.py).
     """
 
     kind: AskKind
@@ -59,6 +60,8 @@ class Waiting:
     proposed: list[ProposedPlan] = field(default_factory=list)
     series: str = ""
     needs: list[Need] = field(default_factory=list)
+    aside: int = 0
+    restarts: int = 0
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -153,7 +156,8 @@ class Series:
 class State:
     """One cell. `capacity`: of the nodes that count, by resource; one that there was once stays with 0.
 
-    Steps are `step_ms` long, and counted from log time 0. `waiting`: requests in the order of the log. `promises`: by
+    Steps are `step_ms` long, and counted from log time 0. `ceilings`: what queues may hold together, by path, only
+    where the tree in force says so. `waiting`: requests in the order of the log. `promises`: by
     reservation, in the order of acceptance; `ended`: those that are over, until that is published. `series`: those that
     recur, by name. `first`: the first step that could be planned in the round that was opened last; `rounds`: how
     many rounds the search for the next answer has had.
@@ -170,6 +174,7 @@ class State:
     step_ms: int = Policy().reservation_step_ms
     nodes: dict[str, Node] = field(default_factory=dict)
     capacity: Vector = field(default_factory=dict)
+    ceilings: dict[str, Vector] = field(default_factory=dict)
     waiting: list[Waiting] = field(default_factory=list)
     promises: dict[str, Promise] = field(default_factory=dict)
     ended: dict[str, bool] = field(default_factory=dict)

@@ -10,7 +10,7 @@ from dataclasses import asdict
 
 from largesse.core import RULES
 from largesse.rounds import Hosted, ask
-from schemas import Plans, Record, RoundOpened
+from schemas import PlanAnswer, Plans, Record, RoundOpened
 from schemas.edge.base import Input, Malformed
 from schemas.edge.config import knobs_of
 from schemas.edge.validated import validated
@@ -20,7 +20,10 @@ from schemas.queues import Policy
 from services.planner import core
 from services.planner.core.state import Lease, Node, Promise, Waiting
 
-ROUNDS_MAX = 10_000
+ROUNDS_MAX = 2_000
+UNANSWERED = (
+    f"no answer within {ROUNDS_MAX:,} rounds of search: promises that lack room are mended first; ask again later"
+)
 
 
 class Promised(Input):
@@ -53,12 +56,13 @@ class Asked(Input):
 
 
 class Cell(Input):
-    """What somebody knows of a cell."""
+    """What somebody knows of a cell. `ceilings`: what queues may hold together, by path."""
 
     now_ms: int
     policy: dict[str, object]
     nodes: list[Nodes]
     promises: list[Promised]
+    ceilings: dict[str, dict[str, int]] = {}
 
 
 class Question(Cell):
@@ -75,6 +79,9 @@ def would_answer(question: Question) -> dict[str, object]:
         Waiting("update" if ask.update else "request", ask.reservation, ask.user, ask.queue, ask.rdl, 0)
     )
     found = _answered(state, question.now_ms)
+    if found is None:
+        unanswered = PlanAnswer(ask.reservation, False, "no_room", UNANSWERED)
+        return {"answer": asdict(unanswered), "steps": [], "moved": []}
     (answer,) = [each for each in found.answers if each.reservation == ask.reservation and each.reason not in UNASKED]
     plans = [profile for profile in found.profiles if profile.reservation == ask.reservation]
     return {
@@ -89,6 +96,7 @@ def state_of(cell: Cell, policy: Policy) -> core.State:
     state = core.start()
     state.policy = policy
     state.step_ms = policy.reservation_step_ms
+    state.ceilings = cell.ceilings
     for i, alike in enumerate(cell.nodes):
         for k in range(alike.count):
             state.nodes[f"{i}-{k}"] = Node(dict(alike.capacity))
@@ -101,7 +109,8 @@ def state_of(cell: Cell, policy: Policy) -> core.State:
     return state
 
 
-def _answered(state: core.State, now_ms: int) -> Plans:
+def _answered(state: core.State, now_ms: int) -> Plans | None:
+    """The plan that answers; None if none does in ROUNDS_MAX rounds, which mending promises may take."""
     planner = Hosted(core, state)
     for number in range(1, ROUNDS_MAX):
         opened = Record("RoundOpened", 1, "dry-run", number, number, now_ms, "", "", RoundOpened(RULES, ""))
@@ -111,7 +120,7 @@ def _answered(state: core.State, now_ms: int) -> Plans:
             if any(each.reason not in UNASKED for each in body.answers):
                 return body
             core.fold(state, answer.record)
-    raise AssertionError(f"no answer in {ROUNDS_MAX} rounds")
+    return None
 
 
 def main() -> int:

@@ -9,6 +9,8 @@ from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
 
+from schemas.edge.base import Malformed
+from schemas.edge.strict_json import loads_exact
 from services.planner.offline.problem import BadProblem, Problem, bad, listed, number, record, shown, text
 from services.planner.offline.reservation import clock_of, plain, recurrence_of, reservation, windowed_of
 from services.planner.planning.book import Book
@@ -41,15 +43,10 @@ def solve(raw: Any) -> Json:
 
 def parsed(document: str) -> Any:
     """JSON with its decimals as Fractions. Raises ValueError and BadProblem."""
-    return json.loads(document, parse_float=_decimal, parse_constant=_decimal)
-
-
-def _decimal(text: str) -> Fraction:
-    """A decimal as it is written, not as a float would keep it."""
-    exponent = text.lower().partition("e")[2].lstrip("+-")
-    if not text[-1].isdigit() or len(exponent) > 2:
-        raise BadProblem(f"{text} is no number here")
-    return Fraction(text)
+    try:
+        return loads_exact(document)
+    except Malformed as fault:
+        raise BadProblem(str(fault)) from None
 
 
 def _policy(problem: Problem) -> Json:

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 
 from services.planner.planning.agents import Agent
 from services.planner.planning.answers import AcceptedRequest
-from services.planner.planning.limits import average_above, first_above
+from services.planner.planning.limits import average_above
 from services.planner.planning.request import Lease, Plan, atoms, extent
 from services.planner.planning.residual import Known, Split, joined, split
 from services.planner.planning.search import Search
@@ -99,7 +99,7 @@ def _without_room(agent: Agent, known: Mapping[str, Known], parts: Mapping[str, 
         if any(at < last and first < stop for at, stop in over for first, last in spans):
             return f"{name} would take more than there is"
         book = agent.book
-        if book.instant_most is not None and first_above(book.of_user(user), book.instant_most, begin, end):
+        if book.is_limited(user, begin, end):
             return f"{name}: {user} would hold more at once than its limit"
         if average_above(book.of_user(user), book.capacity, agent.limits, begin, end) is not None:
             return f"{name}: {user} would hold more on average than its limit"

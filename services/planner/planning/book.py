@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from services.planner.planning.limits import first_above
 from services.planner.planning.node_fit import NodeClass, fit, is_small, moments, surely_fit
 from services.planner.planning.profile import Profile, Whole
 from services.planner.planning.request import Atom, Lease, Plan
@@ -22,7 +23,7 @@ class Free:
     edges: Whole
     used: Whole
     capacity: tuple[int, ...]
-    own_room: Whole | None = None  # Gangs that the user's own limit leaves.
+    own_room: Whole | None = None  # Gangs that the limits of the user's queue and those above it leave.
 
     def room(self, level: int = LEVELS) -> Whole:
         """Gangs that fit in every run while no resource is used above the level: the least over all resources."""
@@ -41,6 +42,9 @@ class Free:
         return int(np.dot(self.edges[1:] - self.edges[:-1], room))
 
 
+UNLIMITED = 1 << 60
+"""Of a resource that a maximum does not name."""
+
 _Added = tuple[str, int, int, Sequence[int], int]
 """User, begin, end, amounts, times."""
 
@@ -57,11 +61,38 @@ class Book:
         self.instant_most = None if instant_most is None else tuple(instant_most)
         self.used = Profile(len(self.capacity))
         self.by_user: dict[str, Profile] = {}
+        self.maxima: dict[str, tuple[int, ...]] = {}
+        self.below: dict[str, Profile] = {}  # By queue with a maximum, what is promised to it and to those below it.
+        self.above: dict[str, tuple[str, ...]] = {}  # By user, the queues with a maximum that it is, or is below of.
         self.nodes: tuple[NodeClass, ...] | None = None
         self.shapes: dict[tuple[int, ...], Profile] = {}  # Units alike, where there are nodes to fit them on.
         self.work = 0  # What was looked at so far, counted: about a microsecond each (by what placing.py counts).
         self.journal: list[_Added] | None = None
         self.version = 0  # Raised by every change.
+
+    def set_maxima(self, maxima: Mapping[str, Sequence[int]]) -> None:
+        """What queues may have promised at any moment, with those below them, by path: users are paths of queues. To
+        be said before anything is promised."""
+        self.maxima = {path: tuple(most) for path, most in maxima.items()}
+        self.below = {path: Profile(len(self.capacity)) for path in maxima}
+        self.above = {}
+
+    def queues_above(self, user: str) -> tuple[str, ...]:
+        """The queues whose maximum holds for a user, the nearest first."""
+        found = self.above.get(user)
+        if found is None:
+            mine = [path for path in self.maxima if not path or path == user or user.startswith(f"{path}/")]
+            found = self.above[user] = tuple(sorted(mine, key=len, reverse=True))
+        return found
+
+    def limits_of(self, user: str) -> list[tuple[Profile, tuple[int, ...]]]:
+        """What is promised that counts for the limits of a user at any moment, and the most that it may be."""
+        found = [] if self.instant_most is None else [(self.of_user(user), self.instant_most)]
+        return found + [(self.below[path], self.maxima[path]) for path in self.queues_above(user)]
+
+    def is_limited(self, user: str, begin: int, end: int) -> bool:
+        """Whether a user has more than it may at some step of `[begin, end)`."""
+        return any(first_above(profile, most, begin, end) is not None for profile, most in self.limits_of(user))
 
     def of_user(self, user: str) -> Profile:
         """What is promised to a user."""
@@ -87,6 +118,8 @@ class Book:
             self._count(tuple(amounts), begin, end, times)
         if self.keeps_users:
             self.of_user(user).add(begin, end, amounts, times)
+        for path in self.queues_above(user) if self.maxima else ():
+            self.below[path].add(begin, end, amounts, times)
 
     def _count(self, unit: tuple[int, ...], begin: int, end: int, times: int) -> None:
         profile = self.shapes.setdefault(unit, Profile(1))
@@ -138,11 +171,16 @@ class Book:
         """What an atom meets in steps `[begin, end)`, which are not empty."""
         edges, used = self.used.span(begin, end)
         self.work += 20 + len(edges) // 4
-        if self.instant_most is None:
+        limits = self.limits_of(user) if self.maxima or self.instant_most is not None else []
+        if not limits:
             return Free(atom, edges, used, self.capacity)
-        own_edges, own = self.of_user(user).span(begin, end)
-        every = np.union1d(edges, own_edges)
+        spans = [(*profile.span(begin, end), most) for profile, most in limits]
+        every = edges
+        for own_edges, _, _ in spans:
+            every = np.union1d(every, own_edges)
         used = used[:, np.searchsorted(edges, every[:-1], side="right") - 1]
-        own = own[:, np.searchsorted(own_edges, every[:-1], side="right") - 1]
-        own_room = Free(atom, every, own, self.instant_most).room()
+        own_room: Whole = np.full(len(every) - 1, atom.gangs_most, np.int64)
+        for own_edges, own, most in spans:
+            own = own[:, np.searchsorted(own_edges, every[:-1], side="right") - 1]
+            np.minimum(own_room, Free(atom, every, own, most).room(), out=own_room)
         return Free(atom, every, used, self.capacity, own_room)

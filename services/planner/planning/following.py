@@ -340,7 +340,7 @@ def _has_room(agent: Agent, user: str, plan: Plan, begin: int, end: int) -> Sear
     book = agent.book
     if first_above(book.used, book.capacity, begin, end) is not None:
         return False
-    if book.instant_most is not None and first_above(book.of_user(user), book.instant_most, begin, end) is not None:
+    if book.is_limited(user, begin, end):
         return False
     return agent.within_average(user, plan) and not (book.nodes and (yield from book.lacks_nodes(begin, end)))
 

@@ -120,7 +120,7 @@ class _Search:
         ends = [atom.end for piece in pieces for atom in atoms(piece.node)]
         ends += [each.end for piece in pieces for _, leases in piece.old for each in leases]
         self.steps = max(min(max(ends), agent.horizon) - first, 1)
-        self.rows: dict[str, int] = {}  # Where the rows of a user begin; those of the cell begin at 0.
+        self.rows: dict[str, list[int]] = {}  # Where rows that count for a user begin; those of the cell begin at 0.
         self.room: list[list[int]] = []
         self.packed: dict[tuple[int, ...], bool] = {}
 
@@ -180,10 +180,15 @@ class _Search:
         """What is left beside what is fixed."""
         book, first, last = self.agent.book, self.first, self.first + self.steps
         profiles = [(book.used, book.capacity)]
-        if book.instant_most is not None:
-            for user in dict.fromkeys(piece.user for piece in self.pieces):
-                self.rows[user] = len(profiles) * len(book.capacity)
-                profiles.append((book.of_user(user), book.instant_most))
+        rows: dict[tuple[str, bool], int] = {}  # Queues below the same maximum share its rows.
+        for user in dict.fromkeys(piece.user for piece in self.pieces):
+            own = [] if book.instant_most is None else [(user, True)]
+            keys = own + [(path, False) for path in book.queues_above(user)]
+            for key, limit in zip(keys, book.limits_of(user), strict=True):
+                if key not in rows:
+                    rows[key] = len(profiles) * len(book.capacity)
+                    profiles.append(limit)
+                self.rows.setdefault(user, []).append(rows[key])
         for profile, most in profiles:
             edges, used = profile.span(first, last)
             lasts = (edges[1:] - edges[:-1]).tolist()
@@ -194,8 +199,7 @@ class _Search:
     def needs(self, user: str, atom: Atom) -> list[tuple[int, int]]:
         """Rows and amounts of a gang."""
         found = [(row, need * atom.gang) for row, need in enumerate(atom.unit) if need]
-        mine = self.rows.get(user)
-        return found if mine is None else found + [(mine + row, need) for row, need in found]
+        return found + [(mine + row, need) for mine in self.rows.get(user, ()) for row, need in found]
 
 
 class _Built:

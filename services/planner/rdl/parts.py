@@ -93,9 +93,9 @@ class Builder:
             text = f"this one has {' and '.join(lacks)}" if lacks else "this one has a third value"
             needs = "window needs a start s, an end e and one request: window(10:00, 12:00, atom(...))"
             bad(call.spot, f"{needs}; {text}")
-        begin = self.time(call.named["s"], None)
-        clocked = ":" in call.named["s"].text
-        end = self.time(call.named["e"], begin if clocked else None)
+        begin = self.time(call.named["s"])
+        written = call.named["s"].text
+        end = self.time(call.named["e"], begin if ":" in written else None, written)
         if end <= begin:
             bad(
                 call.named["e"].spot, f"the window ends {begin - end} s before it starts: it has to end after its start"
@@ -174,10 +174,10 @@ class Builder:
             bad(value.spot, f'{name}: "{value.text}" has to be from 1 to {most} seconds')
         return seconds
 
-    def time(self, value: Value, after_s: int | None) -> int:
+    def time(self, value: Value, after_s: int | None = None, after: str = "") -> int:
         """Seconds from the plan's beginning."""
         try:
-            return time_s(value.text, self.known, after_s)
+            return time_s(value.text, self.known, after_s, after)
         except (ValueError, OverflowError) as error:
             bad(value.spot, str(error))
 

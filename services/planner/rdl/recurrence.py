@@ -1,19 +1,21 @@
 """Reservations that come again: a cron expression or a period, as an `all` of the occurrences in the horizon.
 
 The times of the request count from each occurrence: `window(0, 2h, ...)` with "0 6 * * 1-5" is six to eight on
-weekdays. With a period the request stands as it is written, and again every so many seconds.
+weekdays. With a period the request stands as it is written, and again every so many seconds; a period of whole days
+follows the clocks of the zone, so that what begins at 10:00 does so on every day.
 """
 
 from collections.abc import Iterator
 from datetime import timedelta
-from itertools import count, islice, pairwise
+from itertools import count, dropwhile, islice, pairwise
 from typing import Any
 
-from services.planner.rdl.times import Clock, clock, duration_s
+from services.planner.rdl.times import Clock, clock, days_later, duration_s
 
 NO_WINDOW = "a request that recurs has to be a window, so that each occurrence has an end"
 
 CRON_FIELDS = 5
+DAY_S = 86_400
 OCCURRENCES_MAX = 366
 BEGIN_S_MAX = 366 * 86_400
 """A window that begins so long after each occurrence of a series, or longer, is meant as a date."""
@@ -46,7 +48,22 @@ def occurrences(every: str, start_s: int, from_s: int, zone: str) -> Iterator[in
     if not every.isdecimal():
         return starts_s(every, clock(now_s=least, zone=zone))
     period = int(every)
-    return count(start_s + -(-(least - start_s) // period) * period, period)
+    known = clock(zone=zone)
+    ahead = (least - start_s) // period - 1  # Days differ in length by less than a day.
+    return dropwhile(least.__gt__, _repeated(start_s, period, known, max(0, ahead)))
+
+
+def _repeated(start_s: int, period: int, known: Clock, first: int = 0) -> Iterator[int]:
+    """The moments of a period from the one of number `first` on; the same time of day where it is whole days."""
+    if period % DAY_S:
+        yield from count(start_s + first * period, period)
+    days = period // DAY_S
+    for i in count(first):
+        try:
+            at = days_later(known.at(start_s), i * days, known.zone)
+        except OverflowError:
+            return  # Beyond the year 9999 nothing comes.
+        yield known.seconds(at)
 
 
 def when_of(every: str) -> int | str:
@@ -95,7 +112,7 @@ def expanded(rdl: Any, recurrence: str | int, known: Clock, horizon_s: int) -> A
         starts: Iterator[int] = starts_s(recurrence, known)
     else:
         distance = recurrence
-        starts = (i * recurrence for i in range(OCCURRENCES_MAX + 1))
+        starts = (at - begin for at in islice(_repeated(begin, recurrence, known), OCCURRENCES_MAX + 1))
     if distance is not None and distance < end - begin:
         raise ValueError(_overlap(distance, end - begin))
     found = []

@@ -6,11 +6,14 @@
 10:00 Europe/Berlin         either in a zone of its own instead of the document's
 +2h                         from now on
 7200, 2h                    since second 0 of the plan, as in JSON
+
+A time that does not exist, where clocks go forward, is the end of the gap; one that comes twice is the first.
 """
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta, tzinfo
+from datetime import UTC, datetime, time, timedelta, tzinfo
 from fractions import Fraction
 from math import ceil
 from zoneinfo import ZoneInfo
@@ -19,6 +22,7 @@ _SECONDS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
 _DURATION = re.compile(r"(?:\d+(?:\.\d+)?[smhd])+")
 _PART = re.compile(r"(\d+(?:\.\d+)?)([smhd])")
 _CLOCK = re.compile(r"(\d{1,2}):(\d{2})(?::(\d{2}))?(Z)?")
+_TIME_OF_DAY = re.compile(r"(\d{1,2}):(\d{2})(?::(\d{2}))?")
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}(T.*)?")
 
 
@@ -33,11 +37,15 @@ class Clock:
     @property
     def now(self) -> datetime:
         """The present."""
-        return self.origin + timedelta(seconds=self.now_s)
+        return self.at(self.now_s)
+
+    def at(self, seconds: int) -> datetime:
+        """The time so many seconds after the origin. In UTC: Python adds to a time of a zone as wall clocks show it."""
+        return self.origin.astimezone(UTC) + timedelta(seconds=seconds)
 
     def seconds(self, at: datetime) -> int:
         """Seconds from the origin to a time. Raises ValueError before it."""
-        seconds = ceil((at - self.origin).total_seconds())
+        seconds = ceil((at.astimezone(UTC) - self.origin.astimezone(UTC)).total_seconds())
         if seconds < 0:
             raise ValueError(f"{at.isoformat()} lies before the plan's beginning, {self.origin.isoformat()}")
         return seconds
@@ -50,7 +58,31 @@ def clock(origin: str = "1970-01-01T00:00Z", now_s: int = 0, zone: str = "UTC") 
     except ValueError:
         raise ValueError(f'origin: "{origin}" is no date and time like 2026-11-23T10:00Z') from None
     named = zone_of(zone)
-    return Clock(began if began.tzinfo else began.replace(tzinfo=named), now_s, named)
+    return Clock(began if began.tzinfo else instant(began, named), now_s, named)
+
+
+def instant(wall: datetime, zone: tzinfo) -> datetime:
+    """When clocks of a zone show a time, in UTC: the first time that they do; the end of the gap if they never do."""
+    found = wall.replace(tzinfo=zone, fold=0).astimezone(UTC)
+    if _shown(found, zone) == wall:
+        return found
+    before, after = wall.replace(tzinfo=zone, fold=1).astimezone(UTC), found  # On either side of the change.
+    while after - before > timedelta(seconds=1):
+        middle = before + timedelta(seconds=(after - before) // timedelta(seconds=2))
+        if _shown(middle, zone) < wall:
+            before = middle
+        else:
+            after = middle
+    return after
+
+
+def days_later(at: datetime, days: int, zone: tzinfo) -> datetime:
+    """When clocks of a zone show the same time of day as at `at`, so many days later."""
+    return instant(_shown(at, zone) + timedelta(days=days), zone)
+
+
+def _shown(at: datetime, zone: tzinfo) -> datetime:
+    return at.astimezone(zone).replace(tzinfo=None, fold=0)
 
 
 def zone_of(name: str) -> tzinfo:
@@ -70,9 +102,9 @@ def duration_s(text: str) -> int:
     return ceil(sum(Fraction(number) * _SECONDS[unit] for number, unit in _PART.findall(text)))
 
 
-def time_s(text: str, known: Clock, after_s: int | None = None) -> int:
+def time_s(text: str, known: Clock, after_s: int | None = None, after: str = "") -> int:
     """Seconds from the plan's beginning to a point in time. A time of day is the next at `after_s`, or now, or later;
-    after `after_s` it is a later one. Raises ValueError.
+    after `after_s`, which was written as `after`, it is a later one. Raises ValueError.
     """
     words = text.split()
     if not 1 <= len(words) <= 2:
@@ -82,13 +114,15 @@ def time_s(text: str, known: Clock, after_s: int | None = None) -> int:
     if word.startswith("+") and len(words) == 1:
         return known.now_s + duration_s(word[1:])
     if clocked := _CLOCK.fullmatch(word):
-        return _next(clocked, known, UTC if clocked[4] else zone, after_s)
+        if after_s is None:
+            return _next(clocked, known, UTC if clocked[4] else zone)
+        return _next_after(clocked, known, UTC if clocked[4] else zone, after_s, after)
     if _DATE.fullmatch(word):
         try:
             at = datetime.fromisoformat(word)
         except ValueError:
             raise ValueError(_no_time(text)) from None
-        return known.seconds(at if at.tzinfo else at.replace(tzinfo=zone))
+        return known.seconds(at if at.tzinfo else instant(at, zone))
     if len(words) == 2:
         raise ValueError(_no_time(text))
     try:
@@ -97,17 +131,41 @@ def time_s(text: str, known: Clock, after_s: int | None = None) -> int:
         raise ValueError(_no_time(text)) from None
 
 
-def _next(clocked: re.Match[str], known: Clock, zone: tzinfo, after_s: int | None) -> int:
-    hour, minute, second = int(clocked[1]), int(clocked[2]), int(clocked[3] or 0)
+def _next(clocked: re.Match[str], known: Clock, zone: tzinfo) -> int:
+    """The first time from now on at which clocks show a time of day."""
+    return known.seconds(next(at for at in _days(clocked, known.now, zone) if at >= known.now))
+
+
+def _next_after(clocked: re.Match[str], known: Clock, zone: tzinfo, after_s: int, after: str) -> int:
+    """The same after a start that was written as `after`."""
+    start = known.at(after_s)
+    begun = _TIME_OF_DAY.search(after)
+    for at in _days(clocked, start, zone):
+        if at > start:
+            return known.seconds(at)
+        if at == start and begun is not None and _of_day(begun) < _of_day(clocked):
+            shown = _shown(at, zone)
+            raise ValueError(
+                f"{begun[0]} to {clocked[0]} on {shown.date()} is no time at all: clocks of {zone} go forward then, to "
+                f"{shown.time()}; let the window end later, or write a duration after its start like +2h"
+            )
+    raise AssertionError("days come without end")
+
+
+def _days(clocked: re.Match[str], least: datetime, zone: tzinfo) -> Iterator[datetime]:
+    """When clocks show a time of day, by day, from the day before `least` on: what does not exist on one day may be the
+    beginning of the next."""
+    hour, minute, second = _of_day(clocked)
     if hour > 23 or minute > 59 or second > 59:
         raise ValueError(f'"{clocked[0]}" is no time of day: 00:00 to 23:59:59')
-    least = known.now if after_s is None else known.origin + timedelta(seconds=after_s)
-    day = least.astimezone(zone).date()
-    while True:  # At most two days on: where clocks go forward, a time of day may not be there.
-        at = datetime(day.year, day.month, day.day, hour, minute, second, tzinfo=zone)
-        if at.astimezone(UTC) >= least and (after_s is None or at.astimezone(UTC) > least):
-            return known.seconds(at.astimezone(UTC))
+    day = least.astimezone(zone).date() - timedelta(days=1)
+    while True:
+        yield instant(datetime.combine(day, time(hour, minute, second)), zone)
         day += timedelta(days=1)
+
+
+def _of_day(clocked: re.Match[str]) -> tuple[int, int, int]:
+    return int(clocked[1]), int(clocked[2]), int(clocked[3] or 0)
 
 
 def _no_time(text: str) -> str:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from services.simulator.report.axes import Figure
 from services.simulator.report.charts import figure_of, label, line_of
-from services.simulator.report.table import MS_A_SECOND, NOTICED_PERCENT, Result, Table, took_ms
+from services.simulator.report.table import MS_A_SECOND, NOTICED_PERCENT, Result, Table, seconds_text, took_ms
 from services.simulator.schedule import ShortSchedule, Span
 
 LOSERS_MAX = 40
@@ -25,7 +25,7 @@ def losers_table(results: dict[str, Result]) -> Table:
         ]
         worst = sorted(lost, key=lambda each: (each[0], each[1]["job"]))[:LOSERS_MAX]
         for factor, row in sorted(worst, key=lambda each: (each[1]["class"], each[1]["queue"], each[0])):
-            times = [f"{took / MS_A_SECOND:,.1f}" for took in (former[row["job"]], took_ms(row))]
+            times = [seconds_text(took / MS_A_SECOND) for took in (former[row["job"]], took_ms(row))]
             rows.append([preset, row["class"], row["queue"], row["job"], *times, f"{factor:.2f}"])
         if len(lost) > len(worst):
             rows.append([preset, f"({len(lost) - len(worst):,} others)", "", "", "", "", ""])

@@ -162,7 +162,8 @@ def _rejections(results: dict[str, Result]) -> Iterator[str]:
 
 def _groups(results: dict[str, Result]) -> Iterator[str]:
     for key, title in (("queue", "By queue"), ("class", "By class")):
-        yield f"<h2>{title}</h2>\n<p class=note>Completion times in seconds: mean and 95th percentile.</p>\n"
+        note = "Completion times in seconds, long ones as days and hours: mean and 95th percentile."
+        yield f"<h2>{title}</h2>\n<p class=note>{note}</p>\n"
         table = groups_table(results, key)
         presets = "".join(f"<th colspan=2 class=preset>{escape(preset)}</th>" for preset in results)
         parts = "<th>mean</th><th>p95</th>" * len(results)

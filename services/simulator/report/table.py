@@ -22,6 +22,18 @@ SERIES_MAX = 20
 MS_A_SECOND = 1_000
 
 
+LONG_S = 48 * 3_600
+"""Seconds from which a time is shown in days and hours."""
+
+
+def seconds_text(seconds: float) -> str:
+    """Seconds with a tenth; a long time as days and hours, `35 d 6 h`, rounded to the hour."""
+    if seconds < LONG_S:
+        return f"{seconds:,.1f}"
+    days, hours = divmod(round(seconds / 3_600), 24)
+    return f"{days:,} d {hours} h"
+
+
 @dataclass(frozen=True, slots=True)
 class Table:
     """Texts, ready to print. The first column names the row."""
@@ -47,6 +59,8 @@ class Metric:
 
     def shown(self, result: Result) -> str:
         """A dash where the result has no such section."""
+        if self.over == MS_A_SECOND and self.path[0] in result:
+            return seconds_text(self.of(result))
         return f"{self.of(result):,.{self.digits}f}" if self.path[0] in result else "-"
 
 
@@ -216,5 +230,5 @@ def _mean_and_p95(groups: Iterable[list[int]]) -> list[str]:
             texts += ["-", "-"]
             continue
         p95 = ranked[-(-95 * len(ranked) // 100) - 1]
-        texts += [f"{each / MS_A_SECOND:,.1f}" for each in (sum(ranked) / len(ranked), p95)]
+        texts += [seconds_text(each / MS_A_SECOND) for each in (sum(ranked) / len(ranked), p95)]
     return texts

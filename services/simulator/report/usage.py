@@ -1,6 +1,6 @@
 """How full the cell was under each preset, and what its jobs gave away and received."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from services.simulator.report.axes import Figure
 from services.simulator.report.charts import figure_of, label, line_of
@@ -41,21 +41,26 @@ def leftover_over_time(kind: str, histories: Mapping[str, UsageHistory], groups:
     end_ms = max((history.end_ms for history in histories.values()), default=0)
     lines: list[Figure] = []
     for i, group in enumerate(groups):
-        history = histories.get(group[0])
-        if history is None or kind not in history.kinds or not history.leftover.values:
-            continue
-        at, count = history.kinds.index(kind), len(history.kinds)
-        for shift, what, dash in ((0, "donated", "solid"), (count, "received", "dot")):
-            x, y = _points(history.leftover, at + shift, history.end_ms, 1)
-            line = line_of(f"{label(group)}: {what}", x, y, i, "%{x:,.3~f} s: %{y:,.1f} s of the cell")
-            line["line"]["dash"] = dash
-            lines.append(line)
+        # Presets whose schedules are equal need not have given away the same: not all of them keep accounts.
+        for preset in group:
+            history = histories.get(preset)
+            if history is not None and kind in history.kinds and history.leftover.values:
+                lines += _accounts(preset, history, kind, i)
     return figure_of(
         lines,
         xaxis={"title": {"text": "time, s"}, "range": [0, end_ms / MS_A_SECOND or 1]},
         yaxis={"title": {"text": "seconds of the cell"}, "rangemode": "tozero"},
         height=300,
     )
+
+
+def _accounts(preset: str, history: UsageHistory, kind: str, colour: int) -> Iterator[Figure]:
+    at, count = history.kinds.index(kind), len(history.kinds)
+    for shift, what, dash in ((0, "donated", "solid"), (count, "received", "dot")):
+        x, y = _points(history.leftover, at + shift, history.end_ms, 1)
+        line = line_of(f"{preset}: {what}", x, y, colour, "%{x:,.3~f} s: %{y:,.1f} s of the cell")
+        line["line"]["dash"] = dash
+        yield line
 
 
 def about_means(histories: Mapping[str, UsageHistory]) -> str:

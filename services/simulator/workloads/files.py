@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import IO, cast
 
 LINE_BYTES_MAX = 64 << 20  # A job of a million tasks, each with a duration of its own, has 10 MB.
+CHUNK_BYTES = 1 << 20
 _GZIP = b"\x1f\x8b"
 
 
@@ -42,6 +43,15 @@ def read_bytes(path: str) -> bytes:
     """A whole small file, as `read_lines` reads it."""
     with _opened(path) as file:
         return _readable(file.read, path).removeprefix(BOM_UTF8)
+
+
+def read_chunks(path: str) -> Iterator[bytes]:
+    """A file of any size in pieces, as `read_lines` reads it."""
+    first = True
+    with _opened(path) as file:
+        while chunk := _readable(lambda _: file.read(CHUNK_BYTES), path):
+            yield chunk.removeprefix(BOM_UTF8) if first else chunk
+            first = False
 
 
 def _readable(read: Callable[[int], bytes], where: str) -> bytes:

@@ -4,7 +4,22 @@ import json
 from collections.abc import Callable, Iterator
 from typing import Protocol
 
-from services.simulator.workloads import alibaba_dag, facebook, openb, swf, tpch, wfcommons
+from services.simulator.workloads import (
+    alibaba_dag,
+    batsim,
+    borg2019,
+    facebook,
+    helios,
+    kubernetes,
+    openb,
+    philly,
+    sacct,
+    sbatch,
+    spark,
+    swf,
+    tpch,
+    wfcommons,
+)
 from services.simulator.workloads.source import Line, Option
 
 
@@ -30,12 +45,27 @@ IMPORTERS: dict[str, Importer] = {
     "alibaba-dag": alibaba_dag,
     "openb": openb,
     "wfcommons": wfcommons,
+    "borg2019": borg2019,
+    "philly": philly,
+    "helios": helios,
+    "sacct": sacct,
+    "kubernetes": kubernetes,
+    "batsim": batsim,
+    "spark": spark,
+    "sbatch": sbatch,
 }
 
 
 def summary_of(name: str) -> str:
     """What an importer reads, in a sentence."""
     return (IMPORTERS[name].__doc__ or "").splitlines()[0]
+
+
+def tasks_of(line: Line) -> int:
+    """How many tasks a workload line has."""
+    return sum(
+        len(stage["durations_ms"]) if "durations_ms" in stage else stage.get("tasks", 1) for stage in line["stages"]
+    )
 
 
 def encode_line(line: dict[str, object]) -> str:

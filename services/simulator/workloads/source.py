@@ -5,11 +5,11 @@ read exactly (Fraction), never as floats.
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
-from typing import Any
+from typing import Any, Protocol
 
 from schemas.edge.read import Malformed
 from schemas.edge.strict_json import loads
@@ -19,8 +19,13 @@ from services.simulator.workloads.files import LINE_BYTES_MAX, Damaged, read_lin
 Line = dict[str, Any]
 """One line of a workload file, as the contract has it; quantities in base units."""
 
-Leave = Callable[[str], None]
-"""Is told of each job that is left out, and why, in a few words; equal words are counted together."""
+
+class Leave(Protocol):
+    """Is told of each job that is left out, and why, in a few words; equal words are counted together. `what` names
+    what is left out where it is less than a job, in the singular."""
+
+    def __call__(self, why: str, what: str = "job", count: int = 1) -> None: ...
+
 
 _NUMBER = re.compile(r"[+-]?\d{1,18}(\.\d{1,18})?")
 
@@ -42,14 +47,14 @@ def require(option: str, holds: bool, wanted: str, value: object) -> None:
         raise ValueError(f"{option}: has to be {wanted}, is {value}")
 
 
-def unheard(why: str) -> None:
+def unheard(why: str, what: str = "job", count: int = 1) -> None:
     """A `Leave` for who does not want to know."""
 
 
 class Row:
     """One line or object of a trace. Every reader raises Damaged where the field is missing or something else.
 
-    `cells`: the values are texts of a table, not JSON values.
+    `cells`: the values are texts, as of a table, not JSON values.
     """
 
     def __init__(self, values: object, where: str, *, cells: bool = False) -> None:
@@ -61,6 +66,10 @@ class Row:
 
     def __contains__(self, name: str) -> bool:
         return self._values.get(name) not in (None, "")
+
+    def value(self, name: str) -> object:
+        """Whatever stands there; None where nothing does."""
+        return self._values.get(name)
 
     def number(self, name: str, least: int = 0) -> Fraction:
         """An exact number of at least `least`."""
@@ -92,14 +101,16 @@ class Row:
 
     def rows(self, name: str) -> list["Row"]:
         """A list of objects, at least one."""
-        found = [Row(value, f"{self.where}: {name}[{i}]") for i, value in enumerate(self.items(name))]
+        found = [
+            Row(value, f"{self.where}: {name}[{i}]", cells=self._cells) for i, value in enumerate(self.items(name))
+        ]
         if not found:
             raise Damaged(self.where, name, "may not be empty")
         return found
 
     def row(self, name: str) -> "Row":
         """An object."""
-        return Row(self._values.get(name), f"{self.where}: {name}")
+        return Row(self._values.get(name), f"{self.where}: {name}", cells=self._cells)
 
     def names(self) -> list[str]:
         """Names of the fields, in order."""
@@ -121,7 +132,8 @@ class Row:
         return [inner.number(index, least) for index in inner.names()]
 
     def _listed(self, name: str) -> "Row":
-        return Row({str(i): value for i, value in enumerate(self.items(name))}, f"{self.where}: {name}")
+        values = {str(i): value for i, value in enumerate(self.items(name))}
+        return Row(values, f"{self.where}: {name}", cells=self._cells)
 
     def _shown(self, name: str) -> str:
         return repr(self._values[name])[:40] if name in self._values else "missing"

@@ -1,10 +1,13 @@
-"""Scientific workflows with measured runtimes, CPU, memory and I/O: WfFormat 1.5 documents, or neutral JSON lines.
+"""Scientific workflows with measured runtimes, CPU, memory and I/O: WfFormat 1.0 to 1.6, or neutral JSON lines.
 
 Every task is a stage of its own, or, grouped, a stage is the tasks of one program at one depth of the graph; a group
 asks for the most that any of its tasks used, and waits for whole groups. A task asks for its mean CPU, its memory, and
-the disk bandwidth that its reads and writes came to; one core where its CPU is not known.
+the disk bandwidth that its reads and writes came to; one core where its CPU is not known. Documents before 1.5 name
+parents by task name or id and have their own names of fields, those before 1.4 other units; tasks without a runtime
+last 1 ms, as others may wait for them.
 """
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
@@ -17,7 +20,7 @@ from services.simulator.workloads.files import Damaged, read_lines
 from services.simulator.workloads.source import Leave, Line, Option, Row, json_row, milliseconds, require, unheard, up
 
 OPTIONS = (
-    Option("group", bool, False, "makes one stage of the tasks of one name and depth"),
+    Option("group", bool, False, "makes one stage of the tasks of one program and depth"),
     Option("disk_io", bool, True, "asks for disk bandwidth: bytes read and written over the runtime"),
     Option(
         "disk_io_max", int, 4_000, "asks for at most this much, Mbit/s: a short task reads from a cache; 0: no limit"
@@ -26,11 +29,16 @@ OPTIONS = (
     Option("seed", int, 0, "of the arrivals"),
 )
 
-VERSIONS = ("1.5", "1.6")
+VERSIONS = ("1.0", "1.1", "1.2", "1.3", "1.4", "1.5", "1.6")
+_SPLIT = ("1.5", "1.6")  # Have what was asked for and what was run in two places.
 CPU_MIN = 10  # Millicores: below one percent of a core the measurements are noise.
 
 # Names of CPU (percent of a core), cores, memory, bytes read and written, runtime in seconds.
 _DOCUMENT = ("avgCPU", "coreCount", "memoryInBytes", "readBytes", "writtenBytes", "runtimeInSeconds")
+_DOCUMENT_1_4 = ("avgCPU", "cores", "memoryInBytes", "readBytes", "writtenBytes", "runtimeInSeconds")
+_DOCUMENT_1_0 = ("avgCPU", "cores", "memory", "bytesRead", "bytesWritten", "runtime")
+_SUFFIX = re.compile(r"_ID\d+$")
+_KB = 1000  # Of the amounts before 1.4, as the format's own migration has it.
 _NEUTRAL = ("avg_cpu_pct", "cores", "mem_bytes", "read_bytes", "written_bytes", "runtime_s")
 
 
@@ -52,12 +60,12 @@ def convert(
     disk_io_max: int = 4_000,
     mean_gap_ms: int = 0,
     seed: int = 0,
-    leave: Leave = unheard,  # Every workflow is taken.
+    leave: Leave = unheard,
 ) -> Iterator[Line]:
     """Workload lines, a workflow each. Raises ValueError for a wrong option and Damaged for a damaged file."""
     require("disk_io_max", disk_io_max >= 0, "at least 0", disk_io_max)
     require("mean_gap_ms", mean_gap_ms >= 0, "at least 0", mean_gap_ms)
-    workflows = list(_workflows(path, disk_io, disk_io_max))
+    workflows = list(_workflows(path, disk_io, disk_io_max, leave))
 
     def lines() -> Iterator[Line]:
         arrivals = arrivals_ms(mean_gap_ms, len(workflows), seed, "wfcommons.gap")
@@ -73,11 +81,11 @@ def convert(
     return lines()
 
 
-def _workflows(path: str, disk_io: bool, most: int) -> Iterator[tuple[str, str, dict[str, Task]]]:
+def _workflows(path: str, disk_io: bool, most: int, leave: Leave) -> Iterator[tuple[str, str, dict[str, Task]]]:
     """Where each stands, its name, its tasks by id."""
     for row in _documents(path):
         if "schemaVersion" in row:
-            yield row.where, row.text("name"), _of_document(row, disk_io, most)
+            yield row.where, row.text("name"), _of_document(row, disk_io, most, leave)
         else:
             yield row.where, row.text("workflow"), _of_neutral(row, disk_io, most)
 
@@ -109,24 +117,70 @@ def _of_neutral(row: Row, disk_io: bool, most: int) -> dict[str, Task]:
     return tasks
 
 
-def _of_document(row: Row, disk_io: bool, most: int) -> dict[str, Task]:
-    if row.text("schemaVersion") not in VERSIONS:
-        known = ", ".join(VERSIONS)
-        raise Damaged(row.where, "schemaVersion", f"has to be one of {known}, is {row.text('schemaVersion')[:40]}")
+def _of_document(row: Row, disk_io: bool, most: int, leave: Leave) -> dict[str, Task]:
+    version = row.text("schemaVersion")
+    if version not in VERSIONS:
+        raise Damaged(row.where, "schemaVersion", f"has to be one of {', '.join(VERSIONS)}, is {version[:40]}")
     workflow = row.row("workflow")
-    runs = {run.text("id"): run for run in workflow.row("execution").rows("tasks")}
+    if version in _SPLIT:
+        fields, units = _DOCUMENT, 1
+        written = workflow.row("specification").rows("tasks")
+        runs = {run.text("id"): run for run in workflow.row("execution").rows("tasks")}
+    else:
+        fields, units = (_DOCUMENT_1_4, 1) if version == "1.4" else (_DOCUMENT_1_0, _KB)
+        written = workflow.rows("tasks" if "tasks" in workflow else "jobs")
+        runs = None
+    ids = _ids(written)
     tasks: dict[str, Task] = {}
-    for task in workflow.row("specification").rows("tasks"):
-        name = task.text("id")
-        if name not in runs:
+    for task, name in zip(written, ids, strict=True):
+        run = task if runs is None else runs.get(name)
+        if run is None:
             raise Damaged(task.where, "id", f"{name[:40]} has no entry in workflow.execution.tasks")
+        if fields[-1] not in run:
+            leave("not known: their tasks last 1 ms", "runtime")
         _add(tasks, name, task, Task(
-            name=task.text("name"),
-            parents=task.texts("parents"),
-            duration_ms=milliseconds(runs[name].number("runtimeInSeconds")),
-            demand=_demand(runs[name], _DOCUMENT, disk_io, most),
+            name=_program(task),
+            parents=[],
+            duration_ms=milliseconds(run.number(fields[-1])) if fields[-1] in run else 1,
+            demand=_demand(run, fields, disk_io, most, units),
         ))  # fmt: skip
+    _join(tasks, written, ids)
     return tasks
+
+
+def _program(task: Row) -> str:
+    """What groups name: the task's category, or its name without the id that some writers add to it."""
+    return task.text("category") if "category" in task else _SUFFIX.sub("", task.text("name")) or task.text("name")
+
+
+def _ids(written: list[Row]) -> list[str]:
+    """What tells the tasks apart: their ids, or their names where any has no id."""
+    return [task.text("id" if all("id" in one for one in written) else "name") for task in written]
+
+
+def _join(tasks: dict[str, Task], written: list[Row], ids: list[str]) -> None:
+    """Fills in who waits for whom. Writers name tasks by id or by name, and some only the children."""
+    named: dict[str, list[str]] = {}
+    for task, name in zip(written, ids, strict=True):
+        named.setdefault(task.text("name"), []).append(name)
+
+    def found(task: Row, field: str, text: str) -> str:
+        if text in tasks:
+            return text
+        meant = named.get(text, [])
+        if len(meant) > 1:
+            raise Damaged(task.where, field, f"{text[:40]} is the name of {len(meant)} tasks: ids are needed")
+        return meant[0] if meant else text
+
+    for task, name in zip(written, ids, strict=True):
+        for field, downward in (("parents", False), ("children", True)):
+            for text in task.texts(field) if field in task else []:
+                other = found(task, field, text)
+                if other not in tasks:
+                    raise Damaged(task.where, field, f"{name[:40]} names {other[:40]}, which does not exist")
+                child, parent = (other, name) if downward else (name, other)
+                if parent not in tasks[child].parents:
+                    tasks[child].parents.append(parent)
 
 
 def _add(tasks: dict[str, Task], name: str, row: Row, task: Task) -> None:
@@ -135,16 +189,17 @@ def _add(tasks: dict[str, Task], name: str, row: Row, task: Task) -> None:
     tasks[name] = task
 
 
-def _demand(row: Row, fields: tuple[str, ...], disk_io: bool, most: int) -> Vector:
+def _demand(row: Row, fields: tuple[str, ...], disk_io: bool, most: int, units: int = 1) -> Vector:
+    """`units`: bytes in one of memory, bytes read and written."""
     cpu, cores, memory, read, written, runtime = fields
     if cpu in row:
         demand = {"cpu": max(CPU_MIN, up(row.number(cpu) * 10))}
     else:
         demand = {"cpu": up(row.number(cores) * 1000) if cores in row else 1000}
-    if memory in row and (mib := up(row.number(memory) / MIB)):
+    if memory in row and (mib := up(row.number(memory) * units / MIB)):
         demand["memory"] = mib
-    moved = sum((row.number(name) for name in (read, written) if name in row), Fraction(0))
-    if disk_io and moved and (seconds := row.number(runtime)):
+    moved = sum((row.number(name) for name in (read, written) if name in row), Fraction(0)) * units
+    if disk_io and moved and runtime in row and (seconds := row.number(runtime)):
         mbit_s = up(moved * 8 / 1_000_000 / seconds)
         demand["disk_io"] = min(mbit_s, most) if most else mbit_s
     return demand
@@ -153,7 +208,8 @@ def _demand(row: Row, fields: tuple[str, ...], disk_io: bool, most: int) -> Vect
 def _stages(tasks: dict[str, Task], where: str, group: bool) -> list[Line]:
     depths = _depths(tasks, where)
     stage_of = {
-        name: f"{task.name.replace('/', '_')}.{depths[name]}" if group else name for name, task in tasks.items()
+        name: f"{task.name.replace('/', '_')}.{depths[name]}" if group else name.replace("/", "_")
+        for name, task in tasks.items()
     }
     stages: dict[str, Line] = {}
     for name, task in tasks.items():

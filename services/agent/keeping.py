@@ -1,0 +1,92 @@
+"""The agent's side of holding.py: says that it lives, and until when the cell gives its work to nobody else.
+
+That it lives is said by a thread of the process, for all its agents: a loop that is busy for long is no death. Until
+when is said by the agent itself, which knows what the bus has taken and what the log shows.
+"""
+
+import os
+import threading
+from contextlib import suppress
+from pathlib import Path
+
+from services.agent.holding import HOLD, KEPT, boot_ms, mono_ms, read, written
+
+BEAT_MS, BEAT_MS_MIN, BEAT_PARTS = 500, 5, 20
+"""The agent says that it lives this often, or this part of the lease, where that is shorter."""
+AHEAD_MS_MAX = 24 * 3_600 * 1_000
+"""No lease is longer: a moment further ahead is of an earlier boot."""
+
+
+class Holding:
+    """One data folder's. `until_ms`: what was said last."""
+
+    def __init__(self, data: Path, lease_ms: int) -> None:
+        """Raises OSError."""
+        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+        self._file = os.open(data / HOLD, flags, 0o600)
+        found = read(self._file)
+        now_ms = boot_ms()
+        self.until_ms, self.lease_ms = now_ms, lease_ms
+        if found is not None and found[1] >= KEPT:
+            self.until_ms = now_ms + lease_ms  # Nobody was there to give it away.
+        elif found is not None and found[1] <= now_ms + AHEAD_MS_MAX:
+            self.until_ms, self.lease_ms = found[1], found[2]
+        os.pwrite(self._file, written(mono_ms(), self.until_ms, self.lease_ms), 0)
+        _HEART.add(self)
+
+    def put_off(self, until_ms: int, lease_ms: int) -> None:
+        """The cell gives the work to nobody else until then."""
+        with _HEART.lock:
+            self.until_ms, self.lease_ms = until_ms, lease_ms
+            self._write()
+
+    def keep(self) -> None:
+        """The cell ends with this agent: tasks wait for the next start of both."""
+        self.put_off(KEPT, self.lease_ms)
+
+    def close(self) -> None:
+        """Says nothing more."""
+        _HEART.drop(self)
+        os.close(self._file)
+
+    def _write(self) -> None:
+        # A disk that takes nothing at the moment is told in other ways; shims go by what they have.
+        with suppress(OSError):
+            os.pwrite(self._file, written(mono_ms(), self.until_ms, self.lease_ms), 0)
+
+
+class _Heart:
+    """The thread. `lock`: held by whoever writes."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self._holdings: list[Holding] = []
+        self._changed = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def add(self, holding: Holding) -> None:
+        with self.lock:
+            self._holdings.append(holding)
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._beat, name="agents-live", daemon=True)
+                self._thread.start()
+
+    def drop(self, holding: Holding) -> None:
+        with self.lock:
+            self._holdings.remove(holding)
+        self._changed.set()
+
+    def _beat(self) -> None:
+        while True:
+            self._changed.clear()
+            with self.lock:
+                if not self._holdings:
+                    self._thread = None
+                    return
+                for holding in self._holdings:
+                    holding._write()
+                pause_ms = min(min(BEAT_MS, holding.lease_ms // BEAT_PARTS) for holding in self._holdings)
+            self._changed.wait(max(BEAT_MS_MIN, pause_ms) / 1_000)
+
+
+_HEART = _Heart()

@@ -1,0 +1,109 @@
+"""`largesse get jobs`: live jobs, and apart from them those that have ended; once, or again and again."""
+
+from collections.abc import Callable, Iterator
+from time import sleep, time
+from typing import TYPE_CHECKING
+
+from services.cli.client import Gateway
+from services.cli.ending import Unanswered, out, shown
+from services.cli.patience import Patience
+from services.cli.show import Draw, in_zone, listed, on_terminal, remarked, span, tabbed, width
+
+if TYPE_CHECKING:
+    from services.cli.watching import Document
+
+USER_COLUMNS = 80
+"""A terminal with fewer does not show whose jobs they are."""
+LOOK_S = 2.0
+"""Between two looks."""
+
+HEADS = ("job", "state", "queue", "user", "age", "done", "why")
+
+
+def jobs_text(found: "list[Document]", draw: Draw = listed) -> str:
+    """Jobs as tables; on a narrow terminal without their users. For programs all are in one."""
+    if draw is not listed:
+        return draw(HEADS, [_row(job) for job in found])
+    if not found:
+        return "no jobs"
+    live = [job for job in found if job["ended_ms"] is None]
+    ended = [job for job in found if job["ended_ms"] is not None]
+    texts = [_listed(HEADS, [_row(job) for job in live], "kkllrrl")] if live else []
+    if ended:
+        heads = ("ended job", "state", "queue", "user", "ago", "took", "done", "why")
+        texts.append(_listed(heads, [_ended_row(job) for job in ended], "kkllrrrl"))
+    return "\n".join(texts)
+
+
+def _listed(heads: tuple[str, ...], rows: list[tuple[object, ...]], kinds: str) -> str:
+    if width() >= USER_COLUMNS:
+        return remarked(heads, rows, kinds=kinds)
+    return remarked(heads[:3] + heads[4:], [row[:3] + row[4:] for row in rows], kinds=kinds[:3] + kinds[4:])
+
+
+def _row(job: "Document") -> tuple[object, ...]:
+    return (*_about(job), _ago(job["submitted_ms"]), _done(job), _why(job))
+
+
+def _ended_row(job: "Document") -> tuple[object, ...]:
+    took = span(job["ended_ms"] - job["submitted_ms"])
+    return (*_about(job), _ago(job["ended_ms"]), took, _done(job), _why(job))
+
+
+def _about(job: "Document") -> tuple[object, ...]:
+    return job["job"], job["state"], job["queue"], job["user"] or job["author"]
+
+
+def _ago(moment_ms: int) -> str:
+    return span(max(0, time() * 1_000 - moment_ms))
+
+
+def _done(job: "Document") -> str:
+    return f"{job['tasks']['succeeded']}/{job['tasks']['total']}"
+
+
+def _why(job: "Document") -> str:
+    return in_zone(job["why"] or job["detail"])
+
+
+def watch_jobs(look: "Callable[[], list[Document]]") -> None:
+    """Shows jobs until Ctrl-C: drawn anew on a terminal; anywhere else a row for each job that has changed."""
+    if on_terminal():
+        _drawn(_looks(look))
+        return
+    out(tabbed(HEADS, []))
+    before: dict[str, tuple[object, ...]] = {}
+    for found in _looks(look):
+        now = {job["job"]: (*_about(job), _done(job), _why(job)) for job in found}
+        news = [job for job in found if before.get(job["job"]) != now[job["job"]]]
+        out("".join(tabbed(("",), [_row(job)]) for job in news))
+        before = now
+
+
+def _looks(look: "Callable[[], list[Document]]") -> "Iterator[list[Document]]":
+    patience = Patience()
+    while True:
+        try:
+            found = look()
+        except Unanswered as why:
+            patience.wait(why)
+            continue
+        patience.answered()
+        yield found
+        sleep(LOOK_S)
+
+
+def _drawn(looks: "Iterator[list[Document]]") -> None:
+    from rich.console import Console
+    from rich.live import Live
+    from rich.text import Text
+
+    with Live(console=Console(highlight=False), auto_refresh=False, vertical_overflow="ellipsis") as live:
+        for found in looks:
+            live.update(Text.from_ansi(shown(jobs_text(found))), refresh=True)
+
+
+def listing(gateway: Gateway, wanted: dict[str, object]) -> "list[Document]":
+    """The jobs that a gateway lists."""
+    found: list[Document] = gateway.get("/v1/jobs", "jobs", **wanted)["jobs"]
+    return found
