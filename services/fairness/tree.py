@@ -36,6 +36,8 @@ class TreeNode:
     A leaf may also stand for many unlike tasks: their summed demand as one task, of which it is served a fraction.
     `held` is what it holds now, for the policies that start from current holdings. `order`: how the children are
     compared. `most`: of an inner node, what all leaves below it may have together of each kind; None: no maximum.
+    `base`: of a leaf that asks for one task, the part of it that comes before the rest: what it holds and does not wait
+    for.
     """
 
     name: str
@@ -47,6 +49,7 @@ class TreeNode:
     order: str = "hdrf"
     rank: int = 0
     most: Sequence[int | None] = ()
+    base: Sequence[int] = ()
 
 
 def walk(root: TreeNode) -> list[TreeNode]:

@@ -324,10 +324,32 @@ class Books:
         else:
             one = len(self.demand_by_set.get(path, ())) < 2
         if one:
-            return covered(vector, limits)
+            base = self.base(path) if self.is_over(path) else {}
+            left = {kind: max(0, most - base.get(kind, 0)) for kind, most in limits.items()}
+            rest = covered({kind: amount - base.get(kind, 0) for kind, amount in vector.items()}, left)
+            if rest is None:
+                return None
+            return {kind: amount + base.get(kind, 0) for kind, amount in rest.items()}
         if not any(vector.get(kind, 0) > most for kind, most in limits.items()):
             return None
         return {kind: min(amount, limits.get(kind, amount)) for kind, amount in vector.items()}
+
+    def is_over(self, path):
+        """Whether a leaf asks for more than its maximum."""
+        queue = dict(walked(self.tree))[path]
+        asks = self.demand.get(path, {})
+        return not queue.children and any(asks.get(kind, 0) > most for kind, most in self.named(queue.max).items())
+
+    def base(self, path):
+        """What a leaf holds, without the largest multiple in it of what it waits for."""
+        held, waits = {}, {}
+        for live in [live for live in self.jobs if live.leaf == path]:
+            for kind, amount in live.demand.items():
+                if self.capacity.get(kind):
+                    held[kind] = held.get(kind, 0) + amount * (live.asked - live.waits)
+                    waits[kind] = waits.get(kind, 0) + amount * live.waits
+        times = min((Fraction(held[kind], amount) for kind, amount in waits.items() if amount), default=Fraction(0))
+        return {kind: amount - waits[kind] * times for kind, amount in held.items()}
 
     def named(self, limits):
         return {kind: amount for kind, amount in limits.items() if self.capacity.get(kind)}

@@ -7,6 +7,8 @@ fast, and what of all that can happen happens first.
 A maximum is a saturated kind for those below it alone: once a node holds all that it may of a kind, its leaves that
 need that kind are blocked, and the kind counts in no share by which nodes below it are compared. In the comparison of
 the node itself with its siblings it counts like any other.
+
+A leaf with a base takes that first, unless a kind of it is shut, then the rest of what it asks for.
 """
 
 from dataclasses import dataclass, field
@@ -30,12 +32,14 @@ class Oracle:
     capacity: list[int]
     counts_full: bool = False  # Naive: what is full counts in inner shares, as Algorithm 1 is printed.
     tasks: dict[str, Fraction] = field(default_factory=dict)
+    based: dict[str, Fraction] = field(default_factory=dict)  # The part of its base that a leaf has got.
     full: set[int] = field(default_factory=set)
     motions: dict[str, Motion] = field(default_factory=dict)
 
     def __post_init__(self):
         self.kinds = [j for j, have in enumerate(self.capacity) if have]
         self.tasks = {leaf.name: Fraction(0) for leaf in self.leaves(self.root)}
+        self.based = {leaf.name: Fraction(not any(leaf.base)) for leaf in self.leaves(self.root)}
         self.parent = {child.name: node for node in self.nodes(self.root) for child in node.children}
 
     def nodes(self, node):
@@ -49,6 +53,24 @@ class Oracle:
             for j, most in enumerate(node.most)
             if most is not None and self.capacity[j] and usage[j] >= Fraction(most, self.capacity[j])
         }
+
+    def shares(self, vector):
+        vector = vector or [0] * len(self.capacity)
+        return [Fraction(need, have) if have else Fraction(0) for need, have in zip(vector, self.capacity, strict=True)]
+
+    def rest(self, leaf):
+        """What a leaf asks for beside its base."""
+        return [need - base for need, base in zip(leaf.demand, leaf.base or [0] * len(leaf.demand), strict=True)]
+
+    def on_base(self, leaf):
+        """Whether what a leaf takes next is its base."""
+        if self.based[leaf.name] == 1:
+            return False
+        return not any(need and (j in self.shut(leaf) or not self.capacity[j]) for j, need in enumerate(leaf.base))
+
+    def next_of(self, leaf):
+        """What a leaf takes next, as one task."""
+        return leaf.base if self.on_base(leaf) else self.rest(leaf)
 
     def shut(self, node):
         """The kinds that nobody below the parent of a node can get any more."""
@@ -64,22 +86,25 @@ class Oracle:
     def usage(self, node):
         if node.children:
             return [sum(column) for column in zip(*(self.usage(child) for child in node.children), strict=True)]
+        base, rest = self.shares(node.base), self.shares(self.rest(node))
         return [
-            Fraction(need, have) * self.tasks[node.name] if have else Fraction(0)
-            for need, have in zip(node.demand, self.capacity, strict=True)
+            of_base * self.based[node.name] + of_rest * self.tasks[node.name]
+            for of_base, of_rest in zip(base, rest, strict=True)
         ]
 
     def can_take(self, node):
         if node.children:
             return any(self.can_take(child) for child in node.children)
-        asks = [j for j, need in enumerate(node.demand) if need]
+        if self.on_base(node):
+            return True
+        asks = [j for j, need in enumerate(self.rest(node)) if need]
         shut = self.shut(node)
         if not asks or any(j in shut or not self.capacity[j] for j in asks):
             return False
         return node.tasks is None or self.tasks[node.name] < node.tasks
 
     def counted(self, node):
-        if node.children and not self.counts_full:
+        if (node.children or any(node.base)) and not self.counts_full:
             shut = self.shut(node)
             return [j for j in self.kinds if j not in shut]
         return self.kinds
@@ -91,12 +116,12 @@ class Oracle:
     def move(self, node):
         """The motion of a node that can take."""
         if not node.children:
-            each = [
-                Fraction(need, have) if have else Fraction(0)
-                for need, have in zip(node.demand, self.capacity, strict=True)
-            ]
+            each = self.shares(self.next_of(node))
             speed = [share / max(each) * node.weight for share in each]
-            motion = Motion(speed, Fraction(1), [])
+            usage, counted = self.usage(node), self.counted(node)
+            top = max(usage[j] for j in counted)
+            rise = max(speed[j] for j in counted if usage[j] == top) / node.weight if any(node.base) else Fraction(1)
+            motion = Motion(speed, rise, [])
         else:
             takers = [child for child in node.children if self.can_take(child)]
             least = min(self.height(child) for child in takers)
@@ -122,17 +147,20 @@ class Oracle:
         """Root clock until each thing that can happen below `node`, which moves `clock` per unit of the root's."""
         motion = self.motions[node.name]
         if not node.children:
-            if node.tasks is not None:
-                each = max(Fraction(need, have) for need, have in zip(node.demand, self.capacity, strict=True) if have)
+            each = max(self.shares(self.next_of(node)))
+            if self.on_base(node):
+                yield (1 - self.based[node.name]) * each / max(motion.speed) / clock
+            elif node.tasks is not None:
                 yield (node.tasks - self.tasks[node.name]) * each / max(motion.speed) / clock
-            return
+            if not any(node.base):
+                return
         usage, counted = self.usage(node), self.counted(node)
         top = max(usage[j] for j in counted)
         for j in counted:
             if motion.speed[j] > motion.rise * node.weight and usage[j] < top:
                 yield (top - usage[j]) / (motion.speed[j] - motion.rise * node.weight) / clock
         moving = {child.name for child, _ in motion.parts}
-        least = min(self.height(child) for child in node.children if child.name in moving)
+        least = min((self.height(child) for child in node.children if child.name in moving), default=None)
         if any(self.motions[name].rise for name in moving):
             for child in node.children:
                 if child.name not in moving and self.can_take(child) and self.height(child) > least:
@@ -146,8 +174,8 @@ class Oracle:
     def advance(self, node, clock, time):
         motion = self.motions[node.name]
         if not node.children:
-            each = max(Fraction(need, have) for need, have in zip(node.demand, self.capacity, strict=True) if have)
-            self.tasks[node.name] += max(motion.speed) * clock * time / each
+            parts = self.based if self.on_base(node) else self.tasks
+            parts[node.name] += max(motion.speed) * clock * time / max(self.shares(self.next_of(node)))
         for child, child_clock in motion.parts:
             self.advance(child, clock * child_clock, time)
 

@@ -91,6 +91,21 @@ def with_maxima(draw, cells):
 
 
 @st.composite
+def with_bases(draw, cells):
+    """A cell in which leaves ask for many tasks at once, and some hold a part of that to begin with."""
+    root, capacity = draw(cells)
+
+    def based(node):
+        if node.children:
+            return replace(node, children=[based(child) for child in node.children])
+        demand = [draw(st.integers(1, 12)) * need for need in node.demand]
+        base = [draw(st.integers(0, need)) if have else 0 for need, have in zip(demand, capacity, strict=True)]
+        return replace(node, demand=demand, tasks=1, base=base if draw(st.booleans()) else ())
+
+    return based(root), capacity
+
+
+@st.composite
 def cells(draw, /, depth=3, kinds=(1, 2, 3), capacities=(0, 5, 10, 12, 12, 20, 30), **options):
     """A tree and the capacity of its cell."""
     width = draw(st.sampled_from(kinds))

@@ -1,6 +1,7 @@
 """Levels under limits and under policies of subtrees: what has to hold whatever the tree and whoever asks."""
 
 from dataclasses import replace
+from fractions import Fraction
 
 from hypothesis import assume
 from hypothesis import strategies as st
@@ -51,19 +52,32 @@ def got(books, path):
         if not path or f"{unit}/".startswith(f"{path}/"):
             parts = books.state.parts.get(unit)
             if parts is None:
-                add_level(books, total, books.state.levels.get(unit, 0), vector)
+                add_level(books, total, books.state.levels.get(unit, 0), vector, base_in(books, unit))
             else:
                 assert parts.keys() == {",".join(key) for key in books.demand_by_set[unit]}
                 for key, each in books.demand_by_set[unit].items():
-                    add_level(books, total, parts[",".join(key)], each)
+                    add_level(books, total, parts[",".join(key)], each, {})
     return total
 
 
-def add_level(books, total, level, vector):
-    share = books.share(vector)
-    for kind, amount in vector.items():
-        if share and books.capacity.get(kind):
-            total[kind] = total.get(kind, 0) + level / share * amount / books.capacity[kind]
+def base_in(books, unit):
+    """What a unit holds and does not wait for, where it is a leaf with a maximum that asks for more."""
+    return books.base(unit) if books.is_over(unit) and unit not in books.state.dues else {}
+
+
+def add_level(books, total, level, vector, base):
+    """What a level comes to: first the base, then the rest of what is asked for, each in its own proportion."""
+    cell = {kind: have for kind, have in books.capacity.items() if have}
+    based = {kind: Fraction(base.get(kind, 0)) / have for kind, have in cell.items()}
+    rest = {kind: Fraction(vector.get(kind, 0)) / have - based[kind] for kind, have in cell.items()}
+    level, most = Fraction(level) / SHARE_UNITS, max(based.values(), default=0)
+    if level <= most:
+        based = {kind: share * level / most if most else share for kind, share in based.items()}
+        part = Fraction(0)
+    else:
+        part = min(((level - based[kind]) / more for kind, more in rest.items() if more > 0), default=Fraction(0))
+    for kind in cell:
+        total[kind] = total.get(kind, 0) + (based[kind] + part * rest[kind]) * SHARE_UNITS
 
 
 # ---------------------------------------------------------------- maxima

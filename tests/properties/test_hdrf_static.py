@@ -22,6 +22,7 @@ from tests.properties.hdrf_trees import (
     guarantees,
     leaf,
     settled_cells,
+    with_bases,
     with_maxima,
 )
 from tests.strategies import for_all
@@ -70,6 +71,19 @@ def test_a_maximum_is_a_full_kind_for_those_below_it_alone(cell):
     for node in leaves(root):
         assert abs(share_of(found.leaves, node.name) - exact.share(node)) < NEARLY
         assert found.leaves[node.name].satisfied == (not any(node.demand) or exact.tasks[node.name] == node.tasks)
+    for node in walk(root):
+        if node.children:
+            assert abs(share_of(found.nodes, node.name) - exact.share(node)) < NEARLY
+
+
+@for_all(with_maxima(with_bases(cells())))
+def test_a_base_comes_before_the_rest_of_what_a_leaf_asks_for(cell):
+    root, capacity = cell
+    found = fill(root, capacity)
+
+    exact = oracle(root, capacity)
+    for node in leaves(root):
+        assert abs(share_of(found.leaves, node.name) - exact.share(node)) < NEARLY
     for node in walk(root):
         if node.children:
             assert abs(share_of(found.nodes, node.name) - exact.share(node)) < NEARLY

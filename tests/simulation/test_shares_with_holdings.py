@@ -99,3 +99,36 @@ def test_guaranteed_gpus_come_before_what_others_would_have_by_weight(tmp_path, 
     workload = [stream("a", "theirs", 0), stream("b", "ours/x", 0), stream("c", "ours/y", 20_000)]
     run = simulated(tmp_path, workload, one_node({"name": "theirs"}, inner, cpu="8", gpu=8), preset=preset)
     assert all(runs_at(run, "c", at_ms) >= 3 for at_ms in range(36_000, 100_000, 8_000))
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_who_holds_much_of_a_kind_comes_to_all_that_its_maximum_in_another_allows(tmp_path, preset):
+    """Two tasks of 4 GiB stay; with 38 of 1 GiB and 100m each `a` has its 4 cores. Of 80 GiB it is due two thirds."""
+    a = {"name": "a", "weight": 4, "max": {"cpu": "4"}}
+    b = {"name": "b", "weight": 2, "children": [{"name": "x", "weight": 3}, {"name": "y", "weight": 2}]}
+    workload = [
+        holding("stays", "a", 2, cpu="100m", memory="4Gi"),
+        holding("stays-too", "b/y", 2, cpu="100m", memory="4Gi"),
+        coming_and_going("theirs", "b/x", 1_000, cpu="100m", memory="1Gi"),
+        coming_and_going("waits", "a", 15_000, cpu="100m", memory="1Gi"),
+        coming_and_going("others", "b/y", 15_000, cpu="100m"),
+    ]
+    run = simulated(tmp_path, workload, one_node(a, b, cpu="40", memory="80Gi"), preset=preset)
+    assert all(runs_at(run, "waits", at_ms) >= 37 for at_ms in range(25_000, UNTIL_MS, 1_000))
+    assert any(runs_at(run, "waits", at_ms) == 38 for at_ms in range(25_000, 36_000, 500))
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_a_queue_at_its_maximum_is_not_kept_from_it_by_one_whose_tasks_ask_for_other_proportions(tmp_path, preset):
+    a = {"name": "a", "max": {"memory": "16Gi"}}
+    workload = [
+        coming_and_going("waits", "a", 15_000, cpu="100m", memory="1Gi"),
+        coming_and_going("theirs", "b", 2_000, cpu="100m", memory="1Gi"),
+        holding("stays", "c", 1, cpu="100m", memory="4Gi"),
+        coming_and_going("others", "c", 2_000, cpu="500m", memory="512Mi"),
+    ]
+    cell = one_node(a, {"name": "b"}, {"name": "c"}, cpu="40", memory="80Gi")
+    run = simulated(tmp_path, workload, cell, preset=preset)
+    below = [at_ms for at_ms in range(26_000, UNTIL_MS, 500) if runs_at(run, "waits", at_ms) < 15]
+    spans = [at_ms for at_ms in below if all(at_ms + more in below for more in range(0, 10_000, 500))]
+    assert not spans

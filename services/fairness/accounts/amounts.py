@@ -28,3 +28,18 @@ def factor_of(demand: Sequence[int], limits: Limits) -> tuple[int, int] | None:
         if asked and limit is not None and (not whole or limit * whole < part * asked):
             part, whole = limit, asked
     return (part, whole) if whole else None
+
+
+def factor_beside(demand: Sequence[int], base: Sequence[int], limits: Limits) -> tuple[int, int] | None:
+    """The same for what is asked for beside a base, where the base counts in the limits, too."""
+    if not base:
+        return factor_of(demand, limits)
+    rest = [asked - of_base for asked, of_base in zip(demand, base, strict=True)]
+    left = [None if limit is None else max(0, limit - of_base) for limit, of_base in zip(limits, base, strict=True)]
+    return factor_of(rest, left)
+
+
+def share_beside(shares: Sequence[int], base: Sequence[int], factor: tuple[int, int]) -> int:
+    """The dominant share of a base and such a part of the rest of what is asked for (`shares`: by kind, of all)."""
+    part, whole = factor
+    return max(of_base + (all_ - of_base) * part // whole for all_, of_base in zip(shares, base, strict=True))

@@ -34,8 +34,8 @@ class QueueAccount:
     """
 
     __slots__ = (
-        "asking", "asks", "children", "claim", "claims", "demand", "each", "ends", "fair", "far", "floor", "guaranteed",
-        "intervals", "listed", "low", "mixed", "most", "name", "over",
+        "asking", "asks", "base", "children", "claim", "claims", "demand", "each", "ends", "fair", "far", "floor",
+        "guaranteed", "intervals", "listed", "low", "mixed", "most", "name", "over",
         "parent", "published", "quiet_band", "slack", "stale", "stale_children", "used", "waiting", "weight",
         "weights",
     )  # fmt: skip
@@ -53,6 +53,7 @@ class QueueAccount:
         self.waiting = 0  # Leaves that wait for more.
         self.slack = 0  # One task of each of them, in billionths.
         self.asks = False
+        self.base: list[int] = []  # What it holds and does not wait for (standing.py), where it has a maximum.
         self.each: list[int] = []  # What one of its tasks that wait asks for in the mean, rounded up.
         self.mixed = False  # A leaf whose tasks ask for several sets of kinds.
         self.asking = self.weights = 0  # Of the children: those that ask for something, and their weights.

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 from typing import Final
 
-from services.fairness.accounts.amounts import factor_of, part_units
+from services.fairness.accounts.amounts import factor_beside, factor_of, part_units, share_beside
 from services.fairness.accounts.division import Claimant, divided
 from services.fairness.accounts.queue_account import Published, QueueAccount
 from services.fairness.accounts.quiet_band import PUBLISH_STEP, find_quiet_band, first_with
@@ -309,8 +309,10 @@ class TreeAccounts:
                 return ONE
             limits = zip(account.demand, account.most, strict=True)
             return min(ONE, self._share([asked if most is None else min(asked, most) for asked, most in limits]))
-        factor = factor_of(account.demand, account.most) if account.most else None
-        return ONE if factor is None else min(ONE, self._share(account.demand) * factor[0] // factor[1])
+        base = account.base if account.over and account.base else [0] * len(account.demand)
+        factor = factor_beside(account.demand, base, account.most) if account.most else None
+        asked = self.shares_of(account.demand)
+        return ONE if factor is None else min(ONE, share_beside(asked, self.shares_of(base), factor))
 
     # ------------------------------------------------------------------ guarantees
     def _is_quiet(self, account: QueueAccount) -> bool:

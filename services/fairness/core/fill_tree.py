@@ -10,20 +10,22 @@ what each would get if there were only one kind of resource (`TreeAccounts.divid
 no child gets more than it asks for. *Maxima*: a maximum names a kind, and caps that kind alone. To the queues and tasks
 below, a kind of which a queue holds its maximum is full; tasks that need none of it go on (`TreeNode.most`). Two
 cases are worked out by clipping what is asked for beforehand, deeper queues first: a unit whose tasks ask for one set
-of kinds gets so much less of all of them; and in trees that are filled in arrays, and for queues whose children are
-moved up beside others, a queue that asks for more than its maximum is first filled on its own, in a cell limited to
-that maximum, and what its units get there replaces their demand.
+of kinds gets so much less of all of them, beside what it holds and does not wait for (its base, standing.py); and in
+trees that are filled in arrays, and for queues whose children are moved up beside others, a queue that asks for more
+than its maximum is first filled on its own, in a cell limited to that maximum, and what its units get there replaces
+their demand.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
+from operator import sub
 from typing import Final
 
 from largesse.lifecycle.queue_policy import sharing_of
 from schemas import Queue
 from schemas.queue_tree import walk
 from schemas.queues import LIST_POLICIES
-from services.fairness.accounts.amounts import factor_of
+from services.fairness.accounts.amounts import factor_beside
 from services.fairness.accounts.queue_account import QueueAccount
 from services.fairness.accounts.tree_accounts import TreeAccounts
 from services.fairness.core.state import State
@@ -74,6 +76,8 @@ class FillTree:
         self._found: dict[str, tuple[Queue, str, int]] = {}  # Inner queue -> it, its policy, what it would have.
         self.amounts: dict[str, int] = {}  # Where guarantees say it: what queues would have of one kind.
         self.bits = 0
+        self.basable: list[str] = []  # Leaves of which a base would count (standing.py),
+        self.bases: dict[str, list[int]] = {}  # and those of them that have one.
         self.passes_over = False
         self.units: dict[str, list[int]] = {}
         self.pieces: dict[str, list[str]] = {}
@@ -95,6 +99,8 @@ class FillTree:
             self.bits = max(8, _FINE_BITS - max(accounts.capacity, default=0).bit_length())
         self.root = self._grow()
         self._by_events = self.root is not None and not arrays.is_large(self.root)
+        if self._by_events:
+            self._set_bases()
         self._clip(list(accounts.over.values()))
 
     @property
@@ -269,8 +275,11 @@ class FillTree:
             return [amount << self.bits for amount in asked] if self.bits else asked
         total = [0] * len(self._accounts.capacity)
         for leaf in self.leaves_of(unit):
-            part = self._parts.get(leaf, 1 << self.bits)
-            total = [has + asked * part for has, asked in zip(total, self._asked(leaf), strict=True)]
+            part, asks = self._parts.get(leaf, 1 << self.bits), self._asked(leaf)
+            if leaf in self.bases:
+                total = [has + (base << self.bits) for has, base in zip(total, self.bases[leaf], strict=True)]
+                asks = list(map(sub, asks, self.bases[leaf]))
+            total = [has + asked * part for has, asked in zip(total, asks, strict=True)]
         return total
 
     def _asked(self, unit: str) -> list[int]:
@@ -280,6 +289,15 @@ class FillTree:
             return self._accounts.queues[unit].demand
         demand = self._state.sets[leaf][key]
         return [demand.get(kind, 0) for kind in self._accounts.kinds]
+
+    def _set_bases(self) -> None:
+        """In leaves that ask for more than their maximum, what they hold and do not wait for comes first."""
+        queues = self._accounts.queues
+        self.basable = [name for name in self.units if PIECE not in name and name not in self._caps]
+        self.basable = [name for name in self.basable if queues[name].over and name not in self.pieces]
+        self.bases = bases_of(self._state, self._accounts, self.basable)
+        for name, base in self.bases.items():
+            self._nodes[name].base = [amount << self.bits for amount in base]
 
     # ------------------------------------------------------------------ maxima
     def _clip(self, over: Sequence[QueueAccount]) -> None:
@@ -313,7 +331,8 @@ class FillTree:
     def _clip_evenly(self, account: QueueAccount) -> None:
         """A single unit, or a part of one: all that it asks for in the same proportion."""
         most = [limit << self.bits if limit is not None else None for limit in account.most]
-        part, whole = factor_of(self._demand(account.name), most) or (1, 1)
+        base = [amount << self.bits for amount in self.bases.get(account.name, ())]
+        part, whole = factor_beside(self._demand(account.name), base, most) or (1, 1)
         if part < whole:
             self._leave(account.name, part, whole)
 
@@ -324,6 +343,8 @@ class FillTree:
         for unit, reached in fill(node, cell).leaves.items():
             if not reached.satisfied:
                 shares = [asked * (ONE // have) for asked, have in zip(self.units[unit], cell, strict=True) if have]
+                if self.bases.pop(unit, None) is not None:
+                    self._nodes[unit].base = ()
                 self._leave(unit, reached.share, max([reached.share, 1, *shares]))
 
     def _leave(self, unit: str, part: int, whole: int) -> None:
@@ -332,6 +353,16 @@ class FillTree:
         for name in (*self.pieces.get(unit, ()), unit, unit.partition(PIECE)[0]):
             if name in self.units:
                 self.units[name] = self._nodes[name].demand = self._demand(name)
+
+
+def bases_of(state: State, accounts: TreeAccounts, leaves: Iterable[str]) -> dict[str, list[int]]:
+    """Of these leaves those that have a base (standing.py), and which."""
+    found: dict[str, list[int]] = {}
+    for leaf in leaves:
+        account = accounts.queues[leaf]
+        if account.base and not account.children and len(state.sets.get(leaf, {})) == 1:
+            found[leaf] = account.base
+    return found
 
 
 def _is_within(path: str, above: str) -> bool:

@@ -9,6 +9,7 @@ from largesse.lifecycle.queue_policy import sharing_of
 from schemas.quantities import SHARE_UNITS
 from schemas.queue_tree import upwards
 from schemas.queues import LIST_POLICIES
+from services.fairness.accounts.queue_account import QueueAccount
 from services.fairness.accounts.quiet_band import PUBLISH_STEP
 from services.fairness.accounts.tree_accounts import TreeAccounts
 from services.fairness.core.cached_tree import CachedTree, cached_tree_of, is_asked_of
@@ -107,7 +108,7 @@ def _refilled(state: State, accounts: TreeAccounts, before: CellLevels | None, c
         filled is None
         or filled.all_fits
         or filled.churned
-        or by_used  # `_raise_within_maxima`
+        or by_used  # Their bases, and `_raise_within_maxima`.
         or filled.caps != caps
         or matters(accounts, filled, state)
     ):
@@ -205,29 +206,36 @@ def _fill(state: State, accounts: TreeAccounts, fill_tree: FillTree) -> CellLeve
 
 
 def _raise_within_maxima(accounts: TreeAccounts, filled: CellLevels) -> None:
-    """Raises the levels of leaves that get all that their maximum allows, have room below it, and yet reach their
-    level with a task more: to what their weight entitles them to, at least to what they hold then. A maximum caps
-    the kind that it names, not what is due in another: else a leaf whose long tasks hold more of that would come after
-    those who want more than they are due.
+    """Raises the levels of leaves that get all that their maximum allows, have room below it, and yet reach their level
+    with a task more. That task is within what they may have, so they have to come before those
+    who want more than they are due, and room has to be gathered for it where it would be too little for a shortfall.
+    So a leaf that asks for one set of kinds is raised by that task. Of one that asks for several, whose long tasks may
+    hold more of another kind, the level is what its weight entitles it to, and at least what it holds then.
     """
     for name, account in accounts.over.items():
         level = filled.levels.get(name)
         if level is None or account.children or not account.waiting or not account.has_room_below_maximum:
             continue
-        if name in filled.parts:
-            got = [0] * len(accounts.capacity)
-            for key, (asked, _) in filled.pieces[name].items():
-                share = accounts.share_of(asked)
-                if share:
-                    part = filled.parts[name][key]
-                    got = [has + amount * part // share for has, amount in zip(got, asked, strict=True)]
-            gets_all = account.is_near_maximum(got)
-        else:
-            gets_all = filled.satisfied.get(name, False)
         held = accounts.share_of(account.used) + account.slack
-        if gets_all and any(account.used) and held >= level - _ROUNDED:
-            held = -(-held // PUBLISH_STEP) * PUBLISH_STEP
-            filled.levels[name] = max(level, share_units(account.by_weights), min(SHARE_UNITS, held))
+        if not any(account.used) or held < level - _ROUNDED or not _gets_all(accounts, filled, account):
+            continue
+        raised = held if name in filled.parts else held + account.slack
+        raised = min(SHARE_UNITS, -(-raised // PUBLISH_STEP) * PUBLISH_STEP)
+        by_weights = share_units(account.by_weights) if name in filled.parts else 0
+        filled.levels[name] = max(level, by_weights, raised)
+
+
+def _gets_all(accounts: TreeAccounts, filled: CellLevels, account: QueueAccount) -> bool:
+    """Whether a leaf gets all that its maximum allows."""
+    if account.name not in filled.parts:
+        return filled.satisfied.get(account.name, False)
+    got = [0] * len(accounts.capacity)
+    for key, (asked, _) in filled.pieces[account.name].items():
+        share = accounts.share_of(asked)
+        if share:
+            part = filled.parts[account.name][key]
+            got = [has + amount * part // share for has, amount in zip(got, asked, strict=True)]
+    return account.is_near_maximum(got)
 
 
 def _units(share: int) -> int:

@@ -14,6 +14,7 @@ from schemas import Breach, Queue, QueueShare, Shares, Vector
 from schemas.queue_tree import below, upwards, walk
 from schemas.queues import LIST_POLICIES, Sharing
 from services.fairness.accounts.queue_account import NOTHING, Published, QueueAccount
+from services.fairness.accounts.standing import base_of
 from services.fairness.accounts.tree_accounts import TreeAccounts
 from services.fairness.core.backoff import could_start
 from services.fairness.core.demand import kinds_of
@@ -48,6 +49,9 @@ def _put(state: State, accounts: TreeAccounts, leaf: str) -> None:
         return  # Tasks of ended jobs still run there, and a new tree has removed the leaf.
     tasks, waiting = could_start(state, leaf)
     demand, used = (sums.get(leaf, _NONE) for sums in (state.demand, state.used))
+    if account.most:
+        asked, waits = ([sums.get(kind, 0) for kind in kinds] for sums in (demand, state.waiting.get(leaf, _NONE)))
+        account.base = base_of(asked, waits, accounts.capacity)
     accounts.put(
         account,
         [demand.get(kind, 0) for kind in kinds],

@@ -14,7 +14,7 @@ only it is filled, or several such nodes in proportion to their weights (the pap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import compress
-from operator import mul
+from operator import mul, sub
 
 from services.fairness.hdrf.arrays import array_tree_of
 from services.fairness.hdrf.leaf_fill import LeafFill
@@ -70,7 +70,7 @@ def fill_by_events(root: TreeNode, capacity: Sequence[int]) -> Fill:
     layout = _Layout(root, capacity, {})
     flow = Flow(layout.inners, capacity, layout.width)
     flow.run()
-    return _result(flow, root, capacity)
+    return _result(flow, layout.based, root, capacity)
 
 
 def pour(
@@ -90,7 +90,8 @@ def pour(
 
 class _Layout:
     """The working copy of a tree: `inners`, its inner nodes, parents before their children. `width`: of their vectors;
-    one more place than kinds counts tasks for the order `fair`.
+    one more place than kinds counts tasks for the order `fair`. `based`: by leaf with a base and more, the inner node
+    around both.
     """
 
     def __init__(self, root: TreeNode, capacity: Sequence[int], tasks: Mapping[str, int]) -> None:
@@ -99,6 +100,7 @@ class _Layout:
         self.bits = [1 << j for j in range(len(capacity))]
         self.width = len(capacity) + any(node.order == "fair" for node in walk(root))
         self.inners: list[InnerFill] = []
+        self.based: dict[str, InnerFill] = {}
         self.add_node(root)
 
     def add_node(self, node: TreeNode) -> InnerFill:
@@ -112,12 +114,16 @@ class _Layout:
         for child in children:
             up = child.weight.numerator * heaviest.denominator
             down = child.weight.denominator * heaviest.numerator
-            if child.children or order in RANK_ORDERS:
-                below = self.add_node(child)  # Under a rank order a leaf is filled at its own pace, like an inner node.
-                below.weight_up, below.weight_down = up, down
-                inner.inner.append(below)
-            else:
+            parts = _parts_of(child)
+            if not (parts or child.children or order in RANK_ORDERS):
                 inner.leaves.append(self.add_leaf(order, child, up, down))
+                continue
+            # Under a rank order a leaf is filled at its own pace, like an inner node.
+            below = self.add_node(TreeNode("", children=parts, order="fifo") if parts else child)
+            if parts:
+                below.name, self.based[child.name] = None, below
+            below.weight_up, below.weight_down = up, down
+            inner.inner.append(below)
         return inner
 
     def add_leaf(self, order: str, node: TreeNode, up: int, down: int) -> LeafFill:
@@ -145,6 +151,14 @@ class _Layout:
         return leaf
 
 
+def _parts_of(leaf: TreeNode) -> list[TreeNode]:
+    """A leaf with a base and more as two, the base first; otherwise none."""
+    rest = list(map(sub, leaf.demand, leaf.base))
+    if leaf.children or not any(leaf.base) or not any(rest):
+        return []
+    return [TreeNode("", demand=leaf.base), TreeNode(leaf.name, demand=rest, rank=1)]
+
+
 def _whole_tasks(flow: Flow, held: Mapping[str, int]) -> dict[str, int]:
     """The whole tasks that each leaf holds when a kind has become full; `held`: those it held at first."""
     found = dict(held)
@@ -158,7 +172,7 @@ def _whole_tasks(flow: Flow, held: Mapping[str, int]) -> dict[str, int]:
     return found
 
 
-def _result(flow: Flow, root: TreeNode, capacity: Sequence[int]) -> Fill:
+def _result(flow: Flow, based: Mapping[str, InnerFill], root: TreeNode, capacity: Sequence[int]) -> Fill:
     found = Fill({}, {}, [flow.full >> j & 1 == 1 for j in range(len(capacity))])
     for inner in flow.inners:
         for leaf in inner.leaves:
@@ -169,6 +183,9 @@ def _result(flow: Flow, root: TreeNode, capacity: Sequence[int]) -> Fill:
                 found.leaves[leaf.name] = Reached(level * leaf.rise >> ONE_BITS, False)
         if inner.name is not None:
             found.nodes[inner.name] = Reached(max([inner.used[j] for j in flow.kinds], default=0), True)
+    found.leaves.pop("", None)  # The bases.
+    for name, inner in based.items():
+        found.leaves[name].share = max([inner.used[j] for j in flow.kinds], default=0)
     if root.children and any(flow.full >> j & 1 for j in flow.kinds):
         found.nodes[root.name].share = ONE
     _hold_back(root, found)

@@ -53,8 +53,8 @@ class TreeLists:
         """Adds a subtree. Raises OverflowError where arrays cannot hold it."""
         if node.order not in ORDERS or not node.children:
             raise OverflowError("only trees whose nodes compare their children by dominant share")
-        if any(most is not None for most in node.most):
-            raise OverflowError("maxima are for the filling by events")
+        if any(most is not None for most in node.most) or any(any(child.base) for child in node.children):
+            raise OverflowError("maxima and bases are for the filling by events")
         if depth == len(self.depths):
             self.depths.append([])
         at = len(self.depths[depth])
