@@ -82,9 +82,8 @@ def cell_list(found: Mapping[str, Group]) -> ServingOrder | None:
     """The order in which the jobs of all queues are served as one list; None where they are not. Of the order `giving`
     only what the levels of the leaves leave over is such a list.
     """
-    for group in found.values():
-        return group.order if not group.path or group.order == "giving" else None
-    return None
+    first = next(iter(found.values()), None)  # Where one is in such a list, all are.
+    return first.order if first is not None and (not first.path or first.order == "giving") else None
 
 
 def serving_leaf(found: Mapping[str, Group], queue: str) -> str:

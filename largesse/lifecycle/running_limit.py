@@ -19,7 +19,7 @@ def admit(running: RunningLimits, job: str, queue: str, priority: int, admitted:
     running.leaf[job] = queue
     if not running.limits or _count(running, queue):
         return True
-    insort(running.parked.setdefault(queue, []), Parked(job, priority, admitted), key=_rank)
+    insort(running.parked.setdefault(queue, []), Parked(job, priority, admitted), key=rank)
     return False
 
 
@@ -62,7 +62,7 @@ def take_turns(running: RunningLimits, turns: JobTurns) -> None:
         queue = running.leaf[back.job]
         for path in limited(running, queue):
             running.through[path] -= 1
-        insort(running.parked.setdefault(queue, []), Parked(back.job, back.priority, back.admitted), key=_rank)
+        insort(running.parked.setdefault(queue, []), Parked(back.job, back.priority, back.admitted), key=rank)
     for job in turns.let_run:
         queue = running.leaf[job]
         for path in limited(running, queue):
@@ -107,7 +107,8 @@ def limited(running: RunningLimits, queue: str) -> list[str]:
         path = path.rpartition("/")[0]
 
 
-def _rank(parked: Parked) -> tuple[int, int]:
+def rank(parked: Parked) -> tuple[int, int]:
+    """Which of the jobs held back comes next: the least."""
     return -parked.priority, parked.admitted
 
 
@@ -125,7 +126,7 @@ def _release(running: RunningLimits) -> list[str]:
         heads = [waiting[0] for queue, waiting in running.parked.items() if queue_at_limit(running, queue) is None]
         if not heads:
             return ready
-        head = min(heads, key=_rank)
+        head = min(heads, key=rank)
         queue = running.leaf[head.job]
         _count(running, queue)
         _keep(running, queue, running.parked[queue][1:])

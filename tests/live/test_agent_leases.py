@@ -81,6 +81,11 @@ class LeasedCell(BusCell):
         }
         await publish_input(self.bus.writer(), "jobs", {"job": "j", "stages": [stage]}, "client")
 
+    async def run_lines(self, tasks: int, ticks: int) -> None:
+        """The same, until all tasks write lines."""
+        await self.submit_lines(tasks, ticks)
+        await self.until(lambda: len({index for index, _, _ in self.lines()}) == tasks)
+
     def lines(self) -> list[tuple[int, int, str]]:
         """Index, attempt and word of each line, in the order in which tasks have written them."""
         path = self.folder / "lines"
@@ -113,8 +118,7 @@ async def guarded(folder, agents=2, lease_ms=LEASE_MS):
 def test_tasks_of_an_agent_that_was_killed_for_good_end_before_others_run_them(tmp_path):
     async def story():
         async with guarded(tmp_path) as cell:
-            await cell.submit_lines(4, 60)
-            await cell.until(lambda: len({line[0] for line in cell.lines()}) == 4)
+            await cell.run_lines(4, 60)
             commands = cell.commands(0)
             await cell.agents[0].kill()
             await cell.until(lambda: cell.bodies(NodeLost))
@@ -130,8 +134,7 @@ def test_tasks_of_an_agent_that_was_killed_for_good_end_before_others_run_them(t
 def test_a_bus_that_is_down_for_everybody_loses_nobody(tmp_path):
     async def story():
         async with guarded(tmp_path) as cell:
-            await cell.submit_lines(4, 40)
-            await cell.until(lambda: len({line[0] for line in cell.lines()}) == 4)
+            await cell.run_lines(4, 40)
             cell.down.cut = True
             await asyncio.sleep(2.5 * LEASE_MS / 1_000)
             waiting = cell.lines()
@@ -148,8 +151,7 @@ def test_a_bus_that_is_down_for_everybody_loses_nobody(tmp_path):
 def test_an_agent_that_is_back_within_the_lease_finds_its_tasks_running(tmp_path):
     async def story():
         async with guarded(tmp_path, 1, lease_ms=10_000) as cell:  # An interpreter takes a second or two to start.
-            await cell.submit_lines(2, 60)
-            await cell.until(lambda: len({line[0] for line in cell.lines()}) == 2)
+            await cell.run_lines(2, 60)
             await cell.agents[0].kill()
             await cell.agents[0].start()
             assert await cell.until(cell.outcome) == ["succeeded"]
@@ -162,8 +164,7 @@ def test_an_agent_that_is_back_within_the_lease_finds_its_tasks_running(tmp_path
 def test_tasks_of_an_agent_that_is_cut_off_wait_until_it_is_known_who_has_them(tmp_path):
     async def story():
         async with guarded(tmp_path) as cell:
-            await cell.submit_lines(4, 60)
-            await cell.until(lambda: len({line[0] for line in cell.lines()}) == 4)
+            await cell.run_lines(4, 60)
             commands = cell.commands(0)
             cell.ways[0].cut = True
             await cell.until(lambda: cell.bodies(NodeLost))

@@ -5,7 +5,7 @@ it waits for its lease, to one that could start. A job whose lease has begun is 
 room was promised. What comes of it is a record, JobTurns, which all cores fold.
 """
 
-from largesse.lifecycle.running_limit import limited, queue_at_limit
+from largesse.lifecycle.running_limit import limited, queue_at_limit, rank
 from largesse.lifecycle.state import Parked, RunningLimits
 from schemas import HeldBack, JobTurns, Stage
 from schemas.placement_rules import class_key
@@ -33,7 +33,7 @@ def turns_now(state: State, time: int) -> JobTurns | None:
 
 def _reserved(state: State) -> list[str]:
     """Jobs held back that name a reservation."""
-    parked = state.running_limits.parked
+    parked = state.running_limits.parked if state.reservations else {}
     return [each.job for waiting in parked.values() for each in waiting if state.jobs[each.job].spec.reservation]
 
 
@@ -46,7 +46,7 @@ def _instead(state: State, look: "_Look", job: JobState) -> str | None:
         if not _gives_room(running, job.spec.queue, queue):
             continue
         for parked in waiting[:LOOKED_AT_MAX]:
-            if best is not None and _rank(best) <= _rank(parked):
+            if best is not None and rank(best) <= rank(parked):
                 break  # They are in this order.
             if parked.priority <= priority and not stuck:
                 break
@@ -54,10 +54,6 @@ def _instead(state: State, look: "_Look", job: JobState) -> str | None:
                 best = parked
                 break
     return best.job if best is not None else None
-
-
-def _rank(parked: Parked) -> tuple[int, int]:
-    return -parked.priority, parked.admitted
 
 
 def _gives_room(running: RunningLimits, gone: str, queue: str) -> bool:

@@ -9,7 +9,7 @@ from fractions import Fraction
 
 from schemas.quantities import Vector, quantity_texts
 from services.simulator.workloads.source import Leave, Line, Option, Row, require, table_rows, unheard
-from services.simulator.workloads.when import NEVER, START, Names, check_start, clean_name, start_of, time_of
+from services.simulator.workloads.when import NEVER, START, Names, check_start, clean_name, start_of, submit_ms, time_of
 
 OPTIONS = (
     START,
@@ -39,10 +39,11 @@ def convert(
         first_s = start_of(start, (at_s for row in _rows(path) if (at_s := time_of(row, "submit_time")) is not None))
         names = Names()
         for row in _rows(path):
-            submitted_s, seconds, demand = time_of(row, "submit_time"), _seconds(row), _demand(row)
-            if submitted_s is None or submitted_s < first_s:
-                leave("submission not known" if submitted_s is None else "submitted before the start (--start)")
-            elif seconds is None or seconds < 0:
+            seconds, demand = _seconds(row), _demand(row)
+            at_ms = submit_ms(time_of(row, "submit_time"), first_s, compress, leave)
+            if at_ms is None:
+                continue
+            if seconds is None or seconds < 0:
                 leave("never ran" if seconds is None else "ended before they began")
             elif not demand:
                 leave("asked for neither cores nor GPUs")
@@ -50,7 +51,7 @@ def convert(
                 stage: Line = {"stage": "run", "after": [], "tasks": _nodes(row), "demand": quantity_texts(demand)}
                 line: Line = {
                     "job": names.of(row.text("job_id")),
-                    "submit_ms": int((submitted_s - first_s) * 1000 / compress),
+                    "submit_ms": at_ms,
                     "stages": [stage | {"duration_ms": max(1, seconds * 1000), "gang": gang}],
                 }
                 if queues and "vc" in row:

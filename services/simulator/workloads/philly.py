@@ -12,7 +12,7 @@ from fractions import Fraction
 from schemas.quantities import quantity_texts
 from services.simulator.workloads.elements import json_elements
 from services.simulator.workloads.source import Leave, Line, Option, Row, require, unheard
-from services.simulator.workloads.when import START, Names, check_start, clean_name, start_of, time_of
+from services.simulator.workloads.when import START, Names, check_start, clean_name, start_of, submit_ms, time_of
 
 ATTEMPTS = ("sum", "last")
 
@@ -46,9 +46,8 @@ def convert(
         first_s = start_of(start, (at_s for row in json_elements(path) if (at_s := _submitted(row)) is not None))
         names = Names()
         for row in json_elements(path):
-            submitted_s, spans = _submitted(row), _spans(row, leave)
-            if submitted_s is None or submitted_s < first_s:
-                leave("submission not known" if submitted_s is None else "submitted before the start (--start)")
+            spans, at_ms = _spans(row, leave), submit_ms(_submitted(row), first_s, compress, leave)
+            if at_ms is None:
                 continue
             if not spans:
                 leave("no attempt that began and ended")
@@ -58,7 +57,7 @@ def convert(
             stage |= {"duration_ms": max(1, seconds * 1000), "gang": gang}
             line: Line = {
                 "job": names.of(row.text("jobid")),
-                "submit_ms": int((submitted_s - first_s) * 1000 / compress),
+                "submit_ms": at_ms,
                 "stages": [stage],
             }
             if queues and "vc" in row:

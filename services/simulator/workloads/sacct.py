@@ -15,7 +15,17 @@ from schemas.edge.base import TASKS_MAX
 from schemas.quantities import MIB, Vector, quantity_texts
 from services.simulator.workloads.files import Damaged
 from services.simulator.workloads.source import Leave, Line, Option, Row, require, table_rows, unheard, up
-from services.simulator.workloads.when import NEVER, START, Names, check_start, clean_name, span_s, start_of, time_of
+from services.simulator.workloads.when import (
+    NEVER,
+    START,
+    Names,
+    check_start,
+    clean_name,
+    span_s,
+    start_of,
+    submit_ms,
+    time_of,
+)
 
 QUEUES = ("none", "Partition", "Account", "QOS", "User", "Group")
 
@@ -54,11 +64,11 @@ def convert(
             if "." in row.text("JobID"):
                 leave("parts of jobs", "step")
                 continue
-            submitted_s, seconds = time_of(row, "Submit"), _ran_s(row, leave)
+            seconds = _ran_s(row, leave)
             if seconds is None:
                 continue
-            if submitted_s is None or submitted_s < first_s:
-                leave("submission not known" if submitted_s is None else "submitted before the start (--start)")
+            at_ms = submit_ms(time_of(row, "Submit"), first_s, compress, leave)
+            if at_ms is None:
                 continue
             tasks, demand = _shape(row)
             if tasks > TASKS_MAX:
@@ -70,7 +80,7 @@ def convert(
                 stage["estimate_ms"] = limit_s * 1000
             line: Line = {
                 "job": names.of(row.text("JobID")),
-                "submit_ms": int((submitted_s - first_s) * 1000 / compress),
+                "submit_ms": at_ms,
                 "stages": [stage],
             }
             if queue in row:

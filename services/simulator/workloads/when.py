@@ -6,10 +6,11 @@ Dates without a zone are read as UTC; only differences between them are used.
 import re
 from collections.abc import Iterable
 from datetime import UTC, datetime
+from fractions import Fraction
 
 from schemas.edge.base import NAME_MAX
 from services.simulator.workloads.files import Damaged
-from services.simulator.workloads.source import Option, Row, require
+from services.simulator.workloads.source import Leave, Option, Row, require
 
 START = Option(
     "start", str, "", "time 0, like 2020-04-01T00:00:00; left out: the earliest submission, and the file is read twice"
@@ -73,6 +74,14 @@ def span_s(text: str, *, minutes: bool = False) -> int | None:
         numbers = [0] * (3 - len(numbers)) + numbers
     hours, mins, seconds = numbers
     return ((int(days or 0) * 24 + hours) * 60 + mins) * 60 + seconds
+
+
+def submit_ms(submitted_s: int | None, start_s: int, compress: Fraction, leave: Leave) -> int | None:
+    """When a job that was submitted so long after 1970 is submitted in the workload; None: it is left out."""
+    if submitted_s is None or submitted_s < start_s:
+        leave("submission not known" if submitted_s is None else "submitted before the start (--start)")
+        return None
+    return int((submitted_s - start_s) * 1000 / compress)
 
 
 class Names:
