@@ -9,7 +9,7 @@ import threading
 from contextlib import suppress
 from pathlib import Path
 
-from services.agent.holding import HOLD, KEPT, boot_ms, mono_ms, read, written
+from services.agent.holding import ELSEWHERE, HOLD, KEPT, boot_ms, mono_ms, read, this_process, written
 
 BEAT_MS, BEAT_MS_MIN, BEAT_PARTS = 500, 5, 20
 """The agent says that it lives this often, or this part of the lease, where that is shorter."""
@@ -20,8 +20,9 @@ AHEAD_MS_MAX = 24 * 3_600 * 1_000
 class Holding:
     """One data folder's. `until_ms`: what was said last."""
 
-    def __init__(self, data: Path, lease_ms: int) -> None:
-        """Raises OSError."""
+    def __init__(self, data: Path, lease_ms: int, *, alone: bool = False) -> None:
+        """`alone`: this process is the whole cell. Raises OSError."""
+        self._cell = this_process() if alone else ELSEWHERE
         flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
         self._file = os.open(data / HOLD, flags, 0o600)
         found = read(self._file)
@@ -30,8 +31,8 @@ class Holding:
         if found is not None and found[1] >= KEPT:
             self.until_ms = now_ms + lease_ms  # Nobody was there to give it away.
         elif found is not None and found[1] <= now_ms + AHEAD_MS_MAX:
-            self.until_ms, self.lease_ms = found[1], found[2]
-        os.pwrite(self._file, written(mono_ms(), self.until_ms, self.lease_ms), 0)
+            self.until_ms, self.lease_ms = found[1:3]
+        os.pwrite(self._file, self._text(), 0)
         _HEART.add(self)
 
     def put_off(self, until_ms: int, lease_ms: int) -> None:
@@ -52,7 +53,10 @@ class Holding:
     def _write(self) -> None:
         # A disk that takes nothing at the moment is told in other ways; shims go by what they have.
         with suppress(OSError):
-            os.pwrite(self._file, written(mono_ms(), self.until_ms, self.lease_ms), 0)
+            os.pwrite(self._file, self._text(), 0)
+
+    def _text(self) -> bytes:
+        return written(mono_ms(), self.until_ms, self.lease_ms, self._cell)
 
 
 class _Heart:

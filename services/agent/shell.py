@@ -81,7 +81,7 @@ class _Agent:
         self._reporter = Reporter(bus, node)
         self._events = self._attempts.open_events()
         self._archive = Archive(node, lambda: self._follower.time)
-        self._holding = Holding(node.data, self._lease_ms)
+        self._holding = Holding(node.data, self._lease_ms, alone=node.alone)
         self._troubles = Troubles(DEPARTING if node.departing else "")
         self._registered = asyncio.Event()
         self._seen = ""  # The epoch for which tasks were held.

@@ -1,13 +1,16 @@
 """For how long tasks run on without word of their agent, as its shims judge by the file that it keeps."""
 
 import os
+import signal
+import subprocess
 
 import pytest
 
 from services.admission.node_leases import Leases
 from services.agent import holding
-from services.agent.holding import END, KEPT, RUN, SUSPEND, Hold, read, written
+from services.agent.holding import END, KEPT, RUN, SUSPEND, Hold, read, this_process, written
 from services.agent.keeping import Holding
+from services.agent.proc import start_ticks
 
 LEASE_MS = 10_000
 
@@ -93,13 +96,41 @@ def test_a_shim_that_was_paused_with_its_agent_gives_it_time_to_say_something(cl
     assert looked(hold, clocks, 4_000)[-1] == END
 
 
+def test_a_task_whose_whole_cell_is_paused_is_suspended_until_the_cell_is_gone(clocks, file):
+    cell = subprocess.Popen(["sleep", "600"])
+    os.kill(cell.pid, signal.SIGSTOP)
+    named = (cell.pid, start_ticks(cell.pid))
+    os.pwrite(file, written(clocks.mono_ms, clocks.boot_ms + LEASE_MS, LEASE_MS, named), 0)
+    hold = Hold(file)
+    assert set(looked(hold, clocks, 60_000)) == {RUN, SUSPEND}
+    cell.kill()
+    os.waitid(os.P_PID, cell.pid, os.WEXITED | os.WNOWAIT)
+    assert hold.look() == END  # Nobody has taken note of its end yet.
+    cell.wait()
+    assert hold.look() == END
+
+
+def test_another_process_with_the_pid_of_the_cell_is_not_the_cell(clocks, file):
+    pid, start = this_process()
+    os.pwrite(file, written(clocks.mono_ms, clocks.boot_ms + LEASE_MS, LEASE_MS, (pid, start - 1)), 0)
+    assert looked(Hold(file), clocks, 8_000)[-1] == END
+
+
 def test_what_was_kept_in_order_waits_for_ever(clocks, file):
     os.pwrite(file, written(clocks.mono_ms, KEPT, LEASE_MS), 0)
     assert set(looked(Hold(file), clocks, 3_600_000)) == {RUN}
 
 
 @pytest.mark.parametrize(
-    "text", [b"", b"1\n2\n3\n", b"1\n2\n3\n1\n2\n4\n", b"x\n2\n3\nx\n2\n3\n", b"1\n2\n0\n1\n2\n0\n"]
+    "text",
+    [
+        b"",
+        b"1\n2\n3\n0\n0\n",
+        b"1\n2\n3\n0\n0\n1\n2\n4\n0\n0\n",
+        b"x\n2\n3\n0\n0\nx\n2\n3\n0\n0\n",
+        b"1\n2\n0\n0\n0\n1\n2\n0\n0\n0\n",
+        b"1\n2\n3\n1\n2\n3\n",
+    ],
 )
 def test_half_a_word_says_nothing(file, text):
     os.pwrite(file, text, 0)
