@@ -207,10 +207,8 @@ def _fill(state: State, accounts: TreeAccounts, fill_tree: FillTree) -> CellLeve
 
 def _raise_within_maxima(accounts: TreeAccounts, filled: CellLevels) -> None:
     """Raises the levels of leaves that get all that their maximum allows, have room below it, and yet reach their level
-    with a task more. That task is within what they may have, so they have to come before those
-    who want more than they are due, and room has to be gathered for it where it would be too little for a shortfall.
-    So a leaf that asks for one set of kinds is raised by that task. Of one that asks for several, whose long tasks may
-    hold more of another kind, the level is what its weight entitles it to, and at least what it holds then.
+    with a task more: to what they hold then, which rounding must not keep from them. Where a leaf asks for several sets
+    of kinds, its long tasks may hold more of another kind than that: it gets at least what its weight entitles it to.
     """
     for name, account in accounts.over.items():
         level = filled.levels.get(name)
@@ -219,8 +217,7 @@ def _raise_within_maxima(accounts: TreeAccounts, filled: CellLevels) -> None:
         held = accounts.share_of(account.used) + account.slack
         if not any(account.used) or held < level - _ROUNDED or not _gets_all(accounts, filled, account):
             continue
-        raised = held if name in filled.parts else held + account.slack
-        raised = min(SHARE_UNITS, -(-raised // PUBLISH_STEP) * PUBLISH_STEP)
+        raised = min(SHARE_UNITS, -(-held // PUBLISH_STEP) * PUBLISH_STEP)
         by_weights = share_units(account.by_weights) if name in filled.parts else 0
         filled.levels[name] = max(level, by_weights, raised)
 

@@ -77,6 +77,7 @@ class BoardState(WaitingJobs):
         if entry is None:
             order = self.orders.get(name, "drf" if self.discipline == "fair" else "fifo")
             entry = self.leaves[name] = LeafEntry(name, [0] * len(self.room.total), order)
+            entry.has_maximum = name in self.maxima.given
             entry.ready = [ReadyQueue(CLASS_MASK) for _ in range(self.pools.count)]
             self.packers.add(entry)
             if self.one_list is not None:

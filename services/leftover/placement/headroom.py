@@ -37,6 +37,8 @@ _PARTS: Final = 4
 less, room would be gathered while the tasks of the last gang still end one by one, and stand idle for as long."""
 
 _OPTIONAL: Final = 1 << OPTIONAL_BIT
+_ROUNDED: Final = 16
+"""Billionths by which a level, or what is held in many tasks, may be off."""
 
 LOOKED_AT = 64
 """Beside those that are held already, so many nodes are looked at for each room that is wanted at most: those that miss
@@ -78,9 +80,16 @@ def shortfall(leaf: LeafEntry) -> int:
     tasks, or where nothing is said of what it is due.
     """
     least = leaf.size_least
-    if least is None or leaf.due is None or leaf.due - leaf.share <= least or _gives_all(leaf):
+    if least is None or leaf.due is None or leaf.due - leaf.share < _lacked_least(leaf, least) or _gives_all(leaf):
         return 0
     return leaf.due - leaf.share
+
+
+def _lacked_least(leaf: LeafEntry, size: int) -> int:
+    """What a leaf lacks at least for a task of that size to be lacked: more than the task, since whole tasks never meet
+    a share exactly. A maximum can be met exactly.
+    """
+    return max(1, size - _ROUNDED) if leaf.has_maximum else size + 1
 
 
 def _gives_all(leaf: LeafEntry) -> bool:
@@ -282,11 +291,11 @@ def wanted_by(
         task = _task_of(board, bucket_id)
         width = max(1, task.gang)
         parts = task.gang > 0 and its_turn
-        if task.size <= 0 or lacks < (_lacks_least(leaf, task) if parts else task.size + 1):
+        if task.size <= 0 or lacks < (_lacks_least(leaf, task) if parts else _lacked_least(leaf, task.size)):
             continue
         exposed = task.index in before or is_exposed(task, least)
         if exposed and is_required(board, leaf, bucket_id) and is_seeker(board, leaf, bucket_id, heads):
-            rooms = lacks * width // task.size if parts else lacks // task.size * width
+            rooms = lacks * width // task.size if parts else (lacks + _ROUNDED) // task.size * width
             tasks = min(-(-rooms // width), task.waiting // width) * width
             wanted = Wanted(task, tasks)
             if parts:

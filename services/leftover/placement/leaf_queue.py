@@ -182,8 +182,8 @@ class LeafEntry:
     waits; `gangs`: the numbers of those that are gangs. `ready`: by class of job, those of them that no maximum holds
     back. `stopped`: where the order is strict, the segments whose head finds a queue full: that queue and the key of
     the head. `headed`: the classes that `LeafQueue.headed` counts as heads of this leaf. `choosers`: by class of job,
-    what says which bucket to serve next where that is not the first one ready; `packs`: by alignment. `parts`: where
-    its tasks ask for several sets of kinds, each with its level.
+    what says which bucket to serve next where that is not the first one ready; `packs`: by alignment. `has_maximum`:
+    the queue itself has one. `parts`: where its tasks ask for several sets of kinds, each with its level.
     """
 
     name: str
@@ -206,6 +206,7 @@ class LeafEntry:
     headed: list[int] = field(default_factory=list)
     choosers: list[Callable[[int, int | None], int | None]] = field(default_factory=list)
     packs: bool = False
+    has_maximum: bool = False
     parts: list[KindsPart] = field(default_factory=list)
 
     @property
