@@ -1,7 +1,7 @@
 """For how long the tasks of a node may run without further word: said by its agent (keeping.py), heeded by its shims.
 
-DATA/hold has five numbers. Three are milliseconds: when the agent was last alive, by the monotonic clock; until when the
-cell gives its work to nobody else, by the clock that also counts time asleep; the lease on which that rests. A shim
+DATA/hold has five numbers. Three are milliseconds: when the agent was last alive, by the monotonic clock; until when
+the cell gives its work to nobody else, by the clock that also counts time asleep; the lease on which that rests. A shim
 suspends its task a tenth of the lease before that moment, and goes on when it is put off. It ends the task, a fifth
 before, if the agent has been silent for a third of the lease as well: it is dead, or paused.
 
