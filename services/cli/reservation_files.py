@@ -7,12 +7,14 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from schemas.edge.read import Malformed, read_input
+from schemas.jobs import JobCancelled
 from services.cli.client import user
-from services.cli.ending import Ending, Wrong
+from services.cli.ending import Ending, Wrong, note
 from services.cli.plan_chart import Document
 from services.cli.show import in_zone
 
@@ -20,16 +22,81 @@ if TYPE_CHECKING:
     from services.planner.rdl.faults import Spot
     from services.planner.rdl.times import Clock
 
+MARGIN_PERCENT_MAX = 1_000
+
 _PATH = re.compile(r"\b(rdl(?:\.[a-z0-9_-]+|\[[0-9]+\])+):")
 """How the cell names a part of a request."""
 
 
-def read_series(name: str, file: str, queue: str | None, zone: str, every: str) -> tuple[Document, Document]:
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What a request is made of: the file that has it in RDL, or the job that it is for and its window."""
+
+    file: str | None = None
+    job: str | None = None
+    begin: str | None = None
+    end: str | None = None
+    margin_percent: int | None = None
+    queue: str | None = None
+
+    def read(self, name: str, every: str | None = None) -> "Source":
+        """The request in RDL; notes say what the job lacks to run under it. Raises Wrong."""
+        alone = [option for option, value in (("--from", self.begin), ("--by", self.end)) if value is not None]
+        alone += ["--margin"] if self.margin_percent is not None else []
+        if self.job is None:
+            if self.file is None:
+                raise Wrong("FILE: is missing: write the file of the request, or --job SPEC --by TIME")
+            if alone:
+                raise Wrong(f"{alone[0]}: needs --job: a request in RDL says its window itself")
+            return Source(self.file, _text(self.file), self.queue)
+        if self.file is not None:
+            raise Wrong("--job: FILE is given too: a request is read from one of them")
+        if self.end is None:
+            raise Wrong("--by: is missing: write when the job has to be over, like --by 06:00 or --by +2h")
+        return _for_job(name, self, every)
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A request in RDL as text. `job`: the file that it was derived from, where it was."""
+
+    file: str
+    text: str
+    queue: str | None
+    job: bool = False
+
+
+def _for_job(name: str, wanted: Wanted, every: str | None) -> Source:
+    """The request for the capacity that a job needs. Raises Wrong."""
+    from schemas.edge.jobs import read_job as spec_of
+    from services.cli.documents import read_job
+    from services.planner.rdl.of_job import request_text
+
+    assert wanted.job is not None and wanted.end is not None
+    written = read_job(wanted.job, user)
+    job = spec_of(written.document, "")
+    assert not isinstance(job, JobCancelled)
+    if job.user and job.user != user():
+        owner = f'the reservation would be of "{user()}", whose jobs alone may use it: set LARGESSE_USER'
+        raise Wrong(f'{_shown(wanted.job)}: user: is "{job.user}"; {owner}')
+    # By a cron expression the times of a window are durations since each occurrence.
+    begin = wanted.begin or ("0" if every is not None and " " in every.strip() else "+0s")
+    try:
+        text = request_text(job, begin, wanted.end, wanted.margin_percent or 0)
+    except ValueError as error:
+        raise Wrong(f"{_shown(wanted.job)}: {error}") from None
+    if job.reservation != name:
+        note(f"{_shown(wanted.job)}: the job runs under it only with `reservation: {name}`")
+    queue = wanted.queue if wanted.queue is not None or not written.document.get("queue") else job.queue
+    return Source(wanted.job, text, queue, job=True)
+
+
+def read_series(name: str, source: Source, zone: str, every: str) -> tuple[Document, Document]:
     """A series as the gateway takes it, and the request of its first occurrence. Raises Wrong."""
     from schemas.edge.reservations import MOMENT_S_MAX, occurrence_name
     from services.planner.rdl.recurrence import occurrence, occurrences, series_of, when_of
 
-    rdl, known, _ = _rdl(file, zone)
+    rdl, known, _ = _rdl(source, zone)
     try:
         when = when_of(every)
         window, start_s = series_of(rdl, when, known)
@@ -38,7 +105,7 @@ def read_series(name: str, file: str, queue: str | None, zone: str, every: str) 
         raise Wrong(f"--every: {error}") from None
     if at > MOMENT_S_MAX:
         raise Wrong(f'--every: "{every}" never comes')
-    terms = {"user": user()} | ({"queue": queue} if queue is not None else {})
+    terms = {"user": user()} | ({"queue": source.queue} if source.queue is not None else {})
     series: Document = {
         "series": name,
         "every": when,
@@ -46,7 +113,7 @@ def read_series(name: str, file: str, queue: str | None, zone: str, every: str) 
         "start_s": start_s,
     }
     series |= {"rdl": window, **terms}
-    _check("series", series, file)
+    _check("series", series, source.file)
     return series, {"reservation": occurrence_name(name, at), "rdl": occurrence(window, at), **terms}
 
 
@@ -82,14 +149,14 @@ class Places:
         return found if answer is None else found | {"answer": answer | {"detail": self.placed(answer["detail"])}}
 
 
-def read_request(name: str, file: str, queue: str | None, zone: str) -> tuple[Document, Places]:
+def read_request(name: str, source: Source, zone: str) -> tuple[Document, Places]:
     """A request as the gateway takes it. Raises Wrong, which names the argument, or file, line and column."""
-    rdl, _, spots = _rdl(file, zone)
+    rdl, _, spots = _rdl(source, zone)
     document: Document = {"reservation": name, "user": user(), "rdl": rdl}
-    if queue is not None:
-        document["queue"] = queue
-    _check("request", document, file)
-    return document, Places(file, spots)
+    if source.queue is not None:
+        document["queue"] = source.queue
+    _check("request", document, source.file)
+    return document, Places(source.file, {} if source.job else spots)
 
 
 def _check(form: str, document: Document, file: str) -> None:
@@ -104,7 +171,7 @@ def _check(form: str, document: Document, file: str) -> None:
         raise Wrong(f"{place}: {fault.reason}") from None
 
 
-def _rdl(file: str, zone: str) -> tuple[object, "Clock", "dict[str, Spot]"]:
+def _rdl(source: Source, zone: str) -> tuple[object, "Clock", "dict[str, Spot]"]:
     """The request, the clock by which its times were read, and where its parts stand. Raises Wrong."""
     from services.planner.rdl.document import read_located
     from services.planner.rdl.faults import BadDocument
@@ -115,10 +182,13 @@ def _rdl(file: str, zone: str) -> tuple[object, "Clock", "dict[str, Spot]"]:
     except ValueError as error:
         raise Wrong(f"--zone: {error}") from None
     try:
-        rdl, spots = read_located(_text(file), known)
+        rdl, spots = read_located(source.text, known)
         return rdl, known, spots
     except BadDocument as fault:
-        raise Wrong(f"{_shown(file)}: {fault}") from None
+        if source.job and fault.spot.line == 1:
+            raise Wrong(f"--from, --by: {fault.reason}") from None
+        # Of a request that was derived from a job nobody has seen the lines.
+        raise Wrong(f"{_shown(source.file)}: {fault.reason if source.job else fault}") from None
 
 
 def _text(file: str) -> str:

@@ -30,7 +30,7 @@ from services.cli.plan_chart import (
     reservations_in,
     series_in,
 )
-from services.cli.reservation_files import read_request, read_series
+from services.cli.reservation_files import MARGIN_PERCENT_MAX, Wanted, read_request, read_series
 from services.cli.show import moment
 
 reserve_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
@@ -45,6 +45,10 @@ def _name(text: str) -> str:
     return given("NAME", text)
 
 
+def _path(text: str | None) -> str | None:
+    return None if text is None else file_path(text)
+
+
 Name = Annotated[
     str,
     typer.Argument(
@@ -52,9 +56,32 @@ Name = Annotated[
     ),
 ]
 File = Annotated[
-    str,
+    str | None,
     typer.Argument(
-        help="the request in RDL, as text, YAML or JSON; - is standard input", metavar="FILE", callback=file_path
+        help="the request in RDL, as text, YAML or JSON; - is standard input", metavar="[FILE]", callback=_path
+    ),
+]
+Job = Annotated[
+    str | None,
+    typer.Option(
+        "--job",
+        help="instead of FILE: ask for what this job needs, by its graph and estimates",
+        metavar="SPEC",
+        callback=_path,
+    ),
+]
+Begin = Annotated[
+    str | None, typer.Option("--from", help="with --job: when it may begin  [default: now]", metavar="TIME")
+]
+End = Annotated[str | None, typer.Option("--by", help="with --job: when it has to be over", metavar="TIME")]
+Margin = Annotated[
+    int | None,
+    typer.Option(
+        "--margin",
+        help="with --job: per cent by which tasks may take longer than estimated  [default: 0]",
+        metavar="PERCENT",
+        min=0,
+        max=MARGIN_PERCENT_MAX,
     ),
 ]
 Queue = Annotated[
@@ -81,26 +108,39 @@ DryRun = Annotated[bool, typer.Option("--dry-run", help="only ask what the answe
 @reserve_app.command(short_help="Ask for capacity in time.")
 def submit(
     name: Name,
-    file: File,
+    file: File = None,
+    job: Job = None,
+    begin: Begin = None,
+    end: End = None,
+    margin: Margin = None,
     queue: Queue = None,
     zone: RequestZone = None,
     every: Every = None,
     dry_run: DryRun = False,
+    print_rdl: Annotated[bool, typer.Option("--print", help="print the request in RDL, and send nothing")] = False,
     url: Url = None,
     json: Json = False,
 ) -> None:
     """Ask for capacity in time; exit code 1 where the answer is no, with what would be accepted instead.
 
+    With --job, the request is derived from a job spec: an atom for each stage, in the order of its graph.
     With --every, a series: each occurrence becomes a reservation NAME.DATE of its own, as soon as its end lies within
     the time that can be planned. With --dry-run, the answer to its first occurrence, if
     that can be planned already.
     """
+    source = Wanted(file, job, begin, end, margin, queue).read(name, every)
     gateway = Gateway(url, timeout_s=timeout_s_of(dry_run))
     use_zone(zone)
-    if every is not None:
-        _submit_series(gateway, name, file, queue, zone or ZONE_DEFAULT, every, dry_run, json)
+    series = read_series(name, source, zone or ZONE_DEFAULT, every) if every is not None else None
+    request = read_request(name, source, zone or ZONE_DEFAULT) if series is None else None
+    if print_rdl:
+        out(source.text.rstrip())
         return
-    document, places = read_request(name, file, queue, zone or ZONE_DEFAULT)
+    if series is not None:
+        _submit_series(gateway, *series, dry_run, json)
+        return
+    assert request is not None
+    document, places = request
     params = {"dry_run": "true"} if dry_run else {}
     with places.named():
         found = gateway.document("POST", "/v1/reservations", "state", json=document, params=params)
@@ -110,7 +150,11 @@ def submit(
 @reserve_app.command(short_help="Ask for other terms.")
 def update(
     name: Name,
-    file: File,
+    file: File = None,
+    job: Job = None,
+    begin: Begin = None,
+    end: End = None,
+    margin: Margin = None,
     queue: Queue = None,
     zone: RequestZone = None,
     dry_run: DryRun = False,
@@ -123,7 +167,8 @@ def update(
     """
     gateway = Gateway(url, timeout_s=timeout_s_of(dry_run))
     use_zone(zone)
-    document, places = read_request(name, file, queue, zone or ZONE_DEFAULT)
+    source = Wanted(file, job, begin, end, margin, queue).read(name)
+    document, places = read_request(name, source, zone or ZONE_DEFAULT)
     params = {"dry_run": "true"} if dry_run else {}
     path = f"/v1/reservations/{step(name)}"
     with places.named():
@@ -202,10 +247,7 @@ def _exit(found: Document) -> None:
         raise typer.Exit(1)
 
 
-def _submit_series(
-    gateway: Gateway, name: str, file: str, queue: str | None, zone: str, every: str, dry_run: bool, json: bool
-) -> None:
-    document, first = read_series(name, file, queue, zone, every)
+def _submit_series(gateway: Gateway, document: Document, first: Document, dry_run: bool, json: bool) -> None:
     if dry_run:
         _dry_series(gateway, document, first, json)
         return
@@ -213,6 +255,7 @@ def _submit_series(
     if json:
         out_json(found)
     else:
+        name = document["series"]
         out(f"{name}: recurs; its first occurrence is {first['reservation']}. `largesse reserve why` tells the answers")
 
 

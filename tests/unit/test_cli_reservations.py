@@ -11,7 +11,7 @@ from services.cli.documents import read_job
 from services.cli.ending import Refused, Wrong
 from services.cli.getting import _resource_time
 from services.cli.plan_chart import charts, list_reservations, one_reservation, one_series
-from services.cli.reservation_files import read_request, read_series
+from services.cli.reservation_files import Wanted, read_request, read_series
 from services.cli.reserving import _dry_series
 from services.cli.show import listed, moment
 from services.gateway.reservation_models import Reservation
@@ -166,7 +166,7 @@ def test_a_wrong_name_or_queue_is_not_a_fault_of_the_file(tmp_path, name, queue,
     file.write_text(json.dumps({"op": "window", "s": 0, "e": 7_200, "of": ATOM}))
 
     with pytest.raises(Wrong) as fault:
-        read_request(name, str(file), queue, "UTC")
+        read_request(name, Wanted(str(file), queue=queue).read(name), "UTC")
     assert str(fault.value).startswith(place)
 
 
@@ -222,7 +222,7 @@ def test_yaml_may_begin_with_a_bracket(tmp_path):
 def recurring(tmp_path, every, window="window(0, 2h, {})"):
     file = tmp_path / "r.rdl"
     file.write_text(window.format("atom(b='1 cpu', g=1, h=1, l=1m, w=1m)"))
-    return read_series("s", str(file), None, "UTC", every)
+    return read_series("s", Wanted(str(file)).read("s", every), "UTC", every)
 
 
 def test_a_series_by_a_cron_expression_counts_from_each_occurrence(tmp_path):
@@ -378,7 +378,7 @@ of:
 def test_what_the_cell_finds_wrong_in_a_request_is_told_with_its_line_and_column(tmp_path, text, place):
     file = tmp_path / "r.rdl"
     file.write_text(text)
-    document, places = read_request("r", str(file), None, "UTC")
+    document, places = read_request("r", Wanted(str(file)).read("r"), "UTC")
     assert document["rdl"]["of"]["of"][1]["b"]["gpu"] == "1"
 
     with pytest.raises(Refused) as refused, places.named():

@@ -1,0 +1,191 @@
+"""`largesse reserve submit --job`: the request for what a job needs, by its graph and estimates."""
+
+import json
+
+import pytest
+from hypothesis import strategies as st
+
+from schemas.jobs import JobSpec, Stage
+from services.planner.planning.rdl import DEPTH_MAX
+from services.planner.rdl.document import read_document
+from services.planner.rdl.of_job import request_text
+from services.planner.rdl.times import clock
+from tests.strategies import for_all
+from tests.unit.cli_here import largesse
+
+NOW_S = 1_000_000
+
+
+def stage(name, *after, tasks=1, estimate_ms=60_000, gang=False, demand=None):
+    demand = demand or {"cpu": 1_000}
+    return Stage(stage=name, tasks=tasks, demand=demand, after=list(after), estimate_ms=estimate_ms, gang=gang)
+
+
+def request(*stages, margin=0):
+    text = request_text(JobSpec("j", "q", list(stages)), "+0s", "+2h", margin)
+    return read_document(text, clock(now_s=NOW_S))
+
+
+def shape(rdl):
+    """Atoms by how many units they have at most, operators by name."""
+    return rdl["h"] if rdl["op"] == "atom" else (rdl["op"], *map(shape, rdl["of"]))
+
+
+def test_a_stage_is_an_atom_with_all_that_its_tasks_need():
+    demand = {"cpu": 500, "memory": 1_500, "gpu": 250}
+    rdl = request(stage("map", tasks=10, estimate_ms=90_500, demand=demand))
+
+    assert rdl == {
+        "op": "window",
+        "s": NOW_S,
+        "e": NOW_S + 7_200,
+        "of": {
+            "op": "atom",
+            "b": {"cpu": "500m", "memory": "1500Mi", "gpu": "250m"},
+            "g": 1,
+            "h": 10,
+            "l": 91,
+            "w": 910,
+        },
+    }
+
+
+def test_a_gang_runs_once_and_as_a_whole():
+    atom = request(stage("train", tasks=4, gang=True))["of"]
+    assert (atom["g"], atom["h"], atom["l"], atom["w"]) == (4, 4, 60, 240)
+
+
+def test_a_margin_lengthens_every_task():
+    atom = request(stage("train", tasks=4, gang=True), margin=15)["of"]
+    assert (atom["l"], atom["w"]) == (69, 276)
+
+
+@pytest.mark.parametrize(
+    ("stages", "expected"),
+    [
+        pytest.param([("a",), ("b", "a")], ("order", 1, 2), id="a chain"),
+        pytest.param([("a",), ("b",)], ("all", 1, 2), id="side by side"),
+        pytest.param(
+            [("a",), ("b", "a"), ("c", "a"), ("d", "b", "c"), ("e",)],
+            ("all", ("order", 1, ("all", 2, 3), 4), 5),
+            id="a diamond beside a stage",
+        ),
+        pytest.param([("b", "a"), ("a",)], ("order", 2, 1), id="named in another order"),
+        pytest.param(
+            [("a",), ("b", "a"), ("c", "a", "b")], ("order", 1, 2, 3), id="a dependency that follows from others"
+        ),
+        pytest.param(
+            [("a",), ("b",), ("c", "a"), ("d", "a", "b")],
+            ("order", ("all", 1, 2), ("all", 3, 4)),
+            id="not series-parallel: by level",
+        ),
+    ],
+)
+def test_the_graph_becomes_order_and_all(stages, expected):
+    made = [stage(name, *after, tasks=at) for at, (name, *after) in enumerate(stages, 1)]
+    assert shape(request(*made)["of"]) == expected
+
+
+@st.composite
+def graphs(draw):
+    """By stage, the earlier ones that it waits for."""
+    many = draw(st.integers(1, 12))
+    return [draw(st.sets(st.integers(0, at - 1), max_size=3)) if at else set() for at in range(many)]
+
+
+def relations(rdl):
+    """Of pairs of atoms, by units: what joins them, and the atoms below."""
+    if rdl["op"] == "atom":
+        return {}, [rdl["h"]]
+    found, below = {}, []
+    for each in rdl["of"]:
+        inside, atoms = relations(each)
+        found |= inside
+        found |= {(first, second): rdl["op"] for first in below for second in atoms}
+        below += atoms
+    return found, below
+
+
+@for_all(graphs())
+def test_whatever_the_graph_no_stage_is_planned_before_one_that_it_waits_for(graph):
+    stages = [stage(f"s{at}", *[f"s{k}" for k in sorted(after)], tasks=at + 1) for at, after in enumerate(graph)]
+    joined, atoms = relations(request(*stages)["of"])
+
+    assert sorted(atoms) == list(range(1, len(graph) + 1))
+    for at, after in enumerate(graph):
+        for before in after:
+            assert joined.get((before + 1, at + 1)) == "order"
+
+
+def test_a_graph_nested_deeper_than_a_request_may_be_goes_level_by_level():
+    stages = [stage("s0")]
+    for at in range(1, 2 * DEPTH_MAX):
+        # Each pair waits for all before it on one side only: every bracket is inside the one before.
+        stages.append(stage(f"s{at}", *([f"s{k}" for k in range(at)] if at % 2 else []), tasks=at + 1))
+    rdl = request(*stages)["of"]
+    joined, _ = relations(rdl)
+
+    assert all(joined[k + 1, at + 1] == "order" for at in range(1, 2 * DEPTH_MAX, 2) for k in range(at))
+
+
+def test_a_thousand_stages_are_read_in_no_time():
+    rdl = request(*[stage(f"s{at}", *([f"s{at - 1}"] if at else [])) for at in range(1_000)])["of"]
+    assert shape(rdl) == ("order", *[1] * 1_000)
+
+
+# ---------------------------------------------------------------- the command
+def spec(tmp_path, **more):
+    one = {"stage": "work", "tasks": 2, "demand": {"cpu": 1}, "command": ["true"], "estimate_ms": 30_000}
+    file = tmp_path / "job.json"
+    file.write_text(
+        json.dumps({"job": "j", "user": "ann", "reservation": "r", "stages": [one | more.pop("one", {})]} | more)
+    )
+    return file
+
+
+def submit(*words):
+    return largesse("reserve", "submit", "r", *words, columns=100, LARGESSE_USER="ann")
+
+
+def test_print_shows_the_request_and_sends_nothing(tmp_path):
+    said = submit("--job", spec(tmp_path), "--by", "+1h", "--print")
+    assert (said.code, said.err) == (0, "")
+    assert said.out == 'window(+0s, +1h,\n    atom(b="1 cpu", g=1, h=2, l=30s, w=1m))  # work\n'
+
+
+def test_it_says_what_the_job_needs_to_run_under_it(tmp_path):
+    said = submit("--job", spec(tmp_path, reservation="other"), "--by", "+1h", "--print")
+    assert said.code == 0
+    assert "runs under it only with `reservation: r`" in said.err
+
+
+@pytest.mark.parametrize(
+    ("words", "more", "expected"),
+    [
+        (["--by", "+1h"], {"one": {"estimate_ms": None}}, "job.json: stages[0].estimate_ms: is missing"),
+        (["--by", "+1h"], {"user": "bob"}, 'job.json: user: is "bob"'),
+        ([], {}, "--by: is missing"),
+        (["--by", "soon"], {}, '--from, --by: "soon" is no time'),
+        (["--by", "+1h", "--from", "+2h"], {}, "--from, --by: the window ends"),
+        (["request.rdl", "--by", "+1h"], {}, "--job: FILE is given too"),
+        (["--by", "+1h", "--margin", "-1"], {}, "--margin"),
+    ],
+)
+def test_what_is_wrong_names_the_argument_or_the_field(tmp_path, words, more, expected):
+    said = submit("--job", spec(tmp_path, **more), *words, "--print")
+    assert said.code == 2
+    assert expected in said.err
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ([], "FILE: is missing"),
+        (["-", "--by", "+1h"], "--by: needs --job"),
+        (["-", "--margin", "5"], "--margin: needs --job"),
+    ],
+)
+def test_without_a_job_the_file_says_everything(words, expected):
+    said = submit(*words)
+    assert said.code == 2
+    assert expected in said.err
