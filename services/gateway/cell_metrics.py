@@ -13,7 +13,7 @@ from prometheus_client.registry import Collector
 from schemas import Queue, Vector
 from schemas.quantities import MILLIONTHS, SHARE_UNITS, natural_amount
 from schemas.queue_tree import below, upwards, with_default
-from services.gateway.queue_documents import held_shares
+from services.gateway.queue_documents import broken_guarantees, held_shares
 from services.gateway.reservation_metrics import of_reservations
 from services.gateway.tally import Counts, Tally, Waiting
 from services.gateway.view_classes import HORIZONS_S
@@ -127,7 +127,7 @@ def _of_cell(state: State, counts: Counts) -> Iterator[GaugeMetricFamily]:
         (
             "largesse_guarantees_broken",
             "Queues, of any depth, that hold less than they are guaranteed",
-            len(state.breaches),
+            len(broken_guarantees(state)),
         ),
         (
             "largesse_nodes_kept",

@@ -9,6 +9,7 @@ from typing import Any
 
 from largesse.lifecycle.job_classes import class_name
 from largesse.lifecycle.job_life import COUNTED
+from schemas import Stage
 from schemas.edge.queues import tree_document
 from schemas.grants import WaitReason
 from services.gateway.document import Document
@@ -210,7 +211,7 @@ def _why(state: State, queueing: Queueing, job: LiveJob, at: int, waiting: int) 
         found = _reason(said_of(state, stage_class_key(job.spec, stage)) or "next_round", asked)
         if found["reason"] == "queue_max" and (text := queueing.was_at_max(job.spec.queue, stage)):
             found["text"] = text
-        if found["reason"] in ("no_node", "gang_no_room") and (text := queueing.drained(stage)):
+        if found["reason"] in ("no_node", "gang_no_room") and (text := _no_node(queueing, stage, found["reason"])):
             found["text"] = text
         reasons.append(found)
     if waiting > asked:
@@ -221,6 +222,17 @@ def _why(state: State, queueing: Queueing, job: LiveJob, at: int, waiting: int) 
         else:
             reasons.append(_reason("next_round", waiting - asked))
     return reasons
+
+
+def _no_node(queueing: Queueing, stage: Stage, reason: str) -> str | None:
+    """Why no node, or not all together, can run what waits of a stage now, more precisely; None: no more is known."""
+    if reason == "no_node" and (text := queueing.never(stage)):
+        return text
+    if text := queueing.drained(stage):
+        return text
+    if reason == "no_node" and stage.gang:
+        return f"the available nodes could not run all tasks of the gang ({stage.tasks}) at once"
+    return None
 
 
 def _who_failed(job: LiveJob, at: int) -> str:

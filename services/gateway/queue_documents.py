@@ -14,7 +14,7 @@ from schemas.shares import Breach, QueueShare
 from services.gateway.counting import added, capacity_of, used_by
 from services.gateway.document import Document
 from services.gateway.reserved_waits import ReservedWaits
-from services.gateway.view_state import State
+from services.gateway.view_state import State, said_of, stage_class_key
 
 
 @dataclass(slots=True)
@@ -71,7 +71,8 @@ def queue_document(state: State) -> Document:
         whole.take(leaf)
     tree = _tree(state.queues, sums)
     preset = state.policy.preset
-    cell = _Cell(state, capacity_of(state), sums, with_shares(state.queues, preset), ignored_limits(tree, preset))
+    levelled, ignored = with_shares(state.queues, preset), ignored_limits(tree, preset)
+    cell = _Cell(state, capacity_of(state), sums, levelled, ignored, broken_guarantees(state))
     document, _ = _queue(cell, tree, "", tree.policy or sharing_of(state.policy.preset))
     return document | _held(cell, "", whole) | {"preset": state.policy.preset}
 
@@ -133,6 +134,23 @@ class _Cell:
     sums: dict[str, _Sum]
     levelled: dict[str, bool]
     ignored: dict[str, dict[str, list[str]]]
+    broken: dict[str, Breach]
+
+
+def broken_guarantees(state: State) -> dict[str, Breach]:
+    """By queue, the guarantees that are broken: not those of queues in which all that waits could run on no available
+    node, whatever ran there.
+    """
+    if not state.breaches:
+        return {}
+    able: dict[str, bool] = {}  # By queue with waiting tasks, whether a node could run some of them.
+    for job in state.jobs.values():
+        for asked, stage in zip(job.asked, job.spec.stages, strict=True):
+            if asked:
+                could_run = said_of(state, stage_class_key(job.spec, stage)) != "no_node"
+                for path in upwards(job.spec.queue):
+                    able[path] = could_run or able.get(path, False)
+    return {path: breach for path, breach in state.breaches.items() if able.get(path, True)}
 
 
 def _queue(cell: _Cell, queue: Queue, path: str, policy: Sharing) -> tuple[Document, _Sum]:
@@ -147,7 +165,7 @@ def _queue(cell: _Cell, queue: Queue, path: str, policy: Sharing) -> tuple[Docum
             children.append(document)
             total.take(more)
     level = cell.state.levels.get(path)
-    breach = cell.state.breaches.get(path)
+    breach = cell.broken.get(path)
     return {
         "queue": path,
         **settings_document(queue),

@@ -6,6 +6,7 @@ from bisect import bisect_left
 from fractions import Fraction
 from typing import Literal, NamedTuple
 
+from largesse.lifecycle.empty_nodes import stage_problem
 from largesse.lifecycle.queue_policy import ignored_of_max
 from largesse.lifecycle.running_limit import queue_at_limit
 from largesse.lifecycle.slots import counted_demand, slots_of
@@ -67,6 +68,7 @@ class Queueing:
         self._held: dict[str, Vector] | None = None
         self._draining: dict[str, NodeRow] | None = None
         self._drained: dict[str, str | None] = {}
+        self._never: dict[str, str | None] = {}
 
     def held_back(self, job: LiveJob) -> str:
         """Which queue's `running_jobs_max` holds a job back and how many jobs are ahead of it, in words."""
@@ -117,13 +119,23 @@ class Queueing:
                     found.append(_Limit(path, resource, most, asked, self._holds(path).get(resource, 0)))
         return found
 
+    def never(self, stage: Stage) -> str | None:
+        """Why no node that the cell knows of, be it down or draining, could ever run a task of a stage, or all together
+        its gang, in the words of a refusal; None: some could.
+        """
+        kind = f"{_class_of(stage)} {stage.anti_affinity} {stage.spread}"
+        if kind not in self._never:
+            problem = stage_problem(self._state.nodes, stage)
+            self._never[kind] = None if problem is None else f"{problem[2]}: it can never run"
+        return self._never[kind]
+
     def drained(self, stage: Stage) -> str | None:
         """Which nodes could take a task of a stage, or what a gang lacks of room, did they not drain or were their
         agents in no trouble, in words; None: it does not wait for them. What else runs there now counts for nothing.
         """
         if self._draining is None:
             self._draining = {name: node for name, node in self._state.nodes.items() if _is_closed(node)}
-        kind = class_key(stage.demand, stage.labels, stage.prefer, stage.tasks if stage.gang else 0)
+        kind = _class_of(stage)
         if kind not in self._drained:
             self._drained[kind] = self._drained_text(stage) if self._draining else None
         return self._drained[kind]
@@ -167,6 +179,10 @@ class Queueing:
                     if path in self._held:
                         added(self._held[path], used)
         return self._held[queue]
+
+
+def _class_of(stage: Stage) -> str:
+    return class_key(stage.demand, stage.labels, stage.prefer, stage.tasks if stage.gang else 0)
 
 
 def _is_closed(node: NodeRow) -> bool:

@@ -4,7 +4,7 @@ from largesse.lifecycle.job_classes import has_pools
 from largesse.lifecycle.running_limit import is_parked
 from schemas.nodes import devices_of
 from schemas.placement_rules import rules_of
-from schemas.quantities import on_devices
+from schemas.quantities import on_devices, tasks_on_devices
 from schemas.queue_tree import upwards, walk
 from services.admission.core.granted import attempt_of, is_held, marks
 from services.altruism.core.waits import does_wait, waiting
@@ -278,9 +278,11 @@ def check_conserved(cell):
                 continue
             assert sum(able.values()) < max(1, gang), f"{of} waits though there is room: {able}"
             assert not spans or sum(span.count for span in spans)
-            barred = rules and sum(rooms.values()) >= max(1, gang) and could_run(cell, of, rules)
-            plain = "gang_no_room" if gang else _reason(cell, of, rules)
-            reasons[(*key, False)] = "spread" if barred and plain != "no_node" else plain
+            reason = "no_node"
+            if could_run(cell, of, rules, max(1, gang)):
+                barred = rules and sum(rooms.values()) >= max(1, gang)
+                reason = "spread" if barred else "gang_no_room" if gang else "no_room"
+            reasons[(*key, False)] = reason
     # Those that wait for better nodes no longer are of one class with those that never did.
     said = {key: reason for key, reason in said.items() if key in reasons or key not in delayed}
     for key, reason in said.items():
@@ -328,7 +330,7 @@ def values_of(cell, of, label):
     """Values of a label on nodes that could run a task of a stage."""
     found = {}
     for at in cell.admission.nodes.values():
-        if label in at.labels and _could_hold(at, of):
+        if label in at.labels and _held_empty(at, of):
             found[at.labels[label]] = True
     return list(found)
 
@@ -396,12 +398,15 @@ def check_rules(cell):
                     assert there <= min(by_value.values()) + rule.max_skew, f"{grant}: {by_value}"
 
 
-def could_run(cell, of, rules):
-    """Whether some node could run a task under the rules if nothing else ran."""
+def could_run(cell, of, rules, tasks):
+    """Whether the nodes could run so many tasks at once under the rules if nothing else ran; whatever a spread says of
+    how many on which.
+    """
     labels = [rule.label for rule in rules if rule.required and rule.label]
-    return any(
-        _could_hold(at, of) and all(label in at.labels for label in labels) for at in cell.admission.nodes.values()
-    )
+    apart = any(rule.required and not rule.label for rule in rules)
+    nodes = [at for at in cell.admission.nodes.values() if all(label in at.labels for label in labels)]
+    held = [_held_empty(at, of) for at in nodes]
+    return sum(min(1, count) if apart else count for count in held) >= tasks
 
 
 def _kept_for(held):
@@ -428,17 +433,13 @@ def _room(at, of):
     return count
 
 
-def _reason(cell, of, rules):
-    return "no_room" if could_run(cell, of, rules) else "no_node"
-
-
-def _could_hold(at, of):
+def _held_empty(at, of):
+    """How many tasks of a stage a node that takes tasks would hold if nothing else ran there."""
     if at.lost or at.draining or any(at.labels.get(key) != value for key, value in of.labels.items()):
-        return False
+        return 0
+    count = min(at.capacity.get(kind, 0) // amount for kind, amount in of.demand.items())
     devices = [device.milli for device in devices_of(at.capacity, at.devices)]
-    gpu = of.demand.get("gpu", 0)
-    large = all(at.capacity.get(kind, 0) >= amount for kind, amount in of.demand.items())
-    return large and (not gpu or on_devices(gpu, devices) is not None)
+    return tasks_on_devices(of.demand.get("gpu", 0), devices, count)
 
 
 def _stage(cell, job, stage):

@@ -58,6 +58,26 @@ class PlainJob:
     work: int = 0
 
 
+def could_run(span):
+    """Whether the nodes, empty, would hold a task, of a gang all: one after the other is put on them."""
+    wanted = span.gang or 1
+    for capacity, labels, devices in NODES:
+        if any(labels.get(key) != value for key, value in span.labels.items()):
+            continue
+        free, left = dict(capacity), list(devices)
+        while wanted and all(free.get(kind, 0) >= amount for kind, amount in span.demand.items()):
+            gpu = span.demand.get("gpu", 0)
+            taken = on_devices(gpu, left) if gpu else []
+            if taken is None:
+                break
+            for at, milli in taken:
+                left[at] -= milli
+            for kind, amount in span.demand.items():
+                free[kind] -= amount
+            wanted -= 1
+    return not wanted
+
+
 class Plain:
     """The rules, one by one. Nodes as [free, devices, labels]."""
 
@@ -123,6 +143,8 @@ class Plain:
             strict = self.orders.get(leaf) == "fifo"
             if self.orders.get(leaf) == "tetris-fair":
                 claims = self.those_who_may_pack(claims)
+            if strict or self.discipline != "fair":
+                claims = [claim for claim in claims if could_run(claim[2])]
             for lane in self.lanes(claims):
                 for claim in sorted(lane, key=lambda claim: claim[0]):
                     _, job, span = claim
@@ -145,6 +167,8 @@ class Plain:
         if self.listed == "tetris-fair":
             found = {leaf: self.those_who_may_pack(claims) for leaf, claims in found.items()}
         strict = self.listed == "fifo"
+        if strict:
+            found = {leaf: [claim for claim in claims if could_run(claim[2])] for leaf, claims in found.items()}
         firsts = []
         for leaf, claims in found.items():
             for claim in sorted(claims, key=lambda claim: claim[0]):

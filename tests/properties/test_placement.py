@@ -9,7 +9,7 @@ from random import Random
 import pytest
 from hypothesis import strategies as st
 
-from schemas.quantities import SHARE_UNITS, on_devices
+from schemas.quantities import SHARE_UNITS
 from services.leftover.placement.board import Board
 from services.leftover.placement.board_state import LeafLevel
 from services.leftover.placement.nodes import Room
@@ -26,6 +26,7 @@ from tests.properties.placement_plain import (
     Plain,
     PlainJob,
     Span,
+    could_run,
 )
 from tests.strategies import for_all
 
@@ -180,15 +181,9 @@ class Both:
             assert sorted(said) == sorted(waiting)
 
     def _reason(self, span):
-        if span.gang:
-            return "gang_no_room"
-        for capacity, labels, devices in NODES:
-            large = all(capacity.get(kind, 0) >= amount for kind, amount in span.demand.items())
-            gpu = span.demand.get("gpu", 0)
-            whole = not gpu or on_devices(gpu, devices) is not None
-            if large and whole and all(labels.get(key) == value for key, value in span.labels.items()):
-                return "no_room"
-        return "no_node"
+        if not could_run(span):
+            return "no_node"
+        return "gang_no_room" if span.gang else "no_room"
 
 
 # ---------------------------------------------------------------- drawn histories

@@ -2,8 +2,9 @@
 
 import pytest
 
-from schemas import Device, NodeDrained, NodeRegistered, Stage
+from schemas import Breach, Device, NodeDrained, NodeRegistered, Queue, Stage
 from schemas.edge.nodes import NodeLeft
+from services.gateway.queue_documents import broken_guarantees
 from services.gateway.queueing import NODES_SHOWN_MAX
 from tests.gateway_watch import Watched, stage
 
@@ -48,10 +49,10 @@ def test_nodes_that_drain_say_nothing_of_a_job_that_waits_for_room():
 def test_a_gang_that_waits_for_draining_nodes_says_so_until_they_resume():
     cell = waiting(drained(Watched(nodes=3, cpu=2), "n0", "n1"), tasks=5, gang=True)
     explanation = "all tasks of the gang (5) fit only with n0, n1, which drain"
-    assert why(cell) == ("gang_no_room", explanation)
+    assert why(cell) == ("no_node", explanation)
 
     drained(cell, "n0", draining=False)
-    assert why(cell) == ("gang_no_room", explanation.replace("n0, n1, which drain", "n1, which drains"))
+    assert why(cell) == ("no_node", explanation.replace("n0, n1, which drain", "n1, which drains"))
     drained(cell, "n1", draining=False)
     assert cell.tasks("j") == {"starting": 5}
 
@@ -111,3 +112,46 @@ def test_nodes_that_could_not_take_it_are_not_named(asked, explanation):
     drained(cell.take(NodeLeft("away", "e1")), "n0", "n1", "big")
 
     assert why(waiting(cell, **asked))[1] == explanation
+
+
+# ---------------------------------------------------------------- what can never run
+def shrunk(cell, *names, cpu=2_000):
+    """Nodes that come back with less."""
+    for name in names:
+        cell.take(NodeRegistered(name, "e2", {"cpu": cpu}))
+    return cell.settle()
+
+
+def test_what_fits_on_no_node_any_more_says_so_in_the_words_of_a_refusal():
+    cell = waiting(drained(Watched(nodes=2, cpu=4), "n0", "n1"), demand={"cpu": 3_000})
+    assert why(cell) == ("no_node", "n0, n1 could run it, but drain")
+
+    words = "one task asks for cpu 3; the largest node that could take it, n1, has cpu 2: it can never run"
+    assert why(shrunk(cell, "n0", "n1")) == ("no_node", words)
+    refused = cell.submit("again", Stage("s", 1, {"cpu": 3_000}))
+    assert refused.view.ended["again"].detail == f"stages[0].demand: {words.removesuffix(': it can never run')}"
+
+
+def test_a_gang_that_all_nodes_together_do_not_hold_any_more_can_never_run():
+    cell = drained(Watched(nodes=2, cpu=4), "n0")
+    waiting(cell, tasks=8, gang=True)
+    words = "a gang of 8 tasks, but all nodes together have room for 6: it can never run"
+    assert why(shrunk(cell, "n0")) == ("no_node", words)
+
+
+def test_a_gang_that_lost_nodes_could_run_says_that_those_left_do_not_suffice():
+    cell = waiting(Watched(nodes=2, cpu=4).take(NodeLeft("n0", "e1")).settle(), tasks=5, gang=True)
+    assert why(cell) == ("no_node", "the available nodes could not run all tasks of the gang (5) at once")
+
+
+def test_a_guarantee_is_not_broken_where_no_node_could_run_what_waits():
+    queues = Queue("root", children=[Queue("a", guaranteed={"cpu": 2_000}), Queue("b")])
+    cell = Watched(nodes=2, cpu=4, queues=queues)
+    cell.submit("hog", stage(tasks=8), queue="b")
+    cell.submit("w", stage(cpu=3), queue="a").settle(after_ms=60_000)
+    said = Breach("a", 250_000_000, 0, 1)
+    cell.view.breaches["a"] = said
+    assert broken_guarantees(cell.view) == {"a": said}
+
+    shrunk(cell, "n0", "n1")
+    assert broken_guarantees(cell.view) == {}

@@ -233,9 +233,10 @@ def test_a_gang_starts_whole_or_not_at_all():
     grants = story.settle()
 
     assert served(grants) == {"h": 2}
-    assert waits(story) == {3_000: "gang_no_room"}
+    assert waits(story) == {3_000: "no_node"}
     story.resume("n3")
     assert story.settle() == []
+    assert waits(story) == {3_000: "gang_no_room"}
     story.finish(*grants)
     assert served(story.settle()) == {"g": 3}
 

@@ -1,17 +1,15 @@
 """Why a job is refused: it asks for more than any node has, than its queues may hold, or than the cell takes."""
 
+from largesse.lifecycle.empty_nodes import stage_problem
 from largesse.lifecycle.queue_rules import named
 from schemas import (
     JobSpec,
-    Stage,
-    Vector,
 )
 from schemas.jobs import Rejection
-from schemas.quantities import RESOURCES, fits_in, quantity_text, tasks_on_devices, vector_text
+from schemas.quantities import RESOURCES, quantity_text
 from schemas.queue_tree import upwards
 from schemas.wording import nearest
-from services.admission.core.apart import rules_problem
-from services.admission.core.state import NodeState, State
+from services.admission.core.state import State
 
 
 def tasks_problem(state: State, spec: JobSpec) -> tuple[Rejection, str, str] | None:
@@ -69,14 +67,7 @@ def size_problem(state: State, spec: JobSpec) -> tuple[Rejection, str, str] | No
                 close = nearest(resource, [*have, *RESOURCES])
                 what = f'"{resource}" (did you mean "{close}"?)' if close else f'"{resource}"'
                 return "unknown_resource", where, f"no node has {what}; there is {', '.join(have)}"
-        rooms = _rooms(state, stage)
-        if not any(rooms):
-            where, text = _too_large(state, stage)
-            return "exceeds_capacity", f"stages[{i}].{where}", text
-        if stage.gang and sum(rooms) < stage.tasks:
-            detail = f"a gang of {stage.tasks} tasks, but all nodes together have room for {sum(rooms)}"
-            return "gang_too_wide", f"stages[{i}].tasks", detail
-        if (problem := rules_problem(state, stage, rooms)) is not None:
+        if (problem := stage_problem(state.nodes, stage)) is not None:
             reason, field, detail = problem
             return reason, f"stages[{i}].{field}", detail
     return None
@@ -85,49 +76,3 @@ def size_problem(state: State, spec: JobSpec) -> tuple[Rejection, str, str] | No
 def _is_known(state: State, resource: str) -> bool:
     """Whether any node has the resource, though it may be down."""
     return any(node.capacity.get(resource) for node in state.nodes.values())
-
-
-def _rooms(state: State, stage: Stage) -> list[int]:
-    """How many tasks of a stage each node could hold if it were empty; stops at the first where one is enough."""
-    whole = stage.gang or (stage.spread is not None and stage.spread.required)
-    rooms = []
-    for node in state.nodes.values():
-        room = room_on(node, stage)
-        rooms.append(room)
-        if room and not whole:
-            break
-    return rooms
-
-
-def room_on(node: NodeState, stage: Stage) -> int:
-    if (stage.labels and not _has_labels(node, stage.labels)) or not fits_in(stage.demand, node.capacity):
-        return 0
-    room = min([node.capacity[r] // amount for r, amount in stage.demand.items() if amount], default=stage.tasks)
-    gpu = stage.demand.get("gpu", 0)
-    return tasks_on_devices(gpu, [device.milli for device in node.devices], room) if gpu else room
-
-
-def _has_labels(node: NodeState, labels: dict[str, str]) -> bool:
-    return all(node.labels.get(key) == value for key, value in labels.items())
-
-
-def _too_large(state: State, stage: Stage) -> tuple[str, str]:
-    """The field of a stage that no node can serve, and what is wrong with it."""
-    fitting = {name: node for name, node in state.nodes.items() if _has_labels(node, stage.labels)}
-    # Exact beside rounded down: never alike where one is more than the other.
-    wanted = ", ".join(f"{resource} {quantity_text(resource, amount)}" for resource, amount in stage.demand.items())
-    if not fitting:
-        return "labels", f"no node has the labels {_text_labels(stage.labels)}"
-    name = max(fitting, key=lambda n: (_closeness(stage.demand, fitting[n].capacity), n))
-    has = vector_text(fitting[name].capacity)
-    return "demand", f"one task asks for {wanted}; the largest node that could take it, {name}, has {has}"
-
-
-def _closeness(demand: Vector, capacity: Vector) -> tuple[int, int]:
-    """How many of the asked resources a node covers, then how much of the scarcest, in millionths."""
-    parts = [min(1_000_000, capacity.get(r, 0) * 1_000_000 // amount) for r, amount in sorted(demand.items()) if amount]
-    return sum(part == 1_000_000 for part in parts), min(parts, default=0)
-
-
-def _text_labels(labels: dict[str, str]) -> str:
-    return ", ".join(f"{key}={value}" for key, value in sorted(labels.items()))

@@ -5,11 +5,11 @@ it waits for its lease, to one that could start. A job whose lease has begun is 
 room was promised. What comes of it is a record, JobTurns, which all cores fold.
 """
 
+from largesse.lifecycle.empty_nodes import room_on
 from largesse.lifecycle.running_limit import limited, queue_at_limit, rank
 from largesse.lifecycle.state import Parked, RunningLimits
 from schemas import HeldBack, JobTurns, Stage
 from schemas.placement_rules import class_key
-from services.admission.core.job_limits import room_on
 from services.admission.core.state import JobState, State
 
 LOOKED_AT_MAX = 100

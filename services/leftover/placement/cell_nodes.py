@@ -3,7 +3,7 @@
 from typing import Final
 
 from schemas.placement_rules import class_key
-from schemas.quantities import SHARE_UNITS, SLOTS, Vector, on_devices
+from schemas.quantities import SHARE_UNITS, SLOTS, Vector, on_devices, tasks_on_devices
 from schemas.queues import Placing
 from services.leftover.placement.apart import Counters, matches
 from services.leftover.placement.fits import rank_of_room, step
@@ -163,12 +163,29 @@ class CellNodes:
         return not task.labels or all(node.labels.get(k) == v for k, v in task.labels.items())
 
     def could_fit(self, task: TaskClass) -> bool:
-        """Whether any open node would hold one task if it were empty. Worked out once: a room's nodes stay the same."""
+        """Whether the open nodes would hold one task, of a gang all, if they were empty. Worked out once: the nodes of
+        a room stay the same.
+        """
         if task.could_fit is None:
-            needed = task.bounds.labels if task.bounds is not None else []
-            able = [node for node in self.nodes if self.holds_empty(task, node)]
-            task.could_fit = any(all(label in node.labels for label in needed) for node in able)
+            wanted, room = max(1, task.gang), 0
+            for node in self.nodes:
+                room += self._held_empty(task, node, wanted - room)
+                if room >= wanted:
+                    break
+            task.could_fit = room >= wanted
         return task.could_fit
+
+    def _held_empty(self, task: TaskClass, node: NodeRoom, most: int) -> int:
+        """How many tasks of a class, at most so many, an open node would hold if it were empty."""
+        bounds = task.bounds
+        if not self.holds_empty(task, node):
+            return 0
+        if bounds is not None and not all(label in node.labels for label in bounds.labels):
+            return 0
+        if most == 1 or (bounds is not None and bounds.is_apart):
+            return 1
+        held = min([most, *[node.capacity[p] // amount for p, amount in task.pairs if amount]])
+        return tasks_on_devices(task.gpu, node.sizes, held) if task.gpu else held
 
     def holds_empty(self, task: TaskClass, node: NodeRoom) -> bool:
         """Whether an open node would run one task if nothing else ran there."""

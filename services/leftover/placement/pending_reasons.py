@@ -54,14 +54,14 @@ def reason_of(board: Board, task: TaskClass, heads: Heads | None = None) -> Reas
     """Why the tasks of a class wait. `heads`: see `seekers`."""
     if not task.waiting:
         return "none"
+    if not board.room.could_fit(task):
+        return "no_node"
     if board.discipline != "fair" and not task.blocked:
         return "behind_head"
     if board.discipline == "fair" and board.is_mixed and not seekers(board, task, heads):
         entries = [board.leaves[name] for name, _ in task.buckets]
         held_back = any(leaf.strict or leaf.order == "tetris-fair" for leaf in entries)
         return "behind_head" if held_back else "queue_max"
-    if not task.gang and not board.room.could_fit(task):
-        return "no_node"
     if task.bounds is not None and is_barred(board.room, task):
         return "locality" if task.bounds.is_near else "spread"  # Before pools: what pools leave idle is lent out.
     if board.pools.count > 1 and board.pools.is_used_up(task):
@@ -103,10 +103,12 @@ def _seeks(board: Board, task: TaskClass, leaf: LeafEntry, bucket_id: int, heads
 
 def _heads_of(board: Board, leaf: LeafEntry) -> list[int]:
     """The buckets that a strict leaf is at, one for each class of jobs: the head of the first segment whose queues have
-    room for it.
+    room for it, without what no available node could run.
     """
     heads: dict[int, tuple[int, int, int]] = {}
     for bucket_id, bucket in leaf.buckets.items():
+        if not board.may_head(leaf, bucket_id):
+            continue
         top = bucket.top()
         assert top is not None, f"{leaf.name}: an empty bucket"
         segment = bucket_id >> SEGMENT_BITS

@@ -345,8 +345,16 @@ class WaitingJobs:
             self._close(leaf, [bucket_id])
         elif leaf.stopped and (bucket_id >> SEGMENT_BITS) in leaf.stopped:
             leaf.stopped[bucket_id >> SEGMENT_BITS][0].capped[leaf.name, bucket_id] = True
+        elif not self.may_head(leaf, bucket_id):
+            self.leaf_queue.withdraw(leaf, job_class_of(bucket_id), bucket_id)
         else:
             self.leaf_queue.offer(leaf, job_class_of(bucket_id), bucket_id, least, 1 << (bucket_id & CLASS_MASK))
+
+    def may_head(self, leaf: LeafEntry, bucket_id: int) -> bool:
+        """Whether others of a leaf may have to wait behind what waits in a bucket: not behind what no available node
+        could run.
+        """
+        return not leaf.strict or self.room.could_fit(self.classes[bucket_id & CLASS_MASK])
 
     # ------------------------------------------------------------ sole spans
     def _list_sole(self, leaf: LeafEntry, job: JobEntry) -> None:
