@@ -48,13 +48,15 @@ class Spread:
 @dataclass(slots=True)
 class PlacementRule:
     """A rule of a class of tasks. `label` "": at most one task of the group on a node; else the numbers of the group's
-    tasks on nodes with the same value of the label differ by at most `max_skew`.
+    tasks on nodes with the same value of the label differ by at most `max_skew`. With `nodes`, nothing but that: the
+    task has failed there, and is tried again on others, where any of those could run it.
     """
 
     group: str
     label: str = ""
     max_skew: int = 1
     required: bool = True
+    nodes: list[str] = field(default_factory=list)
 
 
 @dataclass(slots=True)

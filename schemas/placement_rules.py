@@ -42,6 +42,8 @@ def class_key(
     key = f"[{amounts}]{bound}{gang}"
     for rule in rules:
         key += f"[{rule.group!r}, {rule.label!r}, {rule.max_skew}, {rule.required}]"
+        if rule.nodes:
+            key += f"{rule.nodes}"
     return near_key(key) if near else key
 
 

@@ -31,6 +31,7 @@ WHY: dict[WaitReason | str, str] = {
     "pool": "its class of jobs has used up its pool, and there is no room to be lent to it now",
     "locality": "waits for a node with the labels that it prefers; after its locality_wait_ms it takes any",
     "spread": "the nodes that have room are barred to it by its anti_affinity or spread",
+    "failed_there": "it has failed on the nodes that have room, and waits for another",
     "behind_head": "waits behind an earlier job, which does not fit yet",
     "next_round": "is considered in the next round",
 }

@@ -32,6 +32,7 @@ PendingReason = Literal[
     "behind_head",
     "locality",
     "spread",
+    "failed_there",
     "lease",
     "promise_used",
     "next_round",

@@ -1,7 +1,7 @@
 """What the gateway's view learns of rounds: winning Shares, Asks and Grants, and what a closing grants."""
 
 from largesse.ids import shard_of
-from schemas import Asks, Grants, Record, RoundClosed, RoundOpened, Shares, Vector
+from schemas import Asks, ClassWait, Grants, Record, RoundClosed, RoundOpened, Shares, Vector
 from schemas.placement_rules import class_key
 from services.gateway.copies import begin_copy
 from services.gateway.ledger import fold_ledger
@@ -89,7 +89,7 @@ def fold_grants(state: State, record: Record) -> None:
     """Room that is kept free, and why classes of tasks wait."""
     body: Grants = record.body
     if body.full:
-        state.waits, state.kept, state.vacated = {}, {}, {}
+        state.waits, state.retries, state.kept, state.vacated = {}, {}, {}, {}
     for held in body.held:
         if held.why == "locality":
             continue  # Anybody may use it.
@@ -100,10 +100,25 @@ def fold_grants(state: State, record: Record) -> None:
             rooms.pop(held.node, None)
     for wait in body.waits:
         key = class_key(wait.demand, wait.labels, wait.prefer, wait.gang, wait.rules, wait.near)
-        if wait.reason == "none":
+        if any(rule.nodes for rule in wait.rules):
+            _note_retries(state, wait, key)
+        elif wait.reason == "none":
             state.waits.pop(key, None)
         else:
             state.waits[key] = wait.reason
+
+
+def _note_retries(state: State, wait: ClassWait, key: str) -> None:
+    """Why tasks wait that have failed on some nodes."""
+    rules = [rule for rule in wait.rules if not rule.nodes]
+    stage_key = class_key(wait.demand, wait.labels, wait.prefer, wait.gang, rules)
+    waits = state.retries.setdefault(stage_key, {})
+    if wait.reason == "none":
+        waits.pop(key, None)
+        if not waits:
+            del state.retries[stage_key]
+    else:
+        waits[key] = wait.reason
 
 
 def add_amounts(used: Vector, demand: Vector, tasks: int) -> None:

@@ -173,8 +173,9 @@ class State:
     the same of attempts beside that one, or after its success. `used`, `tasks`: by leaf, what attempts hold, and how
     many.
     `levels`: by queue, in 10^-9 of the cell. `shares`, `breaches`: by queue, as fairness published them last;
-    `ceilings`: by queue, its maximum, where it has one. `waits`: by task class, why its tasks wait. `kept`: nodes of
-    which room is kept free on purpose. `latest`: the record folded last, which answers the input it came from.
+    `ceilings`: by queue, its maximum, where it has one. `waits`: by task class, why its tasks wait; `retries`: the
+    same of tasks that have failed on some node, by the class of their stage and then their own. `kept`: nodes of which
+    room is kept free on purpose. `latest`: the record folded last, which answers the input it came from.
     `places`: where tasks of ended jobs were granted last, the oldest job first, `places_kept` tasks in all; `used_by`:
     what those tasks used. `reservations_over`: those that are over, the oldest first. `series`: reservations that
     recur. `reserving`: by reservation, the live jobs that name it. `ledger`: accounts of jobs, the one published last
@@ -208,6 +209,7 @@ class State:
     breaches: dict[str, Breach] = field(default_factory=dict)
     ceilings: dict[str, Vector] = field(default_factory=dict)
     waits: dict[str, WaitReason] = field(default_factory=dict)
+    retries: dict[str, dict[str, WaitReason]] = field(default_factory=dict)
     kept: dict[str, HeldRoom] = field(default_factory=dict)
     vacated: dict[str, HeldRoom] = field(default_factory=dict)
     reservations: dict[str, ReservationRow] = field(default_factory=dict)
@@ -243,4 +245,8 @@ def stage_class_key(spec: JobSpec, stage: Stage) -> str:
 
 def said_of(state: State, key: str) -> WaitReason | None:
     """Why tasks of a class wait; None where nothing was said."""
-    return state.waits.get(near_key(key)) or state.waits.get(key)
+    found = state.waits.get(near_key(key)) or state.waits.get(key)
+    if found is None:
+        for reason in state.retries.get(key, {}).values():
+            return reason
+    return found

@@ -2,6 +2,7 @@
 
 from largesse.lifecycle.job_classes import has_pools
 from largesse.lifecycle.running_limit import is_parked
+from schemas import PlacementRule
 from schemas.nodes import devices_of
 from schemas.placement_rules import rules_of
 from schemas.quantities import on_devices, tasks_on_devices
@@ -261,28 +262,35 @@ def check_conserved(cell):
     for name, job in cell.altruism.jobs.items():
         for at, spans in waiting(job).items():
             of = job.graph.stages[at]
-            gang, rules = of.tasks if of.gang else 0, rules_of(name, cell.leftover.jobs[name].queue, of)
-            key = _class_of(of, gang, rules)
-            kept = [name for name, held in cell.leftover.kept.items() if _kept_for(held) != key]
-            rooms = {name: _room(each, of) for name, each in cell.admission.nodes.items() if name not in kept}
-            able = _within(cell, of, rules, rooms)
-            if waits_for_better(cell.admission.policy, of):
-                _check_delayed(
-                    cell,
-                    of,
-                    able,
-                    _within(cell, of, rules, rooms, first=True),
-                    {near: said.get((*key, near)) for near in (True, False)},
-                )
-                delayed.update({(*key, True), (*key, False)})
-                continue
-            assert sum(able.values()) < max(1, gang), f"{of} waits though there is room: {able}"
+            gang, own = of.tasks if of.gang else 0, rules_of(name, cell.leftover.jobs[name].queue, of)
             assert not spans or sum(span.count for span in spans)
-            reason = "no_node"
-            if could_run(cell, of, rules, max(1, gang)):
-                barred = rules and sum(rooms.values()) >= max(1, gang)
-                reason = "spread" if barred else "gang_no_room" if gang else "no_room"
-            reasons[(*key, False)] = reason
+            for failed in failed_before(cell, name, at, of, spans):
+                rules = [*own, PlacementRule("", nodes=failed)] if failed else own
+                key = _class_of(of, gang, rules)
+                kept = [name for name, held in cell.leftover.kept.items() if _kept_for(held) != key]
+                rooms = {name: _room(each, of) for name, each in cell.admission.nodes.items() if name not in kept}
+                mine = rooms
+                if failed and not gang and could_run(cell, of, own, 1, without=failed):
+                    mine = {name: room for name, room in rooms.items() if name not in failed}
+                able = _within(cell, of, own, mine)
+                if waits_for_better(cell.admission.policy, of):
+                    _check_delayed(
+                        cell,
+                        of,
+                        able,
+                        _within(cell, of, own, mine, first=True),
+                        {near: said.get((*key, near)) for near in (True, False)},
+                    )
+                    delayed.update({(*key, True), (*key, False)})
+                    continue
+                assert sum(able.values()) < max(1, gang), f"{of} waits though there is room: {able}"
+                reason = "no_node"
+                if could_run(cell, of, own, max(1, gang)):
+                    barred = rules and sum(rooms.values()) >= max(1, gang)
+                    reason = "gang_no_room" if gang else "no_room"
+                    if barred and (own or mine is not rooms):
+                        reason = "spread" if own else "failed_there"
+                reasons[(*key, False)] = reason
     # Those that wait for better nodes no longer are of one class with those that never did.
     said = {key: reason for key, reason in said.items() if key in reasons or key not in delayed}
     for key, reason in said.items():
@@ -398,13 +406,21 @@ def check_rules(cell):
                     assert there <= min(by_value.values()) + rule.max_skew, f"{grant}: {by_value}"
 
 
-def could_run(cell, of, rules, tasks):
+def failed_before(cell, name, at, of, spans):
+    """Sets of nodes on which tasks of a stage that wait have failed: [] for those that have on none."""
+    tasks = cell.leftover.failed_on.get(name, {})
+    keys = {f"{at}/{0 if of.gang else index}" for span in spans for index in range(span.first, span.first + span.count)}
+    return [list(nodes) for nodes in sorted({tuple(sorted(tasks.get(key, []))) for key in keys})]
+
+
+def could_run(cell, of, rules, tasks, without=()):
     """Whether the nodes could run so many tasks at once under the rules if nothing else ran; whatever a spread says of
     how many on which.
     """
     labels = [rule.label for rule in rules if rule.required and rule.label]
     apart = any(rule.required and not rule.label for rule in rules)
-    nodes = [at for at in cell.admission.nodes.values() if all(label in at.labels for label in labels)]
+    there = {name: at for name, at in cell.admission.nodes.items() if name not in without}
+    nodes = [at for at in there.values() if all(label in at.labels for label in labels)]
     held = [_held_empty(at, of) for at in nodes]
     return sum(min(1, count) if apart else count for count in held) >= tasks
 

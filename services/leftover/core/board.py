@@ -8,9 +8,9 @@ from largesse.lifecycle.queue_policy import cell_list, order_of, serving_leaf, u
 from largesse.lifecycle.run_times import expected_ms
 from largesse.lifecycle.slots import counted_promises, slots_of
 from schemas import HeldRoom, PlacementRule, Stage, StageAsk, Vector
-from schemas.placement_rules import rules_of
 from schemas.queue_tree import walk
 from schemas.queues import ServingOrder
+from services.leftover.core import failed_on
 from services.leftover.core.asks import asks_of, does_ask
 from services.leftover.core.levels import kept_levels
 from services.leftover.core.locality import next_over_ms, over, parts_of, wait_ms
@@ -170,11 +170,12 @@ def spans_of(state: State, board: Board, name: str, job: Job, asks: list[StageAs
         if stage.prefer and wait_ms(state.policy, stage):
             free.setdefault(ask.stage, over(state, name, stage))
             parts = parts_of(stage, ask, free)
-        for first, count, near in parts:
-            task = stage_class(board, name, job, stage, near)
-            span = TaskSpan(ask.stage, stage_at, task, first, count, ask.attempt, ask.since_ms)
-            span.optional = ask.kind == "optional"
-            spans.append(span)
+        for part_first, part_count, near in parts:
+            for first, count in failed_on.parts_of(state, name, job, stage_at, part_first, part_count):
+                task = stage_class(state, board, name, job, stage, first, near)
+                span = TaskSpan(ask.stage, stage_at, task, first, count, ask.attempt, ask.since_ms)
+                span.optional = ask.kind == "optional"
+                spans.append(span)
     if free:
         board.over_ms[name] = next_over_ms(state, name, job)
     if len(spans) > 1:
@@ -182,10 +183,12 @@ def spans_of(state: State, board: Board, name: str, job: Job, asks: list[StageAs
     return spans
 
 
-def stage_class(board: Board, name: str, job: Job, stage: Stage, near: bool = False) -> TaskClass:
-    """The class of a job's stage; `near`: of its tasks that still wait for nodes that they prefer."""
+def stage_class(
+    state: State, board: Board, name: str, job: Job, stage: Stage, index: int, near: bool = False
+) -> TaskClass:
+    """The class of a task of a job's stage; `near`: it still waits for nodes that it prefers."""
     gang = stage.tasks if stage.gang else 0
-    rules = rules_of(name, job.queue, stage)
+    rules = failed_on.rules_for(state, name, job, stage, index)
     return board.class_for(stage.demand, stage.labels, stage.prefer, gang, rules, near)
 
 

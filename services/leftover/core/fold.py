@@ -36,7 +36,7 @@ from schemas import (
 from schemas.nodes import devices_of
 from schemas.queues import Estimates
 from schemas.tasks import TaskEnd, TaskFailure
-from services.leftover.core import locality, stragglers
+from services.leftover.core import failed_on, locality, stragglers
 from services.leftover.core.asks import ask, asks_of
 from services.leftover.core.board import add_job, leaf_at, spans_of, work_left
 from services.leftover.core.mix import note_admitted
@@ -203,6 +203,7 @@ def _forget_job(state: State, name: str, *, succeeded: bool = False) -> None:
         depart(state, job, succeeded=succeeded)
         learn(state.history, name, job.seen)
         locality.forget(state, name)
+        failed_on.forget(state, name)
         stragglers.forget(state, name)
         state.reserving.pop(name, None)
         state.held_back.pop(name, None)
@@ -240,6 +241,7 @@ def _succeed(state: State, ended: TaskEnd, name: str, stage: str, count: int, ru
     if len(graph.tasks) == 1 == graph.tasks[0]:
         return  # The job is over, and nobody asks how far it has come.
     succeed(job, at, count, ended.attempt)
+    failed_on.succeeded(state, name, job, at, ended.first, count)
     note_duration(state, job, at)
     _note_work(state, name, job)
 
@@ -250,6 +252,7 @@ def _fail(state: State, failed: TaskFailure) -> None:
         return
     at = job.graph.position[failed.stage]
     before = job.progress.left[at]
+    failed_on.note(state, job, failed)
     for index in range(failed.first, failed.first + failed.count):
         fail(job, at, index, failed.attempt, failed.reason)
     if job.progress.left[at] != before:

@@ -115,7 +115,7 @@ class Reserved:
 
     def _span(self, name: str, job: Job, of: str) -> Span:
         stage = stage_of(job, of)
-        return Span(name, stage, stage_class(self._board, name, job, stage))
+        return Span(name, stage, stage_class(self._state, self._board, name, job, stage, -1))
 
     # ------------------------------------------------------------ what is promised
     def purse(self, profile: PlanProfile, at_ms: int) -> Purse:

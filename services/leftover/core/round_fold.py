@@ -17,7 +17,7 @@ from schemas import (
     Struck,
 )
 from schemas.placement_rules import class_key, rules_of
-from services.leftover.core import locality, stragglers
+from services.leftover.core import failed_on, locality, stragglers
 from services.leftover.core.asks import ask, asks_of, in_shard, shorten
 from services.leftover.core.board import is_reserved, leaf_of, spans_of
 from services.leftover.core.levels import keep_levels
@@ -176,7 +176,8 @@ def _bind(state: State, grant: Grant, time: int, task: TaskClass | None) -> None
         if task is not None and task.bounds is None:
             key = task.key
         else:
-            key = class_key(demand, stage.labels, stage.prefer, stage.tasks if stage.gang else 0, rules)
+            tried = failed_on.rules_for(state, name, job, stage, first)
+            key = class_key(demand, stage.labels, stage.prefer, stage.tasks if stage.gang else 0, tried)
         if key in state.starved:
             state.starved[key] = state.opened_ms
     shorten(job, name, named, first, count)

@@ -66,7 +66,7 @@ def speculate(state: State, board: Board, revoked: list[Revocation], now_ms: int
         if there >= state.policy.speculation_copies_max or board.maxima.above(job.queue)[1]:
             continue
         stage = job.graph.stages[straggler.at]
-        task = stage_class(board, name, job, stage)
+        task = stage_class(state, board, name, job, stage, straggler.index)
         key = f"{name}/{stage.stage}/{straggler.index}"
         number = None if task.index in full else room.best(task, key, slow)
         if number is None:

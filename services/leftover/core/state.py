@@ -212,6 +212,8 @@ class State:
     last. `promises`: what is promised to reservations; `reserving`: by job; `lent`: by node, its revocable attempts,
     keyed as `held`; `vacated`: by node, room that is held for a promise. `delays`: by job and stage, tasks that wait
     for nodes that they prefer, as [since ms, tasks], oldest first; `awaited`: by node, room that they leave free.
+    `failed_on`: by job and task, as "stage position/index", nodes on which attempts of it have failed, the last at the
+    end.
     `shadow`: when jobs would end if all had their shares. `copied`: by job, live or ended, tasks of which several
     attempts hold room, as "stage/index"; `runs`: by live job and stage position, what may become a straggler
     (stragglers.py). `mix`: for whom placement keeps room on GPUs. `board` ranks all that and can be built from it;
@@ -245,6 +247,7 @@ class State:
     vacated: dict[str, HeldRoom] = field(default_factory=dict)
     delays: dict[str, dict[str, list[list[int]]]] = field(default_factory=dict)
     awaited: dict[str, HeldRoom] = field(default_factory=dict)
+    failed_on: dict[str, dict[str, list[str]]] = field(default_factory=dict)
     pools_ppm: list[int] = field(default_factory=list)
     guarantees: dict[str, int] = field(default_factory=dict)
     pool_breaches: dict[str, PoolBreach] = field(default_factory=dict)

@@ -80,13 +80,16 @@ class Rule:
 @dataclass(slots=True, eq=False)
 class Bounds:
     """What may bar nodes to a class although they have room. `said`: its rules as they were given, and `rules` as they
-    are applied. `is_near`: its tasks still wait for nodes with as many (`matches`) of the labels that they `prefer` as
-    any node that could run them.
+    are applied. `avoided`: nodes on which its tasks have failed, if others could run them; `last`: nodes that a gang
+    takes after all others, since it has failed there. `is_near`: its tasks still wait for nodes with as many
+    (`matches`) of the labels that they `prefer` as any node that could run them.
     """
 
     said: list[PlacementRule]
     prefer: dict[str, str]
     rules: list[Rule] = field(default_factory=list)
+    avoided: dict[str, bool] = field(default_factory=dict)
+    last: dict[str, bool] = field(default_factory=dict)
     is_near: bool = False
     matches: int = 0
 
@@ -95,8 +98,10 @@ class Bounds:
         return self.follows_rules(name, labels) and (not self.is_near or self.is_near_to(labels))
 
     def follows_rules(self, name: str, labels: dict[str, str]) -> bool:
-        """Whether every required rule allows a task on a node."""
-        return not [rule for rule in self.rules if rule.required and not rule.permits(name, labels)]
+        """Whether every required rule allows a task on a node, and none has failed there."""
+        return name not in self.avoided and not [
+            rule for rule in self.rules if rule.required and not rule.permits(name, labels)
+        ]
 
     def is_near_to(self, labels: dict[str, str]) -> bool:
         """Whether a node with these labels has as many of the preferred ones as any."""
@@ -104,7 +109,7 @@ class Bounds:
 
     def penalty(self, name: str, labels: dict[str, str]) -> int:
         """What starting a task on a node adds to its rank."""
-        penalty = 0
+        penalty = AVOIDED if name in self.last else 0
         for rule in self.rules:
             if not rule.required:
                 penalty += rule.penalty(name, labels)

@@ -20,6 +20,9 @@ def bind(room: Room, task: TaskClass, rules: list[PlacementRule], near: bool) ->
         bounds.is_near = True
         bounds.matches = max([matches(task.prefer, node.labels) for node in able], default=0)
     for said in rules:
+        if said.nodes:
+            room.avoid(task, bounds, said.nodes)
+            continue
         counter = room.counters.of(counter_id(said))
         counter.classes[task.index] = True
         values = {node.labels[said.label]: True for node in able if said.label in node.labels}

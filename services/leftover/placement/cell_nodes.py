@@ -5,7 +5,7 @@ from typing import Final
 from schemas.placement_rules import class_key
 from schemas.quantities import SHARE_UNITS, SLOTS, Vector, on_devices, tasks_on_devices
 from schemas.queues import Placing
-from services.leftover.placement.apart import Counters, matches
+from services.leftover.placement.apart import Bounds, Counters, matches
 from services.leftover.placement.fits import rank_of_room, step
 from services.leftover.placement.fragments import Fragments, Mix
 from services.leftover.placement.node_choice import WHOLE, NodeChoice, left_on_device, scarce_kinds
@@ -167,13 +167,27 @@ class CellNodes:
         a room stay the same.
         """
         if task.could_fit is None:
-            wanted, room = max(1, task.gang), 0
-            for node in self.nodes:
+            task.could_fit = self._could_hold(task, {})
+        return task.could_fit
+
+    def avoid(self, task: TaskClass, bounds: Bounds, names: list[str]) -> None:
+        """Bars nodes to a class, if the others could run it. To a gang none is barred: what its rules leave of the
+        others may never hold all its tasks.
+        """
+        avoided = dict.fromkeys(names, True)
+        if task.gang:
+            bounds.last = avoided
+        elif self._could_hold(task, avoided):
+            bounds.avoided = avoided
+
+    def _could_hold(self, task: TaskClass, without: dict[str, bool]) -> bool:
+        wanted, room = max(1, task.gang), 0
+        for node in self.nodes:
+            if node.name not in without:
                 room += self._held_empty(task, node, wanted - room)
                 if room >= wanted:
-                    break
-            task.could_fit = room >= wanted
-        return task.could_fit
+                    return True
+        return False
 
     def _held_empty(self, task: TaskClass, node: NodeRoom, most: int) -> int:
         """How many tasks of a class, at most so many, an open node would hold if it were empty."""

@@ -13,7 +13,18 @@ from services.leftover.placement.leaf_queue import LeafEntry
 from services.leftover.placement.queue_limits import queue_at_maximum
 from services.leftover.placement.task_class import TaskClass
 
-Reason = Literal["none", "no_room", "no_node", "gang_no_room", "behind_head", "queue_max", "pool", "locality", "spread"]
+Reason = Literal[
+    "none",
+    "no_room",
+    "no_node",
+    "gang_no_room",
+    "behind_head",
+    "queue_max",
+    "pool",
+    "locality",
+    "spread",
+    "failed_there",
+]
 
 WANTS_ROOM: tuple[Reason, ...] = ("no_room", "gang_no_room", "pool")
 """Reasons that room would end. Room that no class can use within its pool is lent."""
@@ -63,7 +74,8 @@ def reason_of(board: Board, task: TaskClass, heads: Heads | None = None) -> Reas
         held_back = any(leaf.strict or leaf.order == "tetris-fair" for leaf in entries)
         return "behind_head" if held_back else "queue_max"
     if task.bounds is not None and is_barred(board.room, task):
-        return "locality" if task.bounds.is_near else "spread"  # Before pools: what pools leave idle is lent out.
+        # Before pools: what pools leave idle is lent out.
+        return "locality" if task.bounds.is_near else "spread" if task.bounds.rules else "failed_there"
     if board.pools.count > 1 and board.pools.is_used_up(task):
         return "pool"
     return "gang_no_room" if task.gang else "no_room"
