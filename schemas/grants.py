@@ -9,16 +9,7 @@ from schemas.tasks import DeviceShare
 
 Why = Literal["required", "optional", "packed", "reserved", "speculative"]
 WaitReason = Literal[
-    "none",
-    "no_room",
-    "no_node",
-    "gang_no_room",
-    "behind_head",
-    "queue_max",
-    "pool",
-    "locality",
-    "spread",
-    "failed_there",
+    "none", "no_room", "no_node", "gang_no_room", "behind_head", "queue_max", "pool", "locality", "spread"
 ]
 HoldReason = Literal["headroom", "gang", "promise", "locality"]
 PoolWinner = Literal["promise", "guarantee"]

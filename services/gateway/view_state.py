@@ -243,10 +243,12 @@ def stage_class_key(spec: JobSpec, stage: Stage) -> str:
     return class_key(*like, rules_of(spec.job, spec.queue, stage))
 
 
-def said_of(state: State, key: str) -> WaitReason | None:
-    """Why tasks of a class wait; None where nothing was said."""
+def said_of(state: State, key: str) -> WaitReason | Literal["failed_there"] | None:
+    """Why tasks of a class wait; None where nothing was said. What is barred to tasks that are tried again, and to no
+    others, is where they have failed.
+    """
     found = state.waits.get(near_key(key)) or state.waits.get(key)
     if found is None:
         for reason in state.retries.get(key, {}).values():
-            return reason
+            return "failed_there" if reason == "spread" else reason
     return found

@@ -289,7 +289,7 @@ def check_conserved(cell):
                     barred = rules and sum(rooms.values()) >= max(1, gang)
                     reason = "gang_no_room" if gang else "no_room"
                     if barred and (own or mine is not rooms):
-                        reason = "spread" if own else "failed_there"
+                        reason = "spread"
                 reasons[(*key, False)] = reason
     # Those that wait for better nodes no longer are of one class with those that never did.
     said = {key: reason for key, reason in said.items() if key in reasons or key not in delayed}

@@ -42,7 +42,7 @@ def test_it_waits_for_room_elsewhere_and_says_so():
 
     story.fail(grant)
     assert story.settle() == []
-    assert [wait.reason for wait in story.leftover.reasons.values()] == ["failed_there"]
+    assert [wait.reason for wait in story.leftover.reasons.values()] == ["spread"]
     story.take(job("small", stage()))
     assert [(each.job, each.node) for each in story.settle()] == [("small", grant.node)]  # Others may use the room.
     story.finish(hog)

@@ -155,3 +155,15 @@ def test_a_guarantee_is_not_broken_where_no_node_could_run_what_waits():
 
     shrunk(cell, "n0", "n1")
     assert broken_guarantees(cell.view) == {}
+
+
+# ---------------------------------------------------------------- retries
+def test_a_task_that_waits_for_another_node_than_those_on_which_it_has_failed_says_so():
+    cell = Watched(nodes=2, cpu=1, retry_backoff_ms=0)
+    cell.submit("hog", stage())
+    (node,) = [name for name, row in cell.view.nodes.items() if not any(row.used.values())]
+    cell.submit("j", stage(retries=3)).fail("j", "s", node=node)
+
+    assert why(cell) == ("failed_there", "it has failed on the nodes that have room, and waits for another")
+    cell.submit("hog2", stage()).settle()
+    assert why(cell) == ("no_room", "no node has room for it now")

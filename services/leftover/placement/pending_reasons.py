@@ -13,18 +13,7 @@ from services.leftover.placement.leaf_queue import LeafEntry
 from services.leftover.placement.queue_limits import queue_at_maximum
 from services.leftover.placement.task_class import TaskClass
 
-Reason = Literal[
-    "none",
-    "no_room",
-    "no_node",
-    "gang_no_room",
-    "behind_head",
-    "queue_max",
-    "pool",
-    "locality",
-    "spread",
-    "failed_there",
-]
+Reason = Literal["none", "no_room", "no_node", "gang_no_room", "behind_head", "queue_max", "pool", "locality", "spread"]
 
 WANTS_ROOM: tuple[Reason, ...] = ("no_room", "gang_no_room", "pool")
 """Reasons that room would end. Room that no class can use within its pool is lent."""
@@ -74,8 +63,7 @@ def reason_of(board: Board, task: TaskClass, heads: Heads | None = None) -> Reas
         held_back = any(leaf.strict or leaf.order == "tetris-fair" for leaf in entries)
         return "behind_head" if held_back else "queue_max"
     if task.bounds is not None and is_barred(board.room, task):
-        # Before pools: what pools leave idle is lent out.
-        return "locality" if task.bounds.is_near else "spread" if task.bounds.rules else "failed_there"
+        return "locality" if task.bounds.is_near else "spread"  # Before pools: what pools leave idle is lent out.
     if board.pools.count > 1 and board.pools.is_used_up(task):
         return "pool"
     return "gang_no_room" if task.gang else "no_room"
