@@ -22,7 +22,7 @@ from services.agent import proc, processes
 from services.agent.cgroup_trees import NoCgroups
 from services.agent.cgroups import Groups, open_groups
 from services.agent.core import Start
-from services.agent.documents import CHILD, RESULT, STOP, TASK, claim, open_folder, write_json
+from services.agent.documents import CHILD, RESULT, STOP, TASK, Spoilt, claim, open_folder, write_json
 from services.agent.folders import OVER, attempt_folder, run_name
 from services.agent.found import (
     AttemptFolder,
@@ -36,7 +36,7 @@ from services.agent.found import (
     stop_in,
     task_in,
 )
-from services.agent.local import Launched, Local, document_of, key_of, mono_ms, without_result
+from services.agent.local import Launched, Local, document_of, key_of, mono_ms, tampered, without_result
 from services.agent.outbox import Name, Result
 from services.agent.settings import NodeSettings
 from services.agent.starting import fate_of, limits_of, spawn, task_of
@@ -112,6 +112,9 @@ class Attempts:
             except FileExistsError:
                 result = Result("lost", detail="it has been started before, and nothing is known of its end")
                 launched.append(Launched(local, result=result))
+            except Spoilt as error:
+                detail = f"a task of the job has spoilt its folder: {error.filename}: {error.strerror}"
+                launched.append(Launched(local, result=Result("cannot_start", detail=detail)))
             except OSError as error:
                 # Nothing of the job's own is looked at before its shim runs, so it does not count against its retries.
                 result = Result("lost", detail=f"the agent could not start it: {error.strerror or error}")
@@ -218,7 +221,7 @@ class Attempts:
             if name is None:
                 return None  # The log calls it lost by the registration that does not name it.
             local = Local(key_of(name), name, place.admitted, place.folder)
-            self._end(local, Result("lost", detail=f"its folder was tampered with: {fault}"))
+            self._end(local, tampered(fault))
         return local
 
     def _look_into(self, local: Local, folder: int, fate: Result | None) -> None:
@@ -357,8 +360,8 @@ class Attempts:
                 outcome = result or without_result(local.stopping or stop_in(folder))
             finally:
                 os.close(folder)
-        except (Unsound, FileNotFoundError, NotADirectoryError, PermissionError) as fault:
-            result, outcome = None, Result("lost", detail=f"its folder was tampered with: {fault}")
+        except (Unsound, Spoilt, FileNotFoundError) as fault:
+            result, outcome = None, without_result(local.stopping) if local.stopping else tampered(fault)
         except OSError:
             return []  # Of this process or the disk: the next look tries again.
         if local.done and result is not None:

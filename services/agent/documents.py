@@ -30,7 +30,12 @@ _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 # What open() says of something that is there but is no file that could be read.
 _NO_FILE = (errno.ELOOP, errno.ENXIO, errno.ENODEV, errno.EISDIR, errno.ENOTDIR, errno.EACCES, errno.EPERM)
+_NOT_OURS = (errno.ELOOP, errno.ENOTDIR, errno.EACCES, errno.EPERM)
 _NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK)
+
+
+class Spoilt(OSError):
+    """A folder below that of all jobs is none any more, or barred: tasks can usually write there."""
 
 
 class BadDocument(Exception):
@@ -138,7 +143,8 @@ def claim(folder: AnyPath, document: dict[str, object], *, dir_fd: int | None = 
 
 
 def open_folder(data: AnyPath, *parts: str, mode: int | None = None) -> int:
-    """A descriptor of the folder DATA/PARTS, on the way to which there is no link. Raises OSError.
+    """A descriptor of the folder DATA/PARTS, on the way to which there is no link. Raises OSError; Spoilt where tasks
+    may have done that.
 
     `mode`: folders that are missing are made with it, the last one always; FileExistsError where that is there.
     """
@@ -148,6 +154,10 @@ def open_folder(data: AnyPath, *parts: str, mode: int | None = None) -> int:
             if mode is not None:
                 _make(part, folder, new=at == len(parts))
             inner = os.open(part, _FOLDER, dir_fd=folder)
+        except OSError as error:
+            if at > 1 and error.errno in _NOT_OURS:
+                raise Spoilt(error.errno, error.strerror, part) from None
+            raise
         finally:
             os.close(folder)
         folder = inner

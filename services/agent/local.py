@@ -60,6 +60,11 @@ def key_of(name: Name) -> str:
     return core.attempt_key(name.job, name.stage, name.index, name.attempt)
 
 
+def tampered(fault: Exception) -> Result:
+    """Of an attempt whose folder is not as it was left: only tasks of its job can write there, so they pay for it."""
+    return Result("exit_code", detail=f"its folder was tampered with: {fault}")
+
+
 def without_result(stopping: StopReason | None) -> Result:
     """How an attempt ended whose shim left no result."""
     if stopping is not None:

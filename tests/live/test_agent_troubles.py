@@ -80,6 +80,24 @@ def test_an_attempt_that_ends_without_a_result_on_a_node_that_is_well_is_lost_an
     tell(story)
 
 
+SPOILS = 'cd ../../../../..; [ "$(basename "$PWD")" = jobs ] && mv bad gone && {}; sleep 0.2; exit 1'
+
+
+@pytest.mark.parametrize("instead", ["ln -s /nowhere bad", "ln -s bad bad", "echo > bad"])
+def test_a_job_that_spoils_its_own_folder_pays_with_its_retries_and_closes_no_node(tell, tmp_path, instead):
+    async def story(cell):
+        async with agent_on(cell, settings(tmp_path / "n", room=ANY_ROOM)):
+            await cell.submit("bad", {"command": ["sh", "-c", SPOILS.format(instead)], "retries": 2})
+            await cell.submit("good", {"command": ["true"]})
+            await cell.until(lambda: len(outcomes(cell)) == 2)
+            assert outcomes(cell) == {"bad": "failed", "good": "succeeded"}
+            assert [failed.reason for failed in cell.items(TaskFailed)] == ["exit_code", "cannot_start", "cannot_start"]
+            assert "has spoilt its folder: bad" in cell.items(TaskFailed)[-1].detail
+            assert reasons(cell) == [""]
+
+    tell(story)
+
+
 @pytest.fixture
 def small_disk(tmp_path):
     """Mounts a disk of a few hundred KiB or so many inodes."""

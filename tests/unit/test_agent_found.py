@@ -133,7 +133,7 @@ KINDS = ["link", "link to itself", "pipe", "folder", "device", "socket", "huge",
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("name", [TASK, CLAIM, RESULT, STOP])
-def test_what_is_no_document_makes_the_attempt_lost(tmp_path, name, kind):
+def test_what_is_no_document_is_a_failure_of_the_tasks_own(tmp_path, name, kind):
     folder = attempt(tmp_path)
     for other, document in DOCUMENTS.items():
         if other not in (name, RESULT):
@@ -144,7 +144,7 @@ def test_what_is_no_document_makes_the_attempt_lost(tmp_path, name, kind):
 
     # Where the task is not known its folder's name tells which attempt it was.
     assert (local.name.job, local.name.stage, local.name.index, local.name.attempt) == ("j", "map", 0, 1)
-    assert local.result.reason == "lost"
+    assert local.result.reason == "exit_code"
     assert local.result.detail.startswith(f"its folder was tampered with: {name}")
 
 
@@ -190,7 +190,7 @@ def test_a_task_that_names_another_attempt_does_not_speak_for_it(tmp_path):
 
     (local,) = scanned(tmp_path).by_key.values()
 
-    assert (local.key, local.result.reason) == ("j/map/0/1", "lost")
+    assert (local.key, local.result.reason) == ("j/map/0/1", "exit_code")
 
 
 def test_links_in_the_place_of_folders_lead_nowhere(tmp_path):
