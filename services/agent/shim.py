@@ -40,6 +40,7 @@ KILL_WAIT_MS = 10_000  # After SIGKILL; what is stuck in the kernel for longer i
 GRACE_MS_MAX = 24 * 3_600 * 1_000  # A longer one is not believed.
 DRAIN_MS = 1_000  # For output that is still in a pipe when everything has ended.
 RESULT_TRIES = 60  # A second apart: a full disk may be emptied.
+NOT_EXECUTABLE, NOT_FOUND = 126, 127  # Exit codes of a command that could not be executed, as shells say it.
 SIGNAL_BASE = 128  # An exit code above it is a signal, as shells say it.
 EVENTS_FD = 3  # Where the agent that started the shim listens to it: a pipe of theirs alone.
 NOT_ITS_FAULT = b"\0"  # What a child says first that could not begin for a fault of the machine's.
@@ -50,7 +51,11 @@ _PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_CHILD_SUBREAPER = 1, 4, 36
 
 # ---------------------------------------------------------------- the attempt
 class CannotStart(Exception):
-    """The command could not be executed, and why."""
+    """The command could not be executed: why, and the exit code that a shell would have given it."""
+
+    def __init__(self, why: str, exit_code: int) -> None:
+        super().__init__(why)
+        self.exit_code = exit_code
 
 
 class Guardian:
@@ -84,7 +89,8 @@ class Guardian:
         try:
             self._start()
         except CannotStart as error:
-            self._finish({"state": "failed", "reason": "cannot_start", "detail": str(error), "run_ms": 0})
+            said = {"detail": str(error), "exit_code": error.exit_code}
+            self._finish({"state": "failed", "reason": "cannot_start", "run_ms": 0, **said})
             return
         except OSError as error:
             # What the machine lacks is not the job's fault.
@@ -125,10 +131,10 @@ class Guardian:
         with os.fdopen(fault, "rb") as reader:
             problem = reader.read()
         if problem:
-            os.waitpid(self.child, 0)
+            _, status = os.waitpid(self.child, 0)
             if problem.startswith(NOT_ITS_FAULT):
                 raise OSError(0, problem.removeprefix(NOT_ITS_FAULT).decode(errors="replace"))
-            raise CannotStart(problem.decode(errors="replace"))
+            raise CannotStart(problem.decode(errors="replace"), os.waitstatus_to_exitcode(status))
         self.begun_ns = time.monotonic_ns()
 
     def _watch(self) -> None:
@@ -311,7 +317,7 @@ class Guardian:
 
 def _become(task: dict[str, Any], pipes: list[int], said: int, guardian: int, umask: int) -> NoReturn:
     """In the forked child: everything up to the command's own first instruction, or the reason why not to `said`."""
-    problem = "the shim failed"
+    problem, exit_code = "the shim failed", NOT_EXECUTABLE
     try:
         os.setsid()
         problem = NOT_ITS_FAULT.decode() + "cannot join its control group"
@@ -350,10 +356,14 @@ def _become(task: dict[str, Any], pipes: list[int], said: int, guardian: int, um
             resource.setrlimit(resource.RLIMIT_NOFILE, (task["descriptors"], hard))
         problem = f"cannot execute {task['command'][0]}"
         os.execvpe(task["command"][0], task["command"], task["env"])
+    except FileNotFoundError as error:
+        if problem.startswith("cannot execute"):
+            exit_code = NOT_FOUND
+        os.write(said, f"{problem}: {error.strerror}".encode(errors="replace"))
     except Exception as error:
         os.write(said, f"{problem}: {getattr(error, 'strerror', None) or error}".encode(errors="replace"))
     finally:
-        os._exit(127)
+        os._exit(exit_code)
 
 
 def _opened_hold(path: str | None) -> Hold | None:

@@ -124,8 +124,9 @@ def run(
 ) -> None:
     """Run one command as a job of one task and follow what it prints; the exit code is the command's.
 
-    Ctrl-C cancels the job. The exit code of a command that a signal ends is 128 plus the signal's number. It is 1, with
-    a message, where the job was refused or cancelled, or its time was over.
+    Ctrl-C cancels the job. The exit code of a command that a signal ends is 128 plus the signal's number. It is
+    127 where the command was not found and 126 where it could not be executed. It is 1, with a message, where the job
+    was refused or cancelled, or its time was over.
     """
     from services.cli import running
 

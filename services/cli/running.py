@@ -98,13 +98,18 @@ def _tell_why(gateway: Gateway, job: str) -> None:
             note(f"{job}: {visible(in_zone(document['why']))}")
 
 
+OWN_CODES = ("exit_code", "cannot_start")
+"""Failures whose exit code is that of the command, or what a shell gives where it cannot be executed."""
+
+
 def _exit_code(document: Document) -> int:
     """Of the attempt that was the last. Raises Refused where the job has ended otherwise."""
     if document["state"] == ENDED_WELL:
         return 0
     last = document["failures"][-1] if document["failures"] else None
-    if document["state"] == "failed" and last is not None and last["reason"] == "exit_code" and last["exit_code"]:
-        if last["exit_code"] > 128:  # By a signal, or for memory: the command itself has said nothing of it.
+    if document["state"] == "failed" and last is not None and last["reason"] in OWN_CODES and last["exit_code"]:
+        # By a signal, for memory, or never begun: the command itself has said nothing of it.
+        if last["exit_code"] > 128 or last["reason"] == "cannot_start":
             note(f"largesse: {document['job']}: {visible(last['detail'])}")
         return int(last["exit_code"])
     detail = (last or {}).get("detail") or document["detail"]

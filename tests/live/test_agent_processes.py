@@ -213,22 +213,24 @@ def test_a_failed_task_is_run_again_as_often_as_it_may(tell):
 
 
 @pytest.mark.parametrize(
-    ("stage", "detail"),
+    ("stage", "detail", "exit_code"),
     [
-        pytest.param({"command": ["no-such-command"]}, "cannot execute no-such-command: No such file", id="no command"),
-        pytest.param({"command": ["/etc"]}, "cannot execute /etc: Permission denied", id="not executable"),
         pytest.param(
-            {"command": ["true"], "cwd": "/no/such"}, "no working directory /no/such: No such file", id="no folder"
+            {"command": ["no-such-command"]}, "cannot execute no-such-command: No such file", 127, id="no command"
+        ),
+        pytest.param({"command": ["/etc"]}, "cannot execute /etc: Permission denied", 126, id="not executable"),
+        pytest.param(
+            {"command": ["true"], "cwd": "/no/such"}, "no working directory /no/such: No such file", 126, id="no folder"
         ),
     ],
 )
-def test_what_cannot_start_comes_back_as_a_fact(tell, stage, detail):
+def test_what_cannot_start_comes_back_as_a_fact(tell, stage, detail, exit_code):
     async def story(cell, data):
         await cell.submit("j", stage)
 
         assert await outcome_of(cell) == "failed"
         (failed,) = await failures_of(cell)
-        assert failed.reason == "cannot_start"
+        assert (failed.reason, failed.exit_code) == ("cannot_start", exit_code)
         assert failed.detail.startswith(detail)
         assert cell.items(TaskStarted) == []
 

@@ -194,6 +194,8 @@ def test_run_submits_one_task_and_shows_what_it_prints():
         ("failed", [failure("exit_code", 7, ""), failure("exit_code", 3, "ended with status 3")], 3, ""),
         ("succeeded", [failure("exit_code", 7, "ended with status 7")], 0, ""),
         ("failed", [failure("exit_code", 137, "ended by SIGKILL")], 137, "largesse: j: ended by SIGKILL\n"),
+        ("failed", [failure("cannot_start", 127, "cannot execute x")], 127, "largesse: j: cannot execute x\n"),
+        ("failed", [failure("cannot_start", None, "by an older agent")], 1, "largesse: j failed: by an older agent\n"),
         ("failed", [failure("timeout", 143, "ran for 60 s")], 1, "largesse: j failed: ran for 60 s\n"),
         ("cancelled", [], 1, "largesse: j cancelled: by ann\n"),
     ],
