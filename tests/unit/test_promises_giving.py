@@ -6,8 +6,8 @@ import pytest
 
 from schemas import ReservationRequested
 from tests.builders import config, job, stage
+from tests.promised_cell import GRACE, advance, cell, give_back, promise, reserved, step, taken_back, why
 from tests.unit.test_altruism_plans import asked, bodies, forked, plans
-from tests.unit.test_promises import GRACE, advance, cell, give_back, promise, reserved, step, taken_back, why
 
 
 def granted_at(story, time):

@@ -48,10 +48,12 @@ def keep_promises(state: State, board: Board, asked: dict[str, list[StageAsk]], 
     claims = kept.reserved.claims(now_ms + grace_ms)
     if claims:
         clearing = _clearing(state, board, kept, now_ms, now_ms + grace_ms)
+        taken_for: list[str] = []  # By attempt that is taken back.
         for claim in claims:
             _clear(clearing, claim)
+            taken_for += [claim.reservation] * (len(clearing.taken) - len(taken_for))
         kept.shut = clearing.rooms
-        kept.revoked = _revocations(state, board, clearing.taken)
+        kept.revoked = _revocations(state, board, clearing.taken, taken_for)
         for number, task in kept.shut:
             board.room.shut(number, task.pairs)
     return kept
@@ -192,24 +194,26 @@ def _usage(profile: PlanProfile, at_ms: int) -> Vector:
     return usage
 
 
-def _revocations(state: State, board: Board, taken: list[Victim]) -> list[Revocation]:
-    """Attempts to be taken back, neighbours of a stage on a node as one, in the order of nodes and names."""
-    items: list[tuple[int, str, str, int, int]] = []
-    for victim in taken:
+def _revocations(state: State, board: Board, taken: list[Victim], taken_for: list[str]) -> list[Revocation]:
+    """Attempts to be taken back, neighbours of a stage on a node as one, in the order of nodes and names. `taken_for`:
+    for which reservation each is.
+    """
+    items: list[tuple[int, str, str, int, int, str]] = []
+    for victim, reservation in zip(taken, taken_for, strict=True):
         name = board.room.nodes[victim.node].name
         key = victim.key[len(name) + 1 :]
         job, stage, text = key.rsplit("/", 2)
-        items.append((victim.node, job, stage, state.lent[name][key].attempt, int(text)))
+        items.append((victim.node, job, stage, state.lent[name][key].attempt, int(text), reservation))
     found: list[Revocation] = []
-    for number, job, stage, attempt, index in sorted(items):
+    for number, job, stage, attempt, index, reservation in sorted(items):
         node = board.room.nodes[number]
         last = found[-1] if found else None
         if (
             last is not None
             and (last.node, last.job, last.stage, last.attempt) == (node.name, job, stage, attempt)
-            and last.first + last.count == index
+            and (last.first + last.count, last.reservation) == (index, reservation)
         ):
             last.count += 1
         else:
-            found.append(Revocation(job, stage, index, 1, attempt, node.name, node.epoch))
+            found.append(Revocation(job, stage, index, 1, attempt, node.name, node.epoch, reservation))
     return found

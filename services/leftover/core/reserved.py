@@ -48,6 +48,7 @@ class Claim:
     task: TaskClass
     count: int
     width: int
+    reservation: str
 
 
 @dataclass(slots=True, eq=False)
@@ -269,8 +270,9 @@ class Reserved:
                 purse.add(reserving.atom, span.task.demand, count + rests[i] * (at_ms == self._now_ms))
                 if count > claimed[i]:
                     claimed[i], widths[i] = count, width
-        whole = [Claim(span.task, claimed[i], widths[i]) for i, span in enumerate(self._spans) if claimed[i]]
-        return whole + [Claim(span.task, rests[i], 1) for i, span in enumerate(self._spans) if rests[i]]
+        of = [self.reservation_of(span.job) for span in self._spans]
+        whole = [Claim(span.task, claimed[i], widths[i], of[i]) for i, span in enumerate(self._spans) if claimed[i]]
+        return whole + [Claim(span.task, rests[i], 1, of[i]) for i, span in enumerate(self._spans) if rests[i]]
 
     # ------------------------------------------------------------ beyond the promise
     def start_beyond(self) -> list[Placement]:
