@@ -6,7 +6,7 @@ import pytest
 
 from schemas import ReservationRequested
 from tests.builders import config, job, stage
-from tests.promised_cell import GRACE, advance, cell, give_back, promise, reserved, step, taken_back, why
+from tests.promised_cell import GRACE, advance, cell, give_back, lasting, promise, reserved, step, taken_back, why
 from tests.unit.test_altruism_plans import asked, bodies, forked, plans
 
 
@@ -45,7 +45,7 @@ def named_forked():
 def test_units_of_a_promise_start_whole_where_some_tasks_are_asked_for_again(preset):
     """Task 0 has failed, so it is asked for apart from the three that never ran."""
     story = promise(cell(preset=preset, retry_backoff_ms=10_000), step(0, 1_000, 1), step(30_000, 60_000, 4, gang=2))
-    story.take(job("other", stage(tasks=9, duration_ms=500_000), queue="b"))
+    story.take(lasting("other", stage(tasks=9, duration_ms=500_000), queue="b"))
     story.take(reserved("mine", stage(tasks=4, duration_ms=2_000, retries=1)))
     first = [grant for grant in story.settle() if grant.job == "mine"]
     assert [grant.count for grant in first] == [1]
