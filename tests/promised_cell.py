@@ -31,7 +31,9 @@ class PlannedCell(SlowCell):
 def cell(*jobs, nodes=None, queues=("a", "b"), **knobs):
     """A cell; one node of four cores where no nodes are given."""
     story = PlannedCell()
-    story.take(config(tree(*queues) if queues else None, seed=1, revoke_grace_ms=GRACE, **{"preset": "hdrf", **knobs}))
+    story.take(
+        config(tree(*queues) if queues else None, seed=1, **{"preset": "hdrf", "revoke_grace_ms": GRACE, **knobs})
+    )
     story.take(*(nodes or [node("n1")]))
     story.settle()
     story.take(*jobs)

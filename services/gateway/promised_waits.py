@@ -144,9 +144,12 @@ def _tasks_beside(node: NodeRow, stage: Stage, promised: Vector) -> int:
     return tasks_on_devices(demand.get("gpu", 0), [device.milli for device in node.devices], room)
 
 
-def taken_text(lent: LentRow | None) -> str:
-    """For which reservation an attempt was taken back, in words; empty: for none."""
-    return f"its room was promised to {lent.taken_for}" if lent is not None and lent.taken_for else ""
+def taken_text(lent: LentRow | None, detail: str) -> str:
+    """What is told of an attempt that was revoked, with the reservation that it was for, if there is one."""
+    if lent is None or not lent.taken_for:
+        return detail
+    text = f"its room was promised to {lent.taken_for}"
+    return f"{text}: {detail}" if detail else text
 
 
 def moment(at_ms: int) -> str:

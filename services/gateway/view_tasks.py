@@ -59,8 +59,8 @@ def _begin(state: State, record: Record, tasks: TaskRange, index: int) -> None:
 
 def _fail(state: State, name: str, failed: FailedAttempt) -> None:
     lent = _release(state, name, failed.stage, failed.index)
-    if failed.reason == "revoked" and not failed.detail:
-        failed.detail = taken_text(lent)
+    if failed.reason == "revoked":
+        failed.detail = taken_text(lent, failed.detail)
     job = state.jobs.get(name)
     if job is None:
         return

@@ -19,6 +19,7 @@ from services.leftover.core.state import Allocation, State
 from services.leftover.placement.board import Board, Placement
 from services.leftover.placement.promised import Clearing, Space, Victim, by_position, empty
 from services.leftover.placement.task_class import TaskClass
+from services.leftover.placement.timeline import fits_now
 
 AGAIN_MS: Final = 1_000
 """After so long, or the grace if that is longer, the room that was chosen for a lease is looked at again."""
@@ -49,13 +50,15 @@ def keep_promises(state: State, board: Board, asked: dict[str, list[StageAsk]], 
     if claims:
         clearing = _clearing(state, board, kept, now_ms, now_ms + grace_ms)
         taken_for: list[str] = []  # By attempt that is taken back.
-        for claim in claims:
+        for claim in [claim for claim in claims if not claim.rest]:
             _clear(clearing, claim)
             taken_for += [claim.reservation] * (len(clearing.taken) - len(taken_for))
         kept.shut = clearing.rooms
         kept.revoked = _revocations(state, board, clearing.taken, taken_for)
         for number, task in kept.shut:
             board.room.shut(number, task.pairs)
+        for claim in [claim for claim in claims if claim.rest]:
+            kept.shut += _keep_free(state, board, claim)
     return kept
 
 
@@ -101,6 +104,20 @@ def vacated_of(state: State, board: Board, kept: Kept) -> list[HeldRoom]:
     gone = {name: HeldRoom(name, "promise", {}) for name in state.vacated if name not in after}
     changed = {name: one for name, one in after.items() if state.vacated.get(name) != one}
     return [one for _, one in sorted({**gone, **changed}.items())]
+
+
+def _keep_free(state: State, board: Board, claim: Claim) -> list[tuple[int, TaskClass]]:
+    """Keeps room that is free now for tasks of a claim, first where it was kept before. Room that is only expected to
+    come free would leave this to others, who would have to give it back with the next task that ends.
+    """
+    room = board.room
+    found: list[tuple[int, TaskClass]] = []
+    nodes = sorted(range(len(room.nodes)), key=lambda number: room.nodes[number].name not in state.vacated)
+    for number in nodes:
+        while len(found) < claim.count and fits_now(room, claim.task, room.nodes[number]):
+            room.shut(number, claim.task.pairs)
+            found.append((number, claim.task))
+    return found
 
 
 # ---------------------------------------------------------------- taking back
