@@ -3,7 +3,17 @@
 from schemas.asks import Asks, JobAsk, JobPlan, LateStart, LedgerEntry, StageAsk, StageEstimate
 from schemas.cache import Cache
 from schemas.envelope import Header, Record
-from schemas.grants import ClassWait, Grant, Grants, HeldRoom, LocalityWait, PoolBreach, Revocation, Shortfall
+from schemas.grants import (
+    ClassWait,
+    Grant,
+    Grants,
+    HeldRoom,
+    LocalityWait,
+    PoolBreach,
+    PromisedWait,
+    Revocation,
+    Shortfall,
+)
 from schemas.jobs import (
     AntiAffinity,
     HeldBack,
@@ -18,6 +28,7 @@ from schemas.jobs import (
     JobSpec,
     JobTurns,
     PlacementRule,
+    Revocable,
     Spread,
     Stage,
 )

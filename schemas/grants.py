@@ -23,7 +23,8 @@ class Grant:
     `devices`: for each task, in order, its shares of the node's devices; empty where it asks for none. `revocable`: the
     room is promised to a reservation before the tasks are expected to end, so they may be taken back. `why`
     speculative: a copy of one task that runs already, elsewhere and for long; the first of its attempts to succeed
-    counts. A copy is always revocable.
+    counts. A copy is always revocable. `revocable_by`: the reservation whose lease from `revocable_from_ms` to
+    `revocable_until_ms` the room is promised for first; empty for copies, and in logs from before it was said.
     """
 
     job: str
@@ -36,11 +37,14 @@ class Grant:
     why: Why = "required"
     devices: list[list[DeviceShare]] = field(default_factory=list)
     revocable: bool = False
+    revocable_by: str = ""
+    revocable_from_ms: int | None = None
+    revocable_until_ms: int | None = None
 
 
 @dataclass(slots=True)
 class Revocation:
-    """Attempts that the node must give back."""
+    """Attempts that the node must give back. `reservation`: whose promise needs the room; empty where none does."""
 
     job: str
     stage: str
@@ -49,6 +53,7 @@ class Revocation:
     attempt: int
     node: str
     epoch: str
+    reservation: str = ""
 
 
 @dataclass(slots=True)
@@ -110,6 +115,25 @@ class LocalityWait:
 
 
 @dataclass(slots=True)
+class PromisedWait:
+    """Tasks of a stage do not start, since they would not end before their room is needed for a promise: that of
+    `reservation`, whose lease goes from `from_ms` to `until_ms`. `needs_ms`: how long they are taken to run; None: they
+    may not be taken back, and how long they run is not known. `taken_back`: how often tasks of the stage have been.
+    `fits_ms`: when they could start at the earliest, by all that is promised by now; None: only when all of that is
+    over. An empty `reservation`: they wait for that no longer.
+    """
+
+    job: str
+    stage: str
+    reservation: str = ""
+    from_ms: int = 0
+    until_ms: int = 0
+    needs_ms: int | None = None
+    taken_back: int = 0
+    fits_ms: int | None = None
+
+
+@dataclass(slots=True)
 class PoolBreach:
     """The jobs of a class in a leaf queue start tasks beyond their class's pool, though others could start within
     theirs: `winner` comes before the pools. `over`: the class holds no more than its pool again.
@@ -125,7 +149,8 @@ class PoolBreach:
 class Grants:
     """Tasks with nodes; nodes where the room held on purpose has changed; attempts taken back; classes whose reason to
     wait has changed; leaf queues that began to hold too little, or hold enough again; class pools that give way to what
-    comes before them, or no longer have to; tasks that begin to wait for nodes that they prefer.
+    comes before them, or no longer have to; tasks that begin to wait for nodes that they prefer; stages that wait
+    for room that is not promised, or no longer do (`promised`).
     """
 
     grants: list[Grant]
@@ -137,3 +162,4 @@ class Grants:
     shortfalls: list[Shortfall] = field(default_factory=list)
     pool_breaches: list[PoolBreach] = field(default_factory=list)
     locality_waits: list[LocalityWait] = field(default_factory=list)
+    promised: list[PromisedWait] = field(default_factory=list)

@@ -9,6 +9,9 @@ UNJUDGED = -1
 """The class of a job that was admitted while the cell had no capacity to judge it by."""
 
 Outcome = Literal["succeeded", "failed", "cancelled"]
+Revocable = Literal["auto", "never", "always"]
+"""When tasks start on room that is promised to a reservation before they end: as far as it cannot be foreseen, never,
+or wherever there is room."""
 Rejection = Literal[
     "name_taken",
     "exceeds_capacity",
@@ -93,6 +96,7 @@ class JobSpec:
     """One job. `queue` is a path without `root`; stages are in the submitter's order. `reservation`: what it runs
     under; `reservation_atom`: the part of it, as the path of an atom or of what holds it; empty: any part.
     `altruism_permille`: in so many of a thousand plans the job gives away what it does not need; None: as its queue.
+    `revocable`: whether its tasks may run on room that is promised to others.
     """
 
     job: str
@@ -103,6 +107,7 @@ class JobSpec:
     reservation: str | None = None
     reservation_atom: str = ""
     altruism_permille: int | None = None
+    revocable: Revocable = "auto"
 
 
 @dataclass

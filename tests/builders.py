@@ -28,6 +28,7 @@ from schemas import (
     ReservationDeleted,
     ReservationRequested,
     ReservationUpdated,
+    Revocable,
     Stage,
     TaskEnd,
     TaskFailed,
@@ -65,9 +66,9 @@ def stage(
     return Stage(name, tasks, **{"after": list(after), **durations, **given})
 
 
-def job(name: str, *stages: Stage, queue: str = "default", priority: int = 0) -> JobSpec:
+def job(name: str, *stages: Stage, queue: str = "default", priority: int = 0, revocable: Revocable = "auto") -> JobSpec:
     """A job of these stages; without any it is one task of one core."""
-    return JobSpec(name, queue, list(stages) or [stage()], priority)
+    return JobSpec(name, queue, list(stages) or [stage()], priority, revocable=revocable)
 
 
 def queue(name: str, weight: float = 1, *children: Queue | str, **limits: Any) -> Queue:

@@ -35,7 +35,7 @@ from schemas.edge.base import (
 )
 from schemas.edge.cycles import find_cycle
 from schemas.edge.validated import validated
-from schemas.jobs import AntiAffinity, JobCancelled, JobSpec, Spread, Stage
+from schemas.jobs import AntiAffinity, JobCancelled, JobSpec, Revocable, Spread, Stage
 from schemas.quantities import Vector
 from schemas.queue_tree import QUEUE_DEFAULT
 from schemas.wording import nearest, plural
@@ -124,6 +124,7 @@ class JobSubmission(Input):
     reservation: Name | None = None
     altruism_permille: Annotated[int, Field(ge=0, le=1_000)] | None = None
     reservation_atom: Annotated[str, Field(max_length=ATOM_PATH_MAX, pattern=ATOM_PATH_PATTERN)] = ""
+    revocable: Revocable = "auto"
 
 
 class WorkloadLine(JobSubmission):
@@ -169,7 +170,8 @@ def _spec(job: JobSubmission) -> JobSpec:
         raise Malformed("stages", f"a job has at most {JOB_TASKS_MAX} tasks, this one has more: split it")
     queue = QUEUE_DEFAULT if job.queue is None else queue_path(job.queue)
     reserved = job.reservation, job.reservation_atom
-    return JobSpec(job.job or "", queue, stages, job.priority, job.user, *reserved, job.altruism_permille)
+    optional = job.altruism_permille, job.revocable
+    return JobSpec(job.job or "", queue, stages, job.priority, job.user, *reserved, *optional)
 
 
 def _stage(stage: StageSubmission) -> Stage:

@@ -77,7 +77,10 @@ def stages_text(document: Document, draw: Draw = listed) -> str:
             running = f"{running or 0} + {copies:,} {'copy' if copies == 1 else 'copies'}"
         if ending := stage.get("ending"):
             running = f"{running or 0} + {ending:,} ending"
-        why = "; ".join(in_zone(reason["text"]) for reason in stage["why"]) or _left_text(stage)
+        texts = [reason["text"] for reason in stage["why"]]
+        if revocable := stage.get("revocable"):
+            texts.append(f"{plural(revocable['tasks'], 'task')} {revocable['text']}")
+        why = "; ".join(in_zone(text) for text in texts) or _left_text(stage)
         rows.append((stage["stage"], task_bar(tasks), f"{tasks['succeeded']}/{tasks['total']}", running, why))
     last = "why it waits" if document["ended_ms"] is None else "what is left"
     return draw(("stage", "progress", "done", "running", last), rows, kinds="kkrrl")
@@ -125,6 +128,9 @@ def _lines(document: Document) -> Iterator[tuple[str, str]]:
                 failed = f", {plural(tasks['failed_attempts'], 'attempt')} failed" if tasks["failed_attempts"] else ""
                 line = f"{job}/{stage['stage']}: {done} of {tasks['total']} done, {running} running{failed}"
                 yield line, line
+            if revocable := stage.get("revocable"):  # News when the lease is another, not when tasks end.
+                text = in_zone(revocable["text"])
+                yield f"{job}/{stage['stage']}: {text}", f"{job}/{stage['stage']}: {text}"
     why = in_zone(document["detail"] or document["why"] or "")
     if why or state != "running" or document["ended_ms"] is not None:
         took = f" after {span(document['ended_ms'] - document['submitted_ms'])}" if document["ended_ms"] else ""

@@ -16,6 +16,7 @@ from services.gateway.document import Document
 from services.gateway.kept import results_of
 from services.gateway.node_documents import state_of_node
 from services.gateway.places import indexes_of
+from services.gateway.promised_waits import NEED_ROOM, promised_text, revocable_document
 from services.gateway.queueing import Queueing
 from services.gateway.usage import memory_text, usage_document
 from services.gateway.view_jobs import EndedJob, FailedAttempt, LiveJob
@@ -189,6 +190,7 @@ def _stage(state: State, queueing: Queueing, job: LiveJob, at: int, whole: bool)
     if whole:
         few = stage.tasks <= INDEXES_TASKS_MAX
         document |= {"copies": job.copies[at], "ending": job.ending[at], "nodes": dict(job.nodes[at])}
+        document["revocable"] = revocable_document(state, job, at)
         document["indexes"] = indexes_of(state, job, at) if few else None
         document["usage"] = usage_document(job.used[at], job.places[at], each=few)
     return document
@@ -206,12 +208,16 @@ def _why(state: State, queueing: Queueing, job: LiveJob, at: int, waiting: int) 
     reasons = []
     if asked and (reserved := queueing.reserved.why(job, at)):
         reasons.append({"reason": reserved[0], "tasks": asked, "text": reserved[1]})
+    elif asked and (wait := state.promised.get(f"{job.spec.job}/{stage.stage}")):
+        reasons.append({"reason": "promised", "tasks": asked, "text": promised_text(state, wait)})
     elif asked and (text := queueing.at_max(job.spec.queue, stage)):
         reasons.append({"reason": "queue_max", "tasks": asked, "text": text})
     elif asked:
         found = _reason(said_of(state, stage_class_key(job.spec, stage)) or "next_round", asked)
         if found["reason"] == "queue_max" and (text := queueing.was_at_max(job.spec.queue, stage)):
             found["text"] = text
+        if found["reason"] in NEED_ROOM and (text := queueing.promised.text(stage)):
+            found |= {"reason": "promised", "text": text}
         if found["reason"] in ("no_node", "gang_no_room") and (text := _no_node(queueing, stage, found["reason"])):
             found["text"] = text
         reasons.append(found)
@@ -284,6 +290,7 @@ def _ended(state: State, job: EndedJob, whole: bool) -> Document:
                 "ending": 0,
                 "nodes": {},
                 "indexes": {},
+                "revocable": None,
                 "usage": _usage(state, job, at, stage.tasks),
             }
             for at, stage in enumerate(job.stages)

@@ -70,6 +70,16 @@ class StageUsage(BaseModel):
     percentiles: list[UsagePercentile] | None
 
 
+class Revocable(BaseModel):
+    """How many running tasks may be taken back, and for which lease first: `from_ms` to `until_ms`."""
+
+    tasks: Count
+    reservation: str
+    from_ms: Ms
+    until_ms: Ms
+    text: str
+
+
 class StageStatus(BaseModel):
     """`copies`: further attempts of slow tasks that run. `ending`: attempts of tasks that have succeeded in another
     one, which are being ended. `nodes`: how many attempts are on each node.
@@ -92,6 +102,7 @@ class StageStatus(BaseModel):
     ending: Count
     nodes: dict[str, int]
     indexes: dict[str, list[int]] | None
+    revocable: Annotated[Revocable | None, Field(description="null: none of its running tasks may be taken back")]
     usage: StageUsage | None
 
 

@@ -16,6 +16,7 @@ from schemas.quantities import quantity_text, tasks_on_devices
 from schemas.queue_tree import upwards
 from schemas.wording import plural
 from services.gateway.counting import added, used_by
+from services.gateway.promised_waits import PromisedRoom
 from services.gateway.reserved_waits import ReservedWaits
 from services.gateway.view_jobs import LiveJob
 from services.gateway.view_state import NodeRow, State
@@ -35,6 +36,7 @@ PendingReason = Literal[
     "failed_there",
     "lease",
     "promise_used",
+    "promised",
     "next_round",
 ]
 """Why tasks wait, as documents and metrics say it."""
@@ -65,6 +67,7 @@ class Queueing:
     def __init__(self, state: State) -> None:
         self._state = state
         self.reserved = ReservedWaits(state)
+        self.promised = PromisedRoom(state)
         self._parked: dict[str, list[tuple[int, int]]] = {}
         self._held: dict[str, Vector] | None = None
         self._draining: dict[str, NodeRow] | None = None

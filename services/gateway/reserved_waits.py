@@ -5,12 +5,12 @@ board there. What holds them back follows from the promise and from what the res
 """
 
 from collections.abc import Mapping
-from datetime import UTC, datetime
 
 from largesse.lifecycle.promises import active, earlier_parts, serves
 from schemas import PlanStep, Stage, Vector
 from services.gateway.counting import added
 from services.gateway.document import Document
+from services.gateway.promised_waits import moment
 from services.gateway.view_jobs import LiveJob
 from services.gateway.view_state import ReservationRow, State
 
@@ -36,7 +36,7 @@ class ReservedWaits:
         if not any(active(steps, state.time)):
             begins = min([step.from_ms for step in steps if step.from_ms > state.time], default=None)
             if begins is not None:
-                return "lease", f"waits for its lease, which begins at {_moment(begins)}"
+                return "lease", f"waits for its lease, which begins at {moment(begins)}"
             what = f"part {part} of reservation {row.reservation}" if part else f"reservation {row.reservation}"
             return "promise_used", f"all leases of {what} are over; it has what nobody else can use"
         if before := self._before(job, row):
@@ -130,7 +130,3 @@ def _usage(steps: list[PlanStep]) -> Vector:
     for step in steps:
         added(found, step.usage)
     return found
-
-
-def _moment(moment_ms: int) -> str:
-    return datetime.fromtimestamp(moment_ms / 1_000, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")

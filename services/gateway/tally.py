@@ -15,6 +15,7 @@ from schemas.jobs import UNJUDGED
 from services.gateway.counting import added
 from services.gateway.documents import state_of
 from services.gateway.node_documents import state_of_node
+from services.gateway.promised_waits import NEED_ROOM
 from services.gateway.queueing import Queueing
 from services.gateway.reserved_waits import ReservedWaits
 from services.gateway.view_jobs import LiveJob
@@ -234,6 +235,8 @@ class Tally:
                     queueing, ceilings = Queueing(state), state.ceilings
                 held = queueing.at_max(leaf, found.stage)
                 reason = "queue_max" if held else said_of(state, kind) or "next_round"
+                if reason in NEED_ROOM and queueing.promised.text(found.stage):
+                    reason = "promised"
             counts.waiting.setdefault((leaf, reason), Waiting()).take(found.tasks, found.since_ms())
             await _turn(number)
         return counts
@@ -256,6 +259,8 @@ def _keys_of(state: State, reserved: ReservedWaits, job: LiveJob) -> Keys:
         waits = reserved.why(job, at) if asked else None
         if waits is not None:
             _put(keys, (job.spec.queue, waits[0], ""), asked)
+        elif asked and f"{job.spec.job}/{stage.stage}" in state.promised:
+            _put(keys, (job.spec.queue, "promised", ""), asked)
         elif asked:
             _put(keys, (job.spec.queue, "asked", stage_class_key(job.spec, stage)), asked, stage)
         _put(keys, (job.spec.queue, reason, ""), waiting - asked)

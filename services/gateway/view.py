@@ -62,7 +62,7 @@ NAME = "gateway"
 TOPIC = ""
 UPSTREAM = ()
 READS = ("shares", "asks", "grants")
-LAYOUT = 19
+LAYOUT = 20
 
 
 def start(shard: int = 0, of: int = 1) -> State:
@@ -165,6 +165,8 @@ def _job_ended(state: State, record: Record) -> None:
     for end in body.jobs:
         job = state.jobs.pop(end.job)
         spec = job.spec
+        for stage in spec.stages if state.promised else ():
+            state.promised.pop(f"{end.job}/{stage.stage}", None)
         stages = [
             EndedStage(
                 stage.stage,

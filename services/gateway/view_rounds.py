@@ -6,6 +6,7 @@ from schemas.placement_rules import class_key
 from services.gateway.copies import begin_copy
 from services.gateway.ledger import fold_ledger
 from services.gateway.places import move, place
+from services.gateway.promised_waits import begin_lent, take_back
 from services.gateway.view_classes import fold_pools
 from services.gateway.view_state import Allocation, State, touch
 
@@ -37,6 +38,8 @@ def fold_closed(state: State, record: Record) -> None:
                 state.holds[f"{grant.job}/{grant.stage}/{index}"] = Allocation(grant.attempt, grant.node, queue, demand)
             job.starting[at] += grant.count
             job.asked[at] = max(0, job.asked[at] - grant.count)
+            if grant.revocable:
+                begin_lent(state, grant)
         node = state.nodes[grant.node]
         node.holds += grant.count
         add_amounts(node.used, demand, grant.count)
@@ -44,6 +47,8 @@ def fold_closed(state: State, record: Record) -> None:
         state.tasks[queue] = state.tasks.get(queue, 0) + grant.count
         move(job.nodes[at], grant.node, grant.count)
         touch(state, grant.job, grant.node)
+    for item in body.revoked:
+        take_back(state, item)
 
 
 def fold_abandoned(state: State, record: Record) -> None:
@@ -89,7 +94,7 @@ def fold_grants(state: State, record: Record) -> None:
     """Room that is kept free, and why classes of tasks wait."""
     body: Grants = record.body
     if body.full:
-        state.waits, state.retries, state.kept, state.vacated = {}, {}, {}, {}
+        state.waits, state.retries, state.kept, state.vacated, state.promised = {}, {}, {}, {}, {}
     for held in body.held:
         if held.why == "locality":
             continue  # Anybody may use it.
@@ -98,6 +103,12 @@ def fold_grants(state: State, record: Record) -> None:
             rooms[held.node] = held
         else:
             rooms.pop(held.node, None)
+    for promised in body.promised:
+        touch(state, promised.job)
+        if promised.reservation and promised.job in state.jobs:
+            state.promised[f"{promised.job}/{promised.stage}"] = promised
+        else:
+            state.promised.pop(f"{promised.job}/{promised.stage}", None)
     for wait in body.waits:
         key = class_key(wait.demand, wait.labels, wait.prefer, wait.gang, wait.rules, wait.near)
         if any(rule.nodes for rule in wait.rules):

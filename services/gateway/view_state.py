@@ -13,6 +13,7 @@ from schemas import (
     PlanAnswer,
     PlanStep,
     Policy,
+    PromisedWait,
     Queue,
     Record,
     Releases,
@@ -51,6 +52,19 @@ class Allocation:
     queue: str
     demand: Vector
     started: bool = False
+
+
+@dataclass(slots=True)
+class LentRow:
+    """An attempt that may be taken back, first for the lease of a reservation from `from_ms` to `until_ms`.
+    `taken_for`: the reservation for which it has been; empty: it has not.
+    """
+
+    attempt: int
+    reservation: str
+    from_ms: int
+    until_ms: int
+    taken_for: str = ""
 
 
 @dataclass(slots=True)
@@ -175,11 +189,12 @@ class State:
     `levels`: by queue, in 10^-9 of the cell. `shares`, `breaches`: by queue, as fairness published them last;
     `ceilings`: by queue, its maximum, where it has one. `waits`: by task class, why its tasks wait; `retries`: the
     same of tasks that have failed on some node, by the class of their stage and then their own. `kept`: nodes of which
-    room is kept free on purpose. `latest`: the record folded last, which answers the input it came from.
-    `places`: where tasks of ended jobs were granted last, the oldest job first, `places_kept` tasks in all; `used_by`:
-    what those tasks used. `reservations_over`: those that are over, the oldest first. `series`: reservations that
-    recur. `reserving`: by reservation, the live jobs that name it. `ledger`: accounts of jobs, the one published last
-    at the end; `ledger_sums`: by queue, of its jobs that are over. `pools`: of the classes, each change of them;
+    room is kept free on purpose. `promised`: by "job/stage", the lease that keeps it from starting; `lent`: by job and
+    "stage/index", attempts that may be taken back for one. `latest`: the record folded last, which answers the input it
+    came from. `places`: where tasks of ended jobs were granted last, the oldest job first, `places_kept` tasks in all;
+    `used_by`: what those tasks used. `reservations_over`: those that are over, the oldest first. `series`: reservations
+    that recur. `reserving`: by reservation, the live jobs that name it. `ledger`: accounts of jobs, the one published
+    last at the end; `ledger_sums`: by queue, of its jobs that are over. `pools`: of the classes, each change of them;
     `forecast`: of the estimator, the latest. `touched`: what has changed since metrics were last exported; None: never
     exported, or too much has changed."""
 
@@ -212,6 +227,8 @@ class State:
     retries: dict[str, dict[str, WaitReason]] = field(default_factory=dict)
     kept: dict[str, HeldRoom] = field(default_factory=dict)
     vacated: dict[str, HeldRoom] = field(default_factory=dict)
+    promised: dict[str, PromisedWait] = field(default_factory=dict)
+    lent: dict[str, dict[str, LentRow]] = field(default_factory=dict)
     reservations: dict[str, ReservationRow] = field(default_factory=dict)
     reservations_over: dict[str, bool] = field(default_factory=dict)
     series: dict[str, SeriesRow] = field(default_factory=dict)

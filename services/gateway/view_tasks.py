@@ -8,12 +8,13 @@ from schemas import (
 from schemas.tasks import TaskEnd, TaskFailure, TaskRange
 from services.gateway.copies import end_spare, find_hold, leave_over, own
 from services.gateway.places import move
+from services.gateway.promised_waits import end_lent, taken_text
 from services.gateway.usage import failed_attempt, note_used
 from services.gateway.view_jobs import FailedAttempt
 from services.gateway.view_rounds import (
     add_amounts,
 )
-from services.gateway.view_state import FAILURES_KEPT, Allocation, State, touch
+from services.gateway.view_state import FAILURES_KEPT, Allocation, LentRow, State, touch
 
 
 # ---------------------------------------------------------------- tasks
@@ -57,7 +58,9 @@ def _begin(state: State, record: Record, tasks: TaskRange, index: int) -> None:
 
 
 def _fail(state: State, name: str, failed: FailedAttempt) -> None:
-    _release(state, name, failed.stage, failed.index)
+    lent = _release(state, name, failed.stage, failed.index)
+    if failed.reason == "revoked":
+        failed.detail = taken_text(lent, failed.detail)
     job = state.jobs.get(name)
     if job is None:
         return
@@ -97,7 +100,8 @@ def _give_back(state: State, hold: Allocation) -> None:
     state.tasks[hold.queue] -= 1
 
 
-def _release(state: State, name: str, stage: str, index: int) -> None:
+def _release(state: State, name: str, stage: str, index: int) -> LentRow | None:
+    """The task holds its room no longer. What was known of the attempt, if it could be taken back."""
     hold = state.holds.pop(f"{name}/{stage}/{index}")
     _give_back(state, hold)
     touch(state, name, hold.node)
@@ -107,3 +111,4 @@ def _release(state: State, name: str, stage: str, index: int) -> None:
         counts = job.running if hold.started else job.starting
         counts[at] -= 1
         move(job.nodes[at], hold.node, -1)
+    return end_lent(state, name, stage, index) if state.lent else None

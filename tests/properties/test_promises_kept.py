@@ -75,8 +75,10 @@ def test_accepted_deadlines_are_met_and_only_revocable_work_gives_way(lines, nod
     closings = []
 
     def listen(topic, header, content):
-        if topic == LOG and isinstance(body := decode(content).body, RoundClosed):
+        if topic == LOG and isinstance(body := (record := decode(content)).body, RoundClosed):
             closings.append(body)
+            foreseen = [each for each in body.grants if each.revocable and each.job.startswith("j")]
+            assert [each for each in foreseen if each.revocable_from_ms > record.time] == []
 
     schedule = ShortSchedule(10_000)
     knobs = {"preset": preset, "reservation_step_ms": STEP_MS, "revoke_grace_ms": grace_ms}

@@ -14,8 +14,8 @@ from services.gateway.queue_documents import queue_document
 from services.gateway.reserved_waits import unpromised_warnings
 from services.gateway.tally import Tally
 from tests.builders import config, job, node, stage, tree
+from tests.promised_cell import promise, reserved, step
 from tests.unit.test_gateway_metrics import Viewed, assert_as_documents_say, named, samples
-from tests.unit.test_promises import promise, reserved, step
 
 
 class PlannedView(Viewed):

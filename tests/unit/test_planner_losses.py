@@ -11,6 +11,27 @@ from tests.builders import (
 from tests.planner_cell import HOUR, MINUTE, Cell, answers, flat, two_nodes
 
 
+def told(cell, name):
+    """Why a promise is broken, as the last plan says it."""
+    (answer,) = [answer for answer in cell.plans[-1].answers if (answer.reservation, answer.reason) == (name, "broken")]
+    first, what, last = answer.detail.replace("capacity: ", "capacity; ").split("; ")
+    assert (first, last) == ("the cell has lost capacity", "no plan that was tried keeps all promises")
+    return what
+
+
+def test_what_breaks_a_promise_names_the_part_and_the_resource():
+    """Of two atoms in order only the second has too little room then."""
+    cell = two_nodes(reservation_check_ms=HOUR)
+    first, then = "atom(b='1 cpu', g=1, h=1, l=10m, w=10m)", "atom(b='3 cpu', g=2, h=2, l=40m, w=80m)"
+    cell.then(reservation("r", f"window(0, 1h, order({first}, {then}))"))
+    cell.settle(at=0)
+    assert "r" in cell.promised
+    cell.then(node_lost("n1"))
+
+    assert mended(cell, at=1_000)["r"] == "broken"
+    assert told(cell, "r") == "too little cpu is left for the leases of its atom 1"
+
+
 @pytest.mark.parametrize("lose", [node_lost, drained])
 def test_promises_move_to_where_less_capacity_holds_them(lose):
     cell = two_nodes(reservation_agent="early")
@@ -34,6 +55,7 @@ def test_the_least_is_lost_where_not_all_promises_can_be_kept():
     cell.then(node_lost("n1"))
 
     assert mended(cell, at=1_000)["short"] == "broken"
+    assert told(cell, "short") == "too little cpu is left for the leases of its atom 0"
     assert cell.plans[-1].gone == ["short"]
     assert list(cell.promised) == ["long"]
 
@@ -112,6 +134,7 @@ def test_a_gang_that_fits_no_nodes_any_more_is_broken_and_the_others_stay():
     assert cell.promised.keys() == {"gang", "alone"}
 
     assert mended(cell.then(node_lost("big-1")), at=1_000)["gang"] == "broken"
+    assert told(cell, "gang") == "no node has room for all units of its atom 0"
     assert cell.promised.keys() == {"alone"}
 
 

@@ -1,87 +1,23 @@
 """Promises to reservations in stories: who starts on promised room, who is taken back for it, and who is not."""
 
-from dataclasses import replace
-
 import pytest
 
-from schemas import AntiAffinity, PlanProfile, Plans, PlanStep, ReservationRequested
-from schemas.plans import AtomOrder
-from tests.builders import config, job, node, queue, single, stage, tree
-from tests.cells import SlowCell
-
-GRACE = 1_000
-HOUR = 3_600_000
-
-
-def step(from_ms, to_ms, units, *, cpu=1_000, memory=1_024, gang=1, atom="0"):
-    """A lease of units of one core and 1 GiB where nothing else is said."""
-    unit = {"cpu": cpu, "memory": memory}
-    return PlanStep(from_ms, to_ms, {kind: units * amount for kind, amount in unit.items()}, unit, units, gang, atom)
-
-
-class PlannedCell(SlowCell):
-    """A cell in which the test is the planner."""
-
-    def __init__(self):
-        super().__init__()
-        del self.states["planner"]
-
-    def _ask(self, name, *asked):
-        return [] if name == "planner" else super()._ask(name, *asked)
-
-
-def cell(*jobs, nodes=None, queues=("a", "b"), **knobs):
-    """A cell; one node of four cores where no nodes are given."""
-    story = PlannedCell()
-    story.take(config(tree(*queues) if queues else None, seed=1, revoke_grace_ms=GRACE, **{"preset": "hdrf", **knobs}))
-    story.take(*(nodes or [node("n1")]))
-    story.settle()
-    story.take(*jobs)
-    return story
-
-
-def promise(story, *steps, name="r", queue="a", order=(), gone=()):
-    """The planner has accepted a reservation with these leases."""
-    if not story.bodies_in_log("ReservationRequested"):
-        story.put(ReservationRequested(name, "", "{}", "tester", queue))
-    after = max([0, *[record.seq for record in story.records if record.type == "Plans"]])
-    profiles = [PlanProfile(name, queue, list(steps), [AtomOrder(*each) for each in order])] if steps else []
-    story.put(Plans(after, [], profiles, list(gone)))
-    return story
-
-
-def reserved(name, *stages, queue="a", part="", reservation="r"):
-    spec = job(name, *stages, queue=queue)
-    spec.reservation, spec.reservation_atom = reservation, part
-    return spec
-
-
-def why(grants):
-    """What each grant was given for: (job, tasks, why, whether revocable), in order."""
-    return [(grant.job, grant.count, grant.why, grant.revocable) for grant in grants]
-
-
-def taken_back(story):
-    """All that closings have taken back, as (job, stage, first, tasks, node)."""
-    return [
-        (r.job, r.stage, r.first, r.count, r.node) for body in story.bodies_in_log("RoundClosed") for r in body.revoked
-    ]
-
-
-def advance(story, time):
-    """Rounds at every moment at which one is due, up to a time."""
-    while (due := story.next_ms()) is not None and due <= time:
-        story.at(max(due, story.time)).settle()
-    story.at(time)
-    return story.settle()
-
-
-def give_back(story):
-    """Agents end what closings have taken back."""
-    for record in list(story.records):
-        if record.type == "RoundClosed":
-            for item in record.body.revoked:
-                story.fail(item, reason="revoked")
+from schemas import AntiAffinity, PlanStep, ReservationRequested
+from tests.builders import job, node, queue, single, stage
+from tests.promised_cell import (
+    GRACE,
+    HOUR,
+    advance,
+    cell,
+    give_back,
+    lasting,
+    promise,
+    reserved,
+    step,
+    taken_back,
+    unestimated,
+    why,
+)
 
 
 # ---------------------------------------------------------------- inside the promise
@@ -152,14 +88,9 @@ def test_units_that_start_together_start_in_whole_gangs_or_not_at_all():
 # ---------------------------------------------------------------- revocable starts
 def test_what_ends_before_the_promise_is_not_revocable_and_what_runs_into_it_is():
     story = promise(cell(nodes=[node("n1", cpu=4_000)]), step(30_000, 60_000, 4))
-    story.take(job("short", stage(tasks=2, duration_ms=20_000)), job("long", stage(tasks=2, duration_ms=40_000)))
+    story.take(job("short", stage(tasks=2, duration_ms=20_000)), lasting("long", stage(tasks=2, duration_ms=40_000)))
 
     assert sorted(why(story.settle())) == [("long", 2, "required", True), ("short", 2, "required", False)]
-
-
-def unestimated(name, **given):
-    """A job of which nothing is known before a task has ended."""
-    return job(name, replace(stage(**given), estimate_ms=0))
 
 
 def test_what_may_run_for_any_time_is_revocable_however_late_the_promise_is():
@@ -191,7 +122,7 @@ def test_what_nothing_is_known_of_is_not_waited_for():
 
 def test_only_so_many_tasks_are_revocable_as_stand_in_the_way():
     story = promise(cell(nodes=[node("n1", cpu=4_000)]), step(30_000, 60_000, 3))
-    story.take(job("long", stage(tasks=3, duration_ms=40_000)))
+    story.take(lasting("long", stage(tasks=3, duration_ms=40_000)))
 
     assert sorted(why(story.settle())) == [("long", 1, "required", False), ("long", 2, "required", True)]
 
@@ -199,7 +130,9 @@ def test_only_so_many_tasks_are_revocable_as_stand_in_the_way():
 def test_a_unit_has_to_fit_a_node_and_not_only_the_sum():
     """Two nodes of four cores and a promise of one unit of four: one task on each leaves room in the sum only."""
     story = promise(cell(nodes=[node("n1"), node("n2")]), step(30_000, 60_000, 1, cpu=4_000))
-    story.take(job("one", stage(cpu=3_000, duration_ms=40_000)), job("two", stage(cpu=3_000, duration_ms=40_000)))
+    story.take(
+        lasting("one", stage(cpu=3_000, duration_ms=40_000)), lasting("two", stage(cpu=3_000, duration_ms=40_000))
+    )
 
     assert sorted(grant.revocable for grant in story.settle()) == [False, True]
 
@@ -222,7 +155,7 @@ def test_switched_off_promises_count_for_nothing():
 def in_the_way(*steps, tasks=4, **knobs):
     """One node, full of revocable tasks, and a reserved job that waits for its lease at 30 s."""
     story = promise(cell(nodes=[node("n1", cpu=4_000)], **knobs), *(steps or [step(30_000, 60_000, 2)]))
-    story.take(job("long", stage(tasks=tasks, duration_ms=100_000)))
+    story.take(lasting("long", stage(tasks=tasks, duration_ms=100_000)))
     story.settle()
     story.take(reserved("mine", stage(tasks=2, memory=1_024, duration_ms=10_000)))
     return story
@@ -255,7 +188,7 @@ def test_room_that_is_made_waits_for_the_reserved_tasks_and_they_start_with_the_
 
 def test_nobody_is_taken_back_while_no_job_of_the_reservation_waits():
     story = promise(cell(nodes=[node("n1", cpu=4_000)]), step(30_000, 60_000, 4))
-    story.take(job("long", stage(tasks=4, duration_ms=100_000)))
+    story.take(lasting("long", stage(tasks=4, duration_ms=100_000)))
 
     advance(story, 60_000)
 
@@ -264,7 +197,7 @@ def test_nobody_is_taken_back_while_no_job_of_the_reservation_waits():
 
 def test_a_reserved_job_that_comes_late_takes_back_what_runs_on_its_promise():
     story = promise(cell(nodes=[node("n1", cpu=4_000)]), step(0, 60_000, 4))
-    story.take(job("other", stage(tasks=4, duration_ms=100_000), queue="b"))
+    story.take(lasting("other", stage(tasks=4, duration_ms=100_000), queue="b"))
     assert all(grant.revocable for grant in story.settle())
     story.at(5_000).take(reserved("mine", stage(tasks=3)))
 
@@ -275,9 +208,9 @@ def test_a_reserved_job_that_comes_late_takes_back_what_runs_on_its_promise():
 
 def test_those_that_have_run_least_are_taken_back_first():
     story = promise(cell(nodes=[node("n1", cpu=4_000)]), step(50_000, 90_000, 2))
-    story.take(job("old", stage(tasks=2, duration_ms=200_000)))
+    story.take(lasting("old", stage(tasks=2, duration_ms=200_000)))
     story.settle()
-    story.at(20_000).take(job("new", stage(tasks=2, duration_ms=200_000)))
+    story.at(20_000).take(lasting("new", stage(tasks=2, duration_ms=200_000)))
     story.settle()
     story.take(reserved("mine", stage(tasks=1)))
 
@@ -299,7 +232,7 @@ def test_what_is_not_revocable_is_never_taken_back():
 
 def test_a_gang_is_taken_back_as_a_whole():
     story = promise(cell(nodes=[node("n1"), node("n2")]), step(30_000, 60_000, 8))
-    story.take(job("gang", stage(tasks=8, gang=True, duration_ms=100_000)))
+    story.take(lasting("gang", stage(tasks=8, gang=True, duration_ms=100_000)))
     assert all(grant.revocable for grant in story.settle())
     story.take(reserved("mine", stage(tasks=1)))
 
@@ -353,7 +286,7 @@ def test_once_its_reservation_is_gone_a_job_is_a_job_like_any_other():
 @pytest.mark.parametrize("preset", ["fifo", "drf", "capacity", "carbyne", "srtf", "slots", "largesse"])
 def test_promises_are_kept_under_every_preset(preset):
     story = promise(cell(preset=preset, slots_per_node=4), step(10_000, 60_000, 2))
-    story.take(job("other", stage(tasks=4, duration_ms=100_000), queue="b"))
+    story.take(lasting("other", stage(tasks=4, duration_ms=100_000), queue="b"))
     story.settle()
     story.take(reserved("mine", stage(tasks=2)))
     advance(story, 10_000 - GRACE)
@@ -417,7 +350,7 @@ def test_a_node_that_is_lost_takes_nothing_of_the_promise_with_it(forgetful):
 
 def test_a_job_that_ends_leaves_no_trace_of_what_was_promised_to_it():
     story = promise(cell(), step(0, 60_000, 4))
-    story.take(job("other", stage(tasks=4, duration_ms=100_000), queue="b"))
+    story.take(lasting("other", stage(tasks=4, duration_ms=100_000), queue="b"))
     story.settle()
     story.take(reserved("mine", stage(tasks=2)))
     story.settle()

@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 
 from schemas import ReservationRequested
-from tests.builders import config, job, stage
+from tests.builders import config, job, node, single, stage
+from tests.promised_cell import GRACE, advance, cell, give_back, lasting, promise, reserved, step, taken_back, why
 from tests.unit.test_altruism_plans import asked, bodies, forked, plans
-from tests.unit.test_promises import GRACE, advance, cell, give_back, promise, reserved, step, taken_back, why
 
 
 def granted_at(story, time):
@@ -45,7 +45,7 @@ def named_forked():
 def test_units_of_a_promise_start_whole_where_some_tasks_are_asked_for_again(preset):
     """Task 0 has failed, so it is asked for apart from the three that never ran."""
     story = promise(cell(preset=preset, retry_backoff_ms=10_000), step(0, 1_000, 1), step(30_000, 60_000, 4, gang=2))
-    story.take(job("other", stage(tasks=9, duration_ms=500_000), queue="b"))
+    story.take(lasting("other", stage(tasks=9, duration_ms=500_000), queue="b"))
     story.take(reserved("mine", stage(tasks=4, duration_ms=2_000, retries=1)))
     first = [grant for grant in story.settle() if grant.job == "mine"]
     assert [grant.count for grant in first] == [1]
@@ -159,3 +159,24 @@ def test_room_of_a_gang_that_runs_is_kept_until_there_is_enough_for_the_next():
 def singly(grant):
     """A grant, task by task."""
     return [replace(grant, first=grant.first + i, count=1) for i in range(grant.count)]
+
+
+def test_room_of_a_lease_that_runs_is_kept_though_other_units_of_it_are_about_to_end():
+    """Those of the second node have ended; those of the first, which would be chosen, are to within the grace."""
+    nodes = [node("n1", cpu=2_000), node("n2", cpu=2_000)]
+    story = promise(cell(nodes=nodes, revoke_grace_ms=5_000), step(0, 60_000, 4, gang=4))
+    story.take(reserved("mine", stage(tasks=8, duration_ms=6_000)))
+    first = story.settle()
+    story.take(lasting("other", stage(tasks=4, duration_ms=500_000), queue="b"))
+    story.settle()
+    first.sort(key=lambda grant: grant.node, reverse=True)
+    halves = [single(grant, index) for grant in first for index in range(grant.first, grant.first + grant.count)]
+    for each in halves[:3]:
+        story.at(story.time + 100 if story.time > 5_000 else 5_000).finish(each)
+        story.settle()
+    assert [grant for grant in story.granted if grant.job == "other"] == []
+
+    story.finish(halves[3])
+    story.settle()
+    assert sum(grant.count for grant in story.granted if grant.job == "mine") == 8
+    assert taken_back(story) == []

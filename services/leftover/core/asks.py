@@ -55,5 +55,20 @@ def shorten(job: Job, name: str, stage: str, first: int, count: int) -> None:
     raise AssertionError(f"{name}/{stage}/{first} was granted but not asked for")
 
 
+def without(asks: list[StageAsk], stage: str, first: int, count: int) -> list[StageAsk]:
+    """The same asks without tasks `first` .. `first + count - 1` of a stage."""
+    found: list[StageAsk] = []
+    for asked in asks:
+        end, gone_end = asked.first + asked.count, first + count
+        if asked.stage != stage or end <= first or gone_end <= asked.first:
+            found.append(asked)
+            continue
+        if asked.first < first:
+            found.append(_part(asked, asked.first, first - asked.first))
+        if gone_end < end:
+            found.append(_part(asked, gone_end, end - gone_end))
+    return found
+
+
 def _part(asked: StageAsk, first: int, count: int) -> StageAsk:
     return StageAsk(asked.stage, first, count, asked.attempt, asked.since_ms, asked.kind)

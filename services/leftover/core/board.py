@@ -159,11 +159,16 @@ def work_left(board: Board, job: Job) -> int:
 
 
 def spans_of(state: State, board: Board, name: str, job: Job, asks: list[StageAsk]) -> list[TaskSpan]:
-    """What a job asks for, as the board takes it; in the order of the shadow, where that is kept."""
+    """What a job asks for, as the board takes it, without stages that are barred for now; in the order of the shadow,
+    where that is kept.
+    """
     graph = job.graph
     spans: list[TaskSpan] = []
     free: dict[str, int] = {}  # By stage, how many tasks more go anywhere, where others wait for preferred nodes.
+    barred = board.barred.get(name) if board.barred else None
     for ask in asks:
+        if barred is not None and ask.stage in barred:
+            continue
         stage_at = graph.position[ask.stage]
         stage = graph.stages[stage_at]
         parts = [(ask.first, ask.count, False)]

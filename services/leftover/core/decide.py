@@ -6,6 +6,7 @@ from largesse.core import OpenRound
 from schemas import Asks, ClassWait, DeviceShare, Grant, Grants, LocalityWait, Revocation, Shortfall, StageAsk
 from services.leftover.core.asks import asks_of, does_ask, in_shard
 from services.leftover.core.board import build, estimate_of, leaf_of, spans_of, stage_of
+from services.leftover.core.foresight import Foresight
 from services.leftover.core.gather import hold, hold_for_gangs, turn_after
 from services.leftover.core.levels import said_levels
 from services.leftover.core.locality import are_over, waits_of
@@ -43,12 +44,13 @@ def decide(state: State, opened: OpenRound) -> list[Grants]:
         _show_asks(state, board, record.body, asked)
     if state.policy.isolation_permille:
         set_floors(state, board)
-    has_promises = (state.promises.on and state.promises.profiles) or state.vacated
+    has_promises = (state.promises.on and state.promises.profiles) or state.vacated or board.barred or state.promised
     kept = keep_promises(state, board, asked, now_ms) if has_promises else None
+    foresight = Foresight(state, board, kept, asked, now_ms) if kept is not None else None
     if state.short:
         hold_for_gangs(state, board, now_ms)
-    placements = board.place(now_ms, state.policy.ageing_ms)
-    gathered = hold(state, board, placements, now_ms)
+    placements = _place(state, board, foresight, now_ms)
+    gathered = hold(state, board, placements, now_ms) if foresight is None else foresight.hold(placements)
     held, wakes_ms = gathered.held, [gathered.wake_ms]
     revoked: list[Revocation] = []
     delayed: list[LocalityWait] = []
@@ -72,7 +74,23 @@ def decide(state: State, opened: OpenRound) -> list[Grants]:
     if board.pools.beyond or state.pool_breaches:
         said.pool_breaches = pool_breaches(state, board)
     said.locality_waits = delayed
+    if foresight is not None:
+        said.promised = foresight.said()
     return [said]
+
+
+def _place(state: State, board: Board, foresight: Foresight | None, now_ms: int) -> list[Placement]:
+    """Places what may start: until nothing that is placed would be taken back for a promise."""
+    if foresight is None:
+        return board.place(now_ms, state.policy.ageing_ms)
+    placements: list[Placement] = []
+    foresight.bar()
+    while more := board.place(now_ms, state.policy.ageing_ms):
+        placements += foresight.judge(more)
+        if not foresight.undone:
+            break
+        foresight.bar()
+    return placements
 
 
 def _let_go_anywhere(state: State, board: Board, now_ms: int) -> None:
@@ -83,23 +101,23 @@ def _let_go_anywhere(state: State, board: Board, now_ms: int) -> None:
             board.wait(name, spans_of(state, board, name, state.jobs[name], asks_of(state.jobs[name])))
 
 
-def _show_asks(state: State, board: Board, asks: Asks, reserved: dict[str, list[StageAsk]]) -> None:
-    """Updates the board with what jobs ask for. The asks of jobs with accepted reservations, which are not on the
-    board, go to `reserved`.
+def _show_asks(state: State, board: Board, asks: Asks, asked: dict[str, list[StageAsk]]) -> None:
+    """Updates the board with what jobs ask for. What they ask for goes to `asked`, too, where it is something else than
+    before.
     """
     if asks.full:
         named = {ask.job: True for ask in asks.jobs}
         for name, job in state.jobs.items():
             if does_ask(job) and name not in named and in_shard(name, asks):
+                asked[name] = []
                 if name in board.jobs:
                     board.wait(name, [])
-                else:
-                    reserved[name] = []
     for ask in asks.jobs:
         asking = state.jobs.get(ask.job)
-        if asking is not None and ask.job not in board.jobs:
-            reserved[ask.job] = ask.asks
-        elif asking is not None and not _alike(asks_of(asking), ask.asks):  # Else the board has it as it is.
+        if asking is None:
+            continue
+        asked[ask.job] = ask.asks
+        if ask.job in board.jobs and not _alike(asks_of(asking), ask.asks):  # Else the board has it as it is.
             board.wait(ask.job, spans_of(state, board, ask.job, asking, ask.asks))
 
 
@@ -121,6 +139,10 @@ def _grant(board: Board, placement: Placement) -> Grant:
         placement.job, placement.stage, placement.first, placement.count, placement.attempt, node.name, node.epoch
     )
     grant.revocable = placement.revocable
+    if (lease := placement.lease) is not None:
+        grant.revocable_by, grant.revocable_from_ms, grant.revocable_until_ms = (
+            lease.reservation, lease.from_ms, lease.to_ms,
+        )  # fmt: skip
     if placement.copy:
         grant.why = "speculative"
     elif placement.reserved:

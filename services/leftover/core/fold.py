@@ -41,7 +41,7 @@ from services.leftover.core.asks import ask, asks_of
 from services.leftover.core.board import add_job, leaf_at, spans_of, work_left
 from services.leftover.core.mix import note_admitted
 from services.leftover.core.order import note_work
-from services.leftover.core.reserved_runs import forget_runs
+from services.leftover.core.reserved_runs import forget_promised, forget_runs
 from services.leftover.core.round_fold import (
     fold_abandoned,
     fold_asks,
@@ -148,6 +148,8 @@ def _admitted(state: State, record: Record[JobAdmitted]) -> None:
     state.jobs[spec.job] = job
     if spec.reservation is not None:
         state.reserving[spec.job] = Reserving(spec.reservation, spec.reservation_atom)
+    if spec.revocable != "auto":
+        state.revocable[spec.job] = spec.revocable
     if state.board is not None:
         add_job(state, state.board, spec.job, job)
     note_admitted(state, job)
@@ -207,6 +209,7 @@ def _forget_job(state: State, name: str, *, succeeded: bool = False) -> None:
         stragglers.forget(state, name)
         state.reserving.pop(name, None)
         state.held_back.pop(name, None)
+        forget_promised(state, name, job)
         if state.board is not None and name in state.board.jobs:
             state.board.remove_job(name)
 

@@ -19,6 +19,7 @@ from services.leftover.core.state import Allocation, State
 from services.leftover.placement.board import Board, Placement
 from services.leftover.placement.promised import Clearing, Space, Victim, by_position, empty
 from services.leftover.placement.task_class import TaskClass
+from services.leftover.placement.timeline import fits_now
 
 AGAIN_MS: Final = 1_000
 """After so long, or the grace if that is longer, the room that was chosen for a lease is looked at again."""
@@ -48,12 +49,16 @@ def keep_promises(state: State, board: Board, asked: dict[str, list[StageAsk]], 
     claims = kept.reserved.claims(now_ms + grace_ms)
     if claims:
         clearing = _clearing(state, board, kept, now_ms, now_ms + grace_ms)
-        for claim in claims:
+        taken_for: list[str] = []  # By attempt that is taken back.
+        for claim in [claim for claim in claims if not claim.rest]:
             _clear(clearing, claim)
+            taken_for += [claim.reservation] * (len(clearing.taken) - len(taken_for))
         kept.shut = clearing.rooms
-        kept.revoked = _revocations(state, board, clearing.taken)
+        kept.revoked = _revocations(state, board, clearing.taken, taken_for)
         for number, task in kept.shut:
             board.room.shut(number, task.pairs)
+        for claim in [claim for claim in claims if claim.rest]:
+            kept.shut += _keep_free(state, board, claim)
     return kept
 
 
@@ -99,6 +104,20 @@ def vacated_of(state: State, board: Board, kept: Kept) -> list[HeldRoom]:
     gone = {name: HeldRoom(name, "promise", {}) for name in state.vacated if name not in after}
     changed = {name: one for name, one in after.items() if state.vacated.get(name) != one}
     return [one for _, one in sorted({**gone, **changed}.items())]
+
+
+def _keep_free(state: State, board: Board, claim: Claim) -> list[tuple[int, TaskClass]]:
+    """Keeps room that is free now for tasks of a claim, first where it was kept before. Room that is only expected to
+    come free would leave this to others, who would have to give it back with the next task that ends.
+    """
+    room = board.room
+    found: list[tuple[int, TaskClass]] = []
+    nodes = sorted(range(len(room.nodes)), key=lambda number: room.nodes[number].name not in state.vacated)
+    for number in nodes:
+        while len(found) < claim.count and fits_now(room, claim.task, room.nodes[number]):
+            room.shut(number, claim.task.pairs)
+            found.append((number, claim.task))
+    return found
 
 
 # ---------------------------------------------------------------- taking back
@@ -192,24 +211,26 @@ def _usage(profile: PlanProfile, at_ms: int) -> Vector:
     return usage
 
 
-def _revocations(state: State, board: Board, taken: list[Victim]) -> list[Revocation]:
-    """Attempts to be taken back, neighbours of a stage on a node as one, in the order of nodes and names."""
-    items: list[tuple[int, str, str, int, int]] = []
-    for victim in taken:
+def _revocations(state: State, board: Board, taken: list[Victim], taken_for: list[str]) -> list[Revocation]:
+    """Attempts to be taken back, neighbours of a stage on a node as one, in the order of nodes and names. `taken_for`:
+    for which reservation each is.
+    """
+    items: list[tuple[int, str, str, int, int, str]] = []
+    for victim, reservation in zip(taken, taken_for, strict=True):
         name = board.room.nodes[victim.node].name
         key = victim.key[len(name) + 1 :]
         job, stage, text = key.rsplit("/", 2)
-        items.append((victim.node, job, stage, state.lent[name][key].attempt, int(text)))
+        items.append((victim.node, job, stage, state.lent[name][key].attempt, int(text), reservation))
     found: list[Revocation] = []
-    for number, job, stage, attempt, index in sorted(items):
+    for number, job, stage, attempt, index, reservation in sorted(items):
         node = board.room.nodes[number]
         last = found[-1] if found else None
         if (
             last is not None
             and (last.node, last.job, last.stage, last.attempt) == (node.name, job, stage, attempt)
-            and last.first + last.count == index
+            and (last.first + last.count, last.reservation) == (index, reservation)
         ):
             last.count += 1
         else:
-            found.append(Revocation(job, stage, index, 1, attempt, node.name, node.epoch))
+            found.append(Revocation(job, stage, index, 1, attempt, node.name, node.epoch, reservation))
     return found

@@ -43,11 +43,15 @@ class Span:
 
 @dataclass(slots=True, eq=False)
 class Claim:
-    """Tasks, `width` of which start together, that have a lease now or within the grace and no room yet."""
+    """Tasks, `width` of which start together, that have a lease now or within the grace and no room yet. `rest`: less
+    than a gang, beside units of the lease that run still: what is free is kept for them, and nothing taken back.
+    """
 
     task: TaskClass
     count: int
     width: int
+    reservation: str
+    rest: bool = False
 
 
 @dataclass(slots=True, eq=False)
@@ -269,8 +273,11 @@ class Reserved:
                 purse.add(reserving.atom, span.task.demand, count + rests[i] * (at_ms == self._now_ms))
                 if count > claimed[i]:
                     claimed[i], widths[i] = count, width
-        whole = [Claim(span.task, claimed[i], widths[i]) for i, span in enumerate(self._spans) if claimed[i]]
-        return whole + [Claim(span.task, rests[i], 1) for i, span in enumerate(self._spans) if rests[i]]
+        of = [self.reservation_of(span.job) for span in self._spans]
+        whole = [Claim(span.task, claimed[i], widths[i], of[i]) for i, span in enumerate(self._spans) if claimed[i]]
+        return whole + [
+            Claim(span.task, rests[i], 1, of[i], rest=True) for i, span in enumerate(self._spans) if rests[i]
+        ]
 
     # ------------------------------------------------------------ beyond the promise
     def start_beyond(self) -> list[Placement]:

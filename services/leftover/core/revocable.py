@@ -1,6 +1,6 @@
 """Which of the tasks that start in a round are revocable: those that leave too little room for a promise."""
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
 from typing import Final
 
@@ -12,9 +12,10 @@ from services.leftover.core.board import is_reserved, stage_of
 from services.leftover.core.reserved import Reserved
 from services.leftover.core.reserved_runs import lent_of
 from services.leftover.core.state import Allocation, State
-from services.leftover.placement.board import Board, Placement
+from services.leftover.placement.board import Board, Lease, Placement
 from services.leftover.placement.promised import PromisedNodes, Space, by_position, empty
 from services.leftover.placement.task_class import TaskClass
+from services.leftover.placement.timeline import could_hold
 
 MOMENTS_MAX: Final = 16
 """So many starts of leases are looked at one by one in a round. Later ones count as one, at the first of them, with the
@@ -37,23 +38,25 @@ def call_revocable(
     """Placements with those tasks called revocable that leave too little room for a promise; where that holds for some
     of the tasks of a placement, it is split.
     """
-    ends = [_ends(state, placement, now_ms) for placement in placements]
-    last_ms = max(ends, default=now_ms)
-    moments = _moments(state, board, reserved, now_ms, last_ms)
-    if not moments:
+    if not state.promises.on or not state.promises.starts:
         return placements
+    moments = Moments(state, board, reserved, now_ms)
     found: list[Placement] = []
-    gangs: dict[tuple[str, str], bool] = {}  # Of which a task is revocable.
-    for placement, ends_ms in zip(placements, ends, strict=True):
-        sure = 0
-        while sure < placement.count and _is_sure(placement, ends_ms, moments):
+    gangs: dict[tuple[str, str], Lease | None] = {}  # Of which a task is revocable.
+    for placement in placements:
+        ends_ms, sure = _ends(state, placement, now_ms), 0
+        while sure < placement.count and (need := moments.stopped(placement, ends_ms)) is None:
             sure += 1
-        found += _split(placement, sure)
-        if sure < placement.count and placement.task.gang:
-            gangs[placement.job, placement.stage] = True
+        parts = _split(placement, sure)
+        if parts[-1].revocable:
+            assert need is not None
+            parts[-1].lease = moments.lease_of(need, placement.task)
+            if placement.task.gang:
+                gangs.setdefault((placement.job, placement.stage), parts[-1].lease)
+        found += parts
     for placement in found:
         if (placement.job, placement.stage) in gangs:
-            placement.revocable = True
+            placement.revocable, placement.lease = True, gangs[placement.job, placement.stage]
     return found
 
 
@@ -83,37 +86,106 @@ def _split(placement: Placement, sure: int) -> list[Placement]:
 
 @dataclass(slots=True, eq=False)
 class Need:
-    """A moment, and the jobs' tasks that are inside what is promised then, by job and stage."""
+    """A moment, the jobs' tasks that are inside what is promised then, by job and stage, and by reservation the units
+    that wait for room.
+    """
 
     moment: PromisedNodes
     inside: dict[str, int]
+    units: dict[str, list[tuple[TaskClass, int]]]
 
 
-def _is_sure(placement: Placement, ends_ms: int, moments: list[Need]) -> bool:
-    """Whether one task of a placement leaves room for every promise until it ends."""
-    for need in moments:
-        if need.moment.at_ms >= ends_ms:
-            return True
-        key = f"{placement.job}/{placement.stage}/{placement.first}"
-        if need.inside.get(key, 0):
-            need.inside[key] -= 1
-        elif not need.moment.accept(placement.node, placement.task):
-            return False
-    return True
+class Moments:
+    """Now and the starts of leases to come, in one round, with what is promised then put on the nodes. Each is worked
+    out when somebody first runs so long.
+    """
 
+    def __init__(self, state: State, board: Board, reserved: Reserved, now_ms: int) -> None:
+        self._state, self._board, self._reserved = state, board, reserved
+        starts = state.promises.starts if state.promises.on else []
+        first = bisect_right(starts, now_ms)
+        self.times = [now_ms, *starts[first : first + MOMENTS_MAX + 1]]
+        self._lasting = _Lasting(state, board, now_ms)
+        self._needs: list[Need] = []
 
-def _moments(state: State, board: Board, reserved: Reserved, now_ms: int, last_ms: int) -> list[Need]:
-    """The starts of leases before a time, now among them, with what is promised then put on the nodes."""
-    starts = state.promises.starts
-    if not state.promises.on or not starts:
-        return []
-    first, last = bisect_right(starts, now_ms), bisect_right(starts, last_ms - 1)
-    times = [now_ms, *starts[first : min(last, first + MOMENTS_MAX)]]
-    lasting = _Lasting(state, board, now_ms)
-    needs = [_need(state, board, reserved, lasting, at_ms) for at_ms in times]
-    if last > first + MOMENTS_MAX:
-        needs.append(_need(state, board, reserved, lasting, starts[first + MOMENTS_MAX], tail=True))
-    return needs
+    def before(self, ends_ms: int) -> int:
+        """How many moments come before a time."""
+        return bisect_left(self.times, ends_ms)
+
+    def need(self, at: int) -> Need:
+        """A moment by its number."""
+        while len(self._needs) <= at:
+            number = len(self._needs)
+            is_tail = number == MOMENTS_MAX + 1
+            self._needs.append(
+                _need(self._state, self._board, self._reserved, self._lasting, self.times[number], tail=is_tail)
+            )
+        return self._needs[at]
+
+    def stopped(self, placement: Placement, ends_ms: int) -> Need | None:
+        """Counts one task of a placement that runs to a time; returns the moment at which it leaves too little room for
+        a promise, None: it never does.
+        """
+        for at in range(self.before(ends_ms)):
+            need = self.need(at)
+            key = f"{placement.job}/{placement.stage}/{placement.first}"
+            if need.inside.get(key, 0):
+                need.inside[key] -= 1
+            elif not need.moment.accept(placement.node, placement.task):
+                return need
+        return None
+
+    def count(self, placement: Placement, ends_ms: int) -> None:
+        """Counts all tasks of a placement, whether they leave room or not."""
+        for _ in range(placement.count):
+            self.stopped(placement, ends_ms)
+
+    def stop_on(self, number: int, task: TaskClass, first: int, end: int) -> int | None:
+        """The first of some moments at which a task on a node would leave too little room; None: at none of them."""
+        for at in range(first, end):
+            if not self.need(at).moment.accept(number, task, keep=False):
+                return at
+        return None
+
+    def stop_of(self, task: TaskClass, first: int, end: int) -> int | None:
+        """The same where the best node is chosen; None also where no node could run it at all."""
+        latest: int | None = None
+        for number, node in enumerate(self._board.room.nodes):
+            if could_hold(self._board.room, task, node) and self._could_last(number, task, first, end):
+                stop = self.stop_on(number, task, first, end)
+                if stop is None:
+                    return None
+                latest = stop if latest is None else max(latest, stop)
+        return latest
+
+    def _could_last(self, number: int, task: TaskClass, first: int, end: int) -> bool:
+        """Whether a task would have room on a node at all of some moments if nothing were promised."""
+        return all(self.need(at).moment.has_space(number, task) for at in range(first, end))
+
+    def take(self, number: int, task: TaskClass, first: int, end: int) -> None:
+        """Counts a task that starts on a node and stops at none of these moments."""
+        for at in range(first, end):
+            self.need(at).moment.accept(number, task)
+
+    def kept(self) -> list[PromisedNodes]:
+        """What `put_back` needs to undo everything that is counted from now on."""
+        return [need.moment.copy() for need in self._needs]
+
+    def put_back(self, kept: list[PromisedNodes]) -> None:
+        """Undoes what was counted since `kept`. Moments that were worked out since are worked out again."""
+        del self._needs[len(kept) :]
+        for need, moment in zip(self._needs, kept, strict=True):
+            need.moment = moment
+
+    def lease_of(self, need: Need, task: TaskClass) -> Lease | None:
+        """The lease that needs the room of a class at a moment: of those that ask for the same resources the first."""
+        asked = {kind for kind, amount in task.demand.items() if amount}
+        for reservation, units in need.units.items():
+            if any(asked & unit.demand.keys() for unit, _ in units):
+                profile, at_ms = self._state.promises.profiles[reservation], need.moment.at_ms
+                steps = list(active(profile.steps, at_ms)) or _largest(profile, at_ms)
+                return Lease(reservation, min(s.from_ms for s in steps), max(s.to_ms for s in steps))
+        return None
 
 
 class _Lasting:
@@ -140,11 +212,11 @@ class _Lasting:
 def _need(state: State, board: Board, reserved: Reserved, lasting: _Lasting, at_ms: int, *, tail: bool = False) -> Need:
     room = board.room
     inside: dict[str, int] = {}
-    units: list[tuple[TaskClass, int]] = []
+    of: dict[str, list[tuple[TaskClass, int]]] = {}
     for reservation, profile in state.promises.profiles.items():
         steps = _largest(profile, at_ms) if tail else list(active(profile.steps, at_ms))
-        if steps:
-            units += _units_left(board, reserved, reservation, steps, at_ms, inside)
+        if steps and (left := _units_left(board, reserved, reservation, steps, at_ms, inside)):
+            of[reservation] = left
     started: dict[int, list[Placement]] = {}
     for placement in reserved.placed:
         if inside.get(f"{placement.job}/{placement.stage}/{placement.first}"):
@@ -163,9 +235,10 @@ def _need(state: State, board: Board, reserved: Reserved, lasting: _Lasting, at_
         return space
 
     moment = PromisedNodes(room, at_ms, space_of)
+    units = [each for left in of.values() for each in left]
     for unit, count in sorted(units, key=lambda item: -item[0].size):
         moment.promise(unit, count)
-    return Need(moment, inside)
+    return Need(moment, inside, of)
 
 
 def _end_of(state: State, held: Allocation, now_ms: int) -> int:

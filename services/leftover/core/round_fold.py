@@ -81,7 +81,7 @@ def fold_grants(state: State, record: Record[Grants]) -> None:
         forget_board(state)
     if body.full:
         state.reasons, state.kept, state.short, state.turns = {}, {}, {}, {}
-        state.vacated, state.awaited, state.pool_breaches = {}, {}, {}
+        state.vacated, state.awaited, state.pool_breaches, state.promised = {}, {}, {}, {}
     for wait in body.waits:
         key = class_key(wait.demand, wait.labels, wait.prefer, wait.gang, wait.rules, wait.near)
         if wait.reason == "none":
@@ -101,6 +101,11 @@ def fold_grants(state: State, record: Record[Grants]) -> None:
         else:
             rooms.pop(held.node, None)
     locality.begin(state, body.locality_waits, record.time)
+    for said in body.promised:
+        if not said.reservation:
+            state.promised.pop(f"{said.job}/{said.stage}", None)
+        elif said.job in state.jobs:
+            state.promised[f"{said.job}/{said.stage}"] = said
     for shortfall in body.shortfalls:
         if shortfall.over:
             state.short.pop(shortfall.queue, None)
@@ -123,7 +128,7 @@ def fold_closing(state: State, record: Record[RoundClosed]) -> None:
     for i, grant in enumerate(body.grants):
         _bind(state, grant, time, tasks[i] if tasks else None)
     if body.revoked:
-        take_back(state, body.revoked)
+        take_back(state, body.revoked, time)
     if state.board is not None:
         if body.struck:
             _undo_struck(state, body.struck)

@@ -7,7 +7,21 @@ from mypy_extensions import mypyc_attr
 from largesse.lifecycle.queue_policy import Group
 from largesse.lifecycle.run_times import NOTHING_SEEN, History, Seen
 from largesse.lifecycle.state import Graph, JobLife, Progress, Promises, RunningLimits
-from schemas import Cache, ClassWait, Device, DeviceShare, Grant, HeldRoom, Policy, PoolBreach, Queue, StageAsk, Vector
+from schemas import (
+    Cache,
+    ClassWait,
+    Device,
+    DeviceShare,
+    Grant,
+    HeldRoom,
+    Policy,
+    PoolBreach,
+    PromisedWait,
+    Queue,
+    Revocable,
+    StageAsk,
+    Vector,
+)
 from services.leftover.core.shadow_state import Shadow
 from services.leftover.placement.board import Board, Placement
 
@@ -111,6 +125,14 @@ class Lent:
 
 
 @dataclass(slots=True)
+class TakenBack:
+    """How many closings took attempts of a stage back for promises, and for how long the longest of these had run."""
+
+    times: int = 0
+    longest_ms: int = 0
+
+
+@dataclass(slots=True)
 class Copied:
     """A task of which a copy was granted: the nodes where attempts of it hold room, and the one of them whose room
     counts for its queue (""; none, the task has ended)."""
@@ -210,8 +232,10 @@ class State:
     gang, in ms; `turns`: by when, in ms, what such a leaf is due has paid for the gangs that have started in it;
     `kept`: by node, room that is held and for whom; `served`: by leaf, seq of the opening whose round gave it something
     last. `promises`: what is promised to reservations; `reserving`: by job; `lent`: by node, its revocable attempts,
-    keyed as `held`; `vacated`: by node, room that is held for a promise. `delays`: by job and stage, tasks that wait
-    for nodes that they prefer, as [since ms, tasks], oldest first; `awaited`: by node, room that they leave free.
+    keyed as `held`; `vacated`: by node, room that is held for a promise. `revocable`: by live job, what it
+    says of that where it is not `auto`; `taken_back`: by "job/stage", what promises have cost it; `promised`: by the
+    same, what was last said of stages that wait for room that is not promised. `delays`: by job and stage, tasks that
+    wait for nodes that they prefer, as [since ms, tasks], oldest first; `awaited`: by node, room that they leave free.
     `failed_on`: by job and task, as "stage position/index", nodes on which attempts of it have failed, the last at the
     end.
     `shadow`: when jobs would end if all had their shares. `copied`: by job, live or ended, tasks of which several
@@ -245,6 +269,9 @@ class State:
     reserving: dict[str, Reserving] = field(default_factory=dict)
     lent: dict[str, dict[str, Lent]] = field(default_factory=dict)
     vacated: dict[str, HeldRoom] = field(default_factory=dict)
+    revocable: dict[str, Revocable] = field(default_factory=dict)
+    taken_back: dict[str, TakenBack] = field(default_factory=dict)
+    promised: dict[str, PromisedWait] = field(default_factory=dict)
     delays: dict[str, dict[str, list[list[int]]]] = field(default_factory=dict)
     awaited: dict[str, HeldRoom] = field(default_factory=dict)
     failed_on: dict[str, dict[str, list[str]]] = field(default_factory=dict)

@@ -150,7 +150,7 @@ def counter_id(rule: PlacementRule) -> str:
 
 def counters_of(rules: list[PlacementRule]) -> list[str]:
     """The names of the counters of tasks under these rules."""
-    return [counter_id(rule) for rule in rules]
+    return [counter_id(rule) for rule in rules if not rule.nodes]
 
 
 @dataclass(slots=True, eq=False)

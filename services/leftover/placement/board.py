@@ -24,12 +24,21 @@ from services.leftover.placement.task_span import TaskSpan
 from services.leftover.placement.waiting_jobs import first_span
 
 
+@dataclass(slots=True, frozen=True)
+class Lease:
+    """What is promised to a reservation over `[from_ms, to_ms)`."""
+
+    reservation: str
+    from_ms: int
+    to_ms: int
+
+
 @dataclass(slots=True)
 class Placement:
     """Tasks of one stage of a job that start on one node. `devices`: by task, its device shares as (index, milli).
     `beyond`: outside the share of its leaf; under the order `giving`, optional. `reserved`: inside what is promised to
-    its job. `revocable`: on room that is promised to others before the tasks are expected to end. `copy`: a second
-    attempt of a task that runs, which counts for no queue.
+    its job. `revocable`: on room that is promised to others before the tasks are expected to end; `lease`: to whom.
+    `copy`: a second attempt of a task that runs, which counts for no queue.
     """
 
     job: str
@@ -45,6 +54,7 @@ class Placement:
     reserved: bool = False
     revocable: bool = False
     copy: bool = False
+    lease: Lease | None = None
 
     def __init__(
         self,
@@ -72,6 +82,7 @@ class Placement:
         self.reserved = False
         self.revocable = False
         self.copy = False
+        self.lease = None
 
 
 class Board(BoardState):

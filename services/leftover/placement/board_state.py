@@ -64,6 +64,7 @@ class BoardState(WaitingJobs):
             )
         self.kinds_levels = KindsLevels(room, self.leaf_queue)
         self.over_ms: dict[str, int | None] = {}  # When the core has to say anew what a job waits for (locality).
+        self.barred: dict[str, dict[str, bool]] = {}  # By job, stages that wait for room that is not promised.
         self._class_of: dict[tuple[object, ...], TaskClass] = {}
         self._shapes: dict[tuple[tuple[str, int], ...], Shape] = {}
         self._stale_jobs: dict[str, bool] = {}  # What these hold may have changed since their shares were worked out.
@@ -131,6 +132,7 @@ class BoardState(WaitingJobs):
     def remove_job(self, name: str) -> None:
         """The job is over; what its attempts still hold counts for nobody until it is given back."""
         job = self.jobs.pop(name)
+        self.barred.pop(name, None)
         if job.spans:
             self._unwait(job)
         del self.by_admission[job.admitted]

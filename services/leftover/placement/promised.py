@@ -76,6 +76,14 @@ class PromisedNodes:
         self._units: dict[int, list[tuple[TaskClass, list[tuple[int, int]]]]] = {}  # By node, with their devices.
         self._from: dict[int, int] = {}  # By class of units: no node of a lower number has room.
 
+    def copy(self) -> "PromisedNodes":
+        """A copy that can be changed independently."""
+        other = PromisedNodes(self._room, self.at_ms, self._space_of)
+        other._spaces = {number: space.copy() for number, space in self._spaces.items()}
+        other._units = {number: list(units) for number, units in self._units.items()}
+        other._from = dict(self._from)
+        return other
+
     def _space(self, number: int) -> Space:
         space = self._spaces.get(number)
         if space is None:
@@ -103,13 +111,24 @@ class PromisedNodes:
         self._from[unit.index] = len(nodes)
         return count
 
-    def accept(self, number: int, task: TaskClass) -> bool:
+    def has_space(self, number: int, task: TaskClass) -> bool:
+        """Whether a node would have room for a task without the units."""
+        space = self._space(number)
+        if space.fits(task):
+            return True
+        space = space.copy()
+        for unit, devices in self._units.get(number, []):
+            space.add(unit.pairs, devices)
+        return space.fits(task)
+
+    def accept(self, number: int, task: TaskClass, *, keep: bool = True) -> bool:
         """Places a task on a node if all units still find room, if need be on other nodes; returns whether they do. If
-        not, nothing is changed.
+        not, or where it is only asked (`keep` False), nothing is changed.
         """
         space, units = self._space(number), self._units.get(number, [])
         if space.fits(task):
-            space.take(task)
+            if keep:
+                space.take(task)
             return True
         moved: list[tuple[TaskClass, list[tuple[int, int]]]] = []
         while units and not space.fits(task):
@@ -117,7 +136,7 @@ class PromisedNodes:
             space.add(unit.pairs, devices)
             moved.append((unit, devices))
         placed: list[tuple[int, TaskClass]] = []
-        before = dict(self._from)
+        before, accepts = dict(self._from), False
         if space.fits(task):
             taken = space.take(task)
             for unit, _ in moved:
@@ -125,6 +144,8 @@ class PromisedNodes:
                     break
                 placed.append((self._from[unit.index], unit))
             else:
+                accepts = True
+            if accepts and keep:
                 return True
             space.add(task.pairs, taken)
         for elsewhere, unit in reversed(placed):
@@ -134,7 +155,7 @@ class PromisedNodes:
         for unit, devices in reversed(moved):
             space.add(unit.pairs, devices, -1)
             units.append((unit, devices))
-        return False
+        return accepts
 
 
 @dataclass(slots=True, eq=False)

@@ -21,6 +21,7 @@ from services.planner.planning.agents import Agent
 from services.planner.planning.answers import AcceptedRequest, Answer, Request
 from services.planner.planning.book import Book
 from services.planner.planning.following import adjusted
+from services.planner.planning.limits import first_above
 from services.planner.planning.node_fit import NodeClass, moments
 from services.planner.planning.rdl import BadRdl, Grid, Windowed, check, read_rdl
 from services.planner.planning.repair import repairing
@@ -61,7 +62,7 @@ class Promises:
 class Found:
     """What became of one request (`asked`), or of a repair (None), and what it has `broken`. `work`: what it took,
     `before`: but for its last step. `after`: all promises then, `entries`: of the book's journal. `touched`: the only
-    promises that may have changed; None: any may.
+    promises that may have changed; None: any may. `lack`: what made a repair necessary.
     """
 
     asked: Waiting | None
@@ -72,10 +73,19 @@ class Found:
     after: Promises
     entries: int
     touched: list[str] | None = None
+    lack: "Lack | None" = None
 
     def changed_since(self, before: Promises) -> list[str]:
         """Promises that are others than before it, in order of their names; some may be as they were."""
         return self.after.changed_since(before) if self.touched is None else sorted(self.touched)
+
+
+@dataclass(slots=True, frozen=True)
+class Lack:
+    """From a step on more is promised than there is: of a resource, by its position; None: it does not fit on nodes."""
+
+    step: int
+    resource: int | None
 
 
 @dataclass(slots=True)
@@ -83,6 +93,7 @@ class _Running:
     asked: Waiting | None
     search: Search[Answer]
     broken: list[str]
+    lack: Lack | None = None
     work: int = 0
     before: int = 0
 
@@ -224,7 +235,7 @@ class CellPlan:
         over = not self.found and self.is_over()
         if over:
             broken: list[str] = []
-            return _Running(None, self._repairing(broken), broken)
+            return _Running(None, self._repairing(broken), broken, self._lack())
         answered = sum(each.asked is not None for each in self.found)
         if answered >= len(waiting) or len(self.found) >= most:
             return None
@@ -237,6 +248,12 @@ class CellPlan:
             case _:
                 search = self._answering(asked)
         return _Running(asked, search, [])
+
+    def _lack(self) -> Lack:
+        """What is missing first, where more is promised than there is."""
+        first = self.agent.first
+        above = first_above(self.book.used, self.book.capacity, first, first + self.check)
+        return Lack(self._lacks_nodes_from() or first, None) if above is None else Lack(*above)
 
     def is_over(self) -> bool:
         """Whether more is promised than there is, at a step that has to be looked at."""
@@ -314,9 +331,8 @@ class CellPlan:
             asked = running.asked
             is_request = asked is not None and asked.kind != "proposal"
             touched = [asked.reservation, *answer.moved] if asked is not None and is_request else None
-            self.found.append(
-                Found(asked, answer, running.broken, running.work, running.before, after, entries, touched)
-            )
+            work_done = running.work, running.before
+            self.found.append(Found(asked, answer, running.broken, *work_done, after, entries, touched, running.lack))
             self.running = None
         return work
 

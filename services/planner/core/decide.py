@@ -74,7 +74,7 @@ def _plans_of(state: State, plan: "CellPlan", found: "list[Found]") -> Plans:
         for name in _changed(before, each):
             changed[name] = True
             if each.asked is None or name != each.asked.reservation:
-                _explain(name, each, answers)
+                _explain(plan, name, each, before, answers)
         before = each.after
     profiles = []
     for name in {**changed, **progress}:
@@ -145,10 +145,11 @@ def _offer(plan: "CellPlan", answer: "Answer", published: PlanAnswer) -> None:
         published.detail += f"; it would be accepted with {offer.sizes}"
 
 
-def _explain(name: str, found: "Found", answers: list[PlanAnswer]) -> None:
+def _explain(plan: "CellPlan", name: str, found: "Found", before: "Promises", answers: list[PlanAnswer]) -> None:
     """Why a promise changed that nobody asked to change."""
     if name in found.broken:
-        detail = "the cell has lost capacity, and no plan that was tried keeps all promises"
+        lacking = _lacking(plan, name, found, before)
+        detail = f"the cell has lost capacity: {lacking}; no plan that was tried keeps all promises"
         answers.append(PlanAnswer(name, False, "broken", detail))
         return
     if found.asked is None:
@@ -158,6 +159,20 @@ def _explain(name: str, found: "Found", answers: list[PlanAnswer]) -> None:
     else:
         why = f"to make room for {found.asked.reservation}"
     answers.append(PlanAnswer(name, True, "moved", why))
+
+
+def _lacking(plan: "CellPlan", name: str, found: "Found", before: "Promises") -> str:
+    """Which part of a broken promise had no room any more, and of which resource there was too little, in words."""
+    lack = found.lack
+    assert lack is not None, f"{name}: promises are broken by repairs alone"
+    leases = before.plan(name)
+    hit = [atom for atom, mine in leases if any(each.begin <= lack.step < each.end for each in mine)]
+    asking = [atom for atom in hit or [atom for atom, _ in leases] if lack.resource is None or atom.unit[lack.resource]]
+    part = f" of its atom {asking[0].path}" if asking else ""
+    if lack.resource is None:
+        return f"no node has room for all units{part}"
+    kind = next(kind for kind, i in plan.grid.resources.items() if i == lack.resource)
+    return f"too little {kind} is left for the leases{part}"
 
 
 def _profile(plan: "CellPlan", name: str, promises: "Promises", progress: list[AtomProgress]) -> PlanProfile:

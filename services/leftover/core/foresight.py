@@ -1,0 +1,283 @@
+"""What does not start in a round, since it is foreseen that a promise will need its room (docs/reservations.md).
+
+A task that says how long it runs, or of which that is known, starts on no room that a lease needs before it ends. One
+of which nothing is known starts, and is taken to need longer with each time that it was taken back. Other nodes are
+tried before a task is refused, and who is refused leaves the round, so that it stands in nobody's way.
+"""
+
+from bisect import bisect_right
+from typing import Final
+
+from largesse.lifecycle.promises import active
+from largesse.lifecycle.run_times import known_ms
+from schemas import PromisedWait, StageAsk
+from services.leftover.core.asks import asks_of, without
+from services.leftover.core.board import spans_of, stage_class, stage_of
+from services.leftover.core.gather import Gathered, hold
+from services.leftover.core.promised import Kept
+from services.leftover.core.revocable import UNKNOWN_MS, Moments
+from services.leftover.core.state import State
+from services.leftover.placement.apart import counters_of
+from services.leftover.placement.board import Board, Placement
+from services.leftover.placement.promised import PromisedNodes, empty
+from services.leftover.placement.task_class import TaskClass
+from services.leftover.placement.timeline import could_hold, fits_now
+
+BACK_OFF_MS: Final = 60_000
+"""What a task of unknown length that was taken back is taken to need beyond what it has run; doubled each time."""
+
+DOUBLINGS_MAX: Final = 20
+GAPS_MAX: Final = 64
+"""So many leases ahead are looked at for the first gap in which a task could run."""
+
+
+class Foresight:
+    """Judges what starts in one round. `asked`: what jobs ask for that ask for something else than before."""
+
+    def __init__(self, state: State, board: Board, kept: Kept, asked: dict[str, list[StageAsk]], now_ms: int) -> None:
+        self._state, self._board, self._asked, self._now_ms = state, board, asked, now_ms
+        self._moments = Moments(state, board, kept.reserved, now_ms)
+        self._refused: dict[tuple[str, str], int] = {}  # By job and stage, the moment that is in the way.
+        self._placed: dict[str, list[Placement]] = {}
+        self._stops: dict[tuple[int, int, int], int | None] = {}  # By class and moments, as of `stop_of`.
+        self.undone = False  # Something that the board has placed was, so that there may be room for others.
+        self._full: dict[tuple[int, int], bool] = {}  # By class and time.
+        for placement in kept.reserved.placed:
+            needs_ms = self.needs_ms(placement.job, placement.stage)
+            self._moments.count(placement, UNKNOWN_MS if needs_ms is None else now_ms + needs_ms)
+
+    # ------------------------------------------------------------ what a task needs
+    def needs_ms(self, name: str, stage: str) -> int | None:
+        """For how long a task has to have its room, as far as that is known; None: it may be taken back at any time.
+        `UNKNOWN_MS`: as long as there are promises.
+        """
+        says = self._state.revocable.get(name, "auto")
+        if says == "always":
+            return None
+        job = self._state.jobs[name]
+        lasts_ms = known_ms(stage_of(job, stage), job.seen)
+        if lasts_ms is None and says == "never":
+            return UNKNOWN_MS
+        lost = self._state.taken_back.get(f"{name}/{stage}")
+        if lost is None or lasts_ms is not None:
+            return lasts_ms
+        return lost.longest_ms + (BACK_OFF_MS << min(lost.times - 1, DOUBLINGS_MAX))
+
+    def _first(self, name: str) -> int:
+        """The first moment that counts for a job: that something is promised now does not say that it is needed."""
+        return 0 if self._state.revocable.get(name) == "never" else 1
+
+    # ------------------------------------------------------------ before tasks are placed
+    def bar(self) -> None:
+        """Takes from the board the stages of which no node could run a task now, and puts others back."""
+        self.undone = False
+        if not self._board.barred and len(self._moments.times) == 1 and not self._state.revocable:
+            return
+        board, state = self._board, self._state
+        for name, job in state.jobs.items():
+            if name not in board.jobs:
+                continue
+            asks = self._asks(name)
+            barred: dict[str, bool] = {}
+            for ask in asks:
+                key = name, ask.stage
+                if key not in self._refused and (stop := self._stop_of(name, ask.stage)) is not None:
+                    self._refused[key] = stop
+                if key in self._refused:
+                    barred[ask.stage] = True
+            if barred != board.barred.get(name, {}):
+                board.barred[name] = barred
+                if not barred:
+                    del board.barred[name]
+                board.wait(name, spans_of(state, board, name, job, asks))
+
+    def _asks(self, name: str) -> list[StageAsk]:
+        asks = self._asked.get(name)
+        if asks is None:
+            asks = asks_of(self._state.jobs[name])
+        for placement in self._placed.get(name, ()):
+            asks = without(asks, placement.stage, placement.first, placement.count)
+        return asks
+
+    def _stop_of(self, name: str, stage: str) -> int | None:
+        """The moment that keeps tasks of a stage from all nodes; None: some node could run one."""
+        needs_ms = self.needs_ms(name, stage)
+        first = self._first(name)
+        end = 0 if needs_ms is None else self._moments.before(self._now_ms + needs_ms)
+        if end <= first:
+            return None
+        job = self._state.jobs[name]
+        task = stage_class(self._state, self._board, name, job, stage_of(job, stage), -1)
+        key = task.index, first, end
+        if key not in self._stops:
+            self._stops[key] = self._moments.stop_of(task, first, end)
+        return self._stops[key]
+
+    # ------------------------------------------------------------ once they are
+    def judge(self, placements: list[Placement]) -> list[Placement]:
+        """Those of some placements that start, if need be on other nodes. The others are undone, and their stages wait
+        for another round.
+        """
+        gangs: dict[tuple[str, str], list[Placement]] = {}
+        for placement in placements:
+            if placement.task.gang:
+                gangs.setdefault((placement.job, placement.stage), []).append(placement)
+        starting: list[Placement] = []
+        for placement in placements:
+            key = placement.job, placement.stage
+            if not placement.task.gang:
+                starting += self._judged(placement)
+            elif key in gangs:
+                starting += self._judged_gang(gangs.pop(key))
+        self._stops = {}  # What starts takes room of moments.
+        for placement in starting:
+            self._placed.setdefault(placement.job, []).append(placement)
+        return starting
+
+    def _judged_gang(self, placements: list[Placement]) -> list[Placement]:
+        """All placements of a gang, or none."""
+        kept = self._moments.kept()
+        parts = [part for placement in placements for part in self._judged(placement)]
+        if (placements[0].job, placements[0].stage) not in self._refused:
+            return parts
+        for part in parts:
+            self._board.unplace(part)
+        self._moments.put_back(kept)
+        return []
+
+    def _judged(self, placement: Placement) -> list[Placement]:
+        """Those tasks of a placement that start, by node. What is refused is undone."""
+        name, stage, task = placement.job, placement.stage, placement.task
+        needs_ms, first = self.needs_ms(name, stage), self._first(name)
+        if needs_ms is None:
+            self._moments.count(placement, UNKNOWN_MS)
+            return [placement]
+        end = self._moments.before(self._now_ms + needs_ms)
+        if end <= first:
+            return [placement]
+        stays = 0
+        while stays < placement.count and self._takes(placement.node, task, first, end):
+            stays += 1
+        parts = [_part(placement, 0, stays)] if stays else []
+        for i in range(stays, placement.count):
+            alone = _part(placement, i, 1)
+            number = self._other_node(alone, first, end)
+            if number is None:
+                self._board.unplace(_part(placement, i, placement.count - i))
+                stop = self._moments.stop_on(placement.node, task, first, end)
+                self._refused[name, stage] = first if stop is None else stop
+                self.undone = True
+                break
+            self._move(alone, number)
+            parts.append(alone)
+        return parts
+
+    def _takes(self, number: int, task: TaskClass, first: int, end: int) -> bool:
+        """Counts one task on a node, if that leaves room for every promise."""
+        if self._moments.stop_on(number, task, first, end) is not None:
+            return False
+        self._moments.take(number, task, first, end)
+        return True
+
+    def _other_node(self, placement: Placement, first: int, end: int) -> int | None:
+        """Another node where a task has room now and leaves enough for every promise, the best of them."""
+        room, task = self._board.room, placement.task
+        ranked = [
+            (rank, number)
+            for number, node in enumerate(room.nodes)
+            if number != placement.node and fits_now(room, task, node) and (rank := room.suits(task, node)) is not None
+        ]
+        for _, number in sorted(ranked):
+            if self._takes(number, task, first, end):
+                return number
+        return None
+
+    def _move(self, placement: Placement, number: int) -> None:
+        board, task, self.undone = self._board, placement.task, True
+        board.room.give(placement.node, task.pairs, placement.devices[0] if placement.devices else [])
+        if task.bounds is not None:
+            board.count(counters_of(task.bounds.said), placement.node, -1)
+        devices = board.room.take(task, number)
+        placement.node, placement.devices = number, [devices] if task.gpu else []
+
+    def hold(self, placements: list[Placement]) -> Gathered:
+        """Gathers room as in any round, and judges what starts on what is held. Appends what does."""
+        before = len(placements)
+        gathered = hold(self._state, self._board, placements, self._now_ms)
+        if len(placements) > before:
+            placements[before:] = self.judge(placements[before:])
+            self.bar()
+        return gathered
+
+    # ------------------------------------------------------------ what is said of it
+    def said(self) -> list[PromisedWait]:
+        """Stages of which that changed since it was said last, by job and stage."""
+        state, found = self._state, {}
+        for name, barred in self._board.barred.items():
+            for stage in barred:
+                key = f"{name}/{stage}"
+                wait, before = self._wait_of(name, stage), state.promised.get(key)
+                if before is not None:
+                    wait.fits_ms = before.fits_ms
+                if wait != before:
+                    wait.fits_ms = self._fits_ms(name, stage, wait)
+                    found[key] = wait
+        for key, before in state.promised.items():
+            if before.stage not in self._board.barred.get(before.job, {}):
+                found[key] = PromisedWait(before.job, before.stage)
+        return [found[key] for key in sorted(found)]
+
+    def _wait_of(self, name: str, stage: str) -> PromisedWait:
+        """What a stage waits for."""
+        state, job = self._state, self._state.jobs[name]
+        task = stage_class(state, self._board, name, job, stage_of(job, stage), -1)
+        lease = self._moments.lease_of(self._moments.need(self._refused[name, stage]), task)
+        assert lease is not None, f"{name}/{stage}: nothing that is promised stands in its way"
+        lost, needs_ms = state.taken_back.get(f"{name}/{stage}"), self.needs_ms(name, stage)
+        wait = PromisedWait(name, stage, lease.reservation, lease.from_ms, lease.to_ms)
+        wait.needs_ms = None if needs_ms == UNKNOWN_MS else needs_ms
+        wait.taken_back = 0 if lost is None else lost.times
+        return wait
+
+    def _fits_ms(self, name: str, stage: str, wait: PromisedWait) -> int | None:
+        """When a task of a stage could start at the earliest by what is promised, if nothing else ran."""
+        state, job = self._state, self._state.jobs[name]
+        task, starts = stage_class(state, self._board, name, job, stage_of(job, stage), -1), state.promises.starts
+        needs_ms = UNKNOWN_MS if wait.needs_ms is None else wait.needs_ms
+        after = bisect_right(starts, self._now_ms)
+        fits_ms, last_ms = self._now_ms, self._now_ms
+        for at_ms in [self._now_ms, *starts[after : after + GAPS_MAX]]:
+            if at_ms >= fits_ms + needs_ms:
+                return fits_ms
+            if self._is_full(task, at_ms):
+                fits_ms = max(fits_ms, self._over_ms(at_ms))
+            last_ms = max(last_ms, at_ms)
+        return fits_ms if len(starts) > after + GAPS_MAX or fits_ms <= last_ms else None
+
+    def _over_ms(self, at_ms: int) -> int:
+        """When the last of the leases that hold at a time is over."""
+        profiles = self._state.promises.profiles.values()
+        return max([step.to_ms for profile in profiles for step in active(profile.steps, at_ms)], default=at_ms)
+
+    def _is_full(self, task: TaskClass, at_ms: int) -> bool:
+        """Whether what is promised at a time leaves no node room for a task, whatever else runs."""
+        key = task.index, at_ms
+        if key not in self._full:
+            room = self._board.room
+            moment = PromisedNodes(room, at_ms, lambda number: empty(room.nodes[number]))
+            for profile in self._state.promises.profiles.values():
+                for step in active(profile.steps, at_ms):
+                    moment.promise(self._board.class_for(step.unit, {}, {}, 0), step.units)
+            nodes = [number for number, node in enumerate(room.nodes) if could_hold(room, task, node)]
+            self._full[key] = not any(moment.accept(number, task, keep=False) for number in nodes)
+        return self._full[key]
+
+
+def _part(placement: Placement, begin: int, count: int) -> Placement:
+    """Some of the tasks of a placement."""
+    part = Placement(
+        placement.job, placement.stage, placement.first + begin, count, placement.attempt, placement.node,
+        placement.beyond, placement.task, placement.devices[begin : begin + count], placement.queue,
+    )  # fmt: skip
+    part.reserved = placement.reserved
+    return part
