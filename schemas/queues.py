@@ -311,8 +311,8 @@ KNOBS = {
     "reserve_ratio_permille_min": "they never have less together",
     "reserve_ratio_permille_max": "they never have more together",
     "phase_window_ms": "a phase of a job has started, or its last tasks trail, when so long none started, or ended",
-    "phase_start_tasks": "a phase of a job starts once more tasks than this have started within the window; fewer where"
-    " it has fewer tasks",
+    "phase_start_tasks": "while tasks of a phase still start, what it gives back is forecast only if more than this"
+    " have started within a window (at most half of its tasks); values up to 5 make no difference that was measured",
     "phase_end_tasks": "it gives capacity back once more tasks than this have ended within the window; fewer where it"
     " has fewer tasks",
     "forecast_horizon_ms": "how far ahead it is forecast what running tasks give back",
