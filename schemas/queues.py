@@ -139,8 +139,8 @@ class Policy:
     and `reservation_average_permille` on average over every `reservation_average_ms`. Every `reservation_solver_ms`,
     where it is not 0, a solver beside the planner looks for a better plan of what is promised, for at most
     `reservation_solver_limit_ms`. `reservation_progress`: whether plans follow the progress of the reservations' jobs.
-    `classes`: whether jobs of
-    different size have pools of their own (DRESS); `preset`: as the preset has it. `class_thresholds_permille`: further
+    `classes`: whether jobs of different size have pools of their own (DRESS); `preset`: as the preset has it.
+    `pool_lending`: whether what no job can use inside its pool goes to others. `class_thresholds_permille`: further
     thresholds above `theta_permille`, for more than two classes, ascending. `reserve_ratio_permille`: with what part of
     the cell the pools of all classes but the largest begin; together they stay within `_min` and `_max`. The others are
     the estimator's (DRESS, algorithms 1 and 2).
@@ -201,6 +201,7 @@ class Policy:
     reservation_solver_limit_ms: int = 10_000
     reservation_progress: Literal["on", "off"] = "on"
     classes: Literal["preset", "on", "off"] = "preset"
+    pool_lending: Literal["on", "off"] = "on"
     class_thresholds_permille: list[int] = field(default_factory=list)
     class_reference: Literal["total", "available"] = "total"
     reserve_ratio_permille: int = 100
@@ -299,6 +300,8 @@ KNOBS = {
     " (their leases are lengthened where there is room)",
     "classes": "whether classes of jobs have pools of capacity of their own: `on`, `off`, or as the preset has it"
     " (`preset`)",
+    "pool_lending": "whether what no job can use inside the pool of its class is lent to others; `off`: it stays idle,"
+    " so that jobs of the class start at once when they come",
     "class_thresholds_permille": "further thresholds above `theta_permille`, ascending, for more than two classes: a"
     " list, on the command line separated by commas",
     "class_reference": "what a request is compared with: the whole cell (`total`), or what no task holds at the moment"
@@ -308,8 +311,8 @@ KNOBS = {
     "reserve_ratio_permille_min": "they never have less together",
     "reserve_ratio_permille_max": "they never have more together",
     "phase_window_ms": "a phase of a job has started, or its last tasks trail, when so long none started, or ended",
-    "phase_start_tasks": "a phase of a job starts once more tasks than this have started within the window; fewer where"
-    " it has fewer tasks",
+    "phase_start_tasks": "while tasks of a phase still start, what it gives back is forecast only if more than this"
+    " have started within a window (at most half of its tasks); values up to 5 make no difference that was measured",
     "phase_end_tasks": "it gives capacity back once more tasks than this have ended within the window; fewer where it"
     " has fewer tasks",
     "forecast_horizon_ms": "how far ahead it is forecast what running tasks give back",

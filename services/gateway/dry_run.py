@@ -12,6 +12,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
+from largesse.lifecycle.promises import active
 from largesse.lifecycle.running_limit import limit
 from largesse.lifecycle.slots import counted_demand, slots_of
 from schemas import Policy, Queue, Vector
@@ -25,10 +26,10 @@ from services.gateway.counting import added, capacity_of
 from services.gateway.document import Document
 from services.gateway.problems import Problem
 from services.gateway.promises import left_nothing
-from services.gateway.queue_documents import ignored_limits, settings_document, with_shares
+from services.gateway.queue_documents import holdings, ignored_limits, settings_document, with_shares
 from services.gateway.queueing import named
 from services.gateway.view_jobs import LiveJob
-from services.gateway.view_state import State
+from services.gateway.view_state import ReservationRow, State
 
 EFFECT_WAIT_S = 60.0
 """Time limit of a dry run's process. An interpreter that starts on a busy machine may need tens of seconds."""
@@ -45,11 +46,13 @@ _SHARES = ("guaranteed", "fair", "allocated", "lent", "borrowed")
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """A policy and a tree (None: there is none), and the tasks of every leaf under them."""
+    """A policy and a tree (None: there is none), the tasks of every leaf under them, and by queue what it holds of the
+    cell, and of that what no promise covers."""
 
     policy: Policy
     tree: Queue | None
     tasks: dict[str, list[Document]]
+    held: dict[str, tuple[int, int]]
 
 
 async def dry_run(state: State, patch: ConfigPatch) -> Document:
@@ -79,17 +82,24 @@ async def dry_run(state: State, patch: ConfigPatch) -> Document:
     answer: Document = {"dry_run": True, "changed": bool(knobs) or tree != state.queues, "set": knobs}
     if not answer["changed"]:
         return answer | {"queues": [], "notes": []}
-    now = Config(state.policy, state.queues, tasks_of(state, state.queues))
-    then = Config(policy, tree, tasks_of(state, tree))
+    now, then = config_of(state, state.policy, state.queues), config_of(state, policy, tree)
     remarks = notes(state, policy, tree)  # Before the wait: the view goes on meanwhile.
     shares = await asked(question_of(state, now, then))
     return answer | {"queues": compared(now, then, shares), "notes": remarks}
 
 
-def tasks_of(state: State, tree: Queue | None) -> dict[str, list[Document]]:
+def config_of(state: State, policy: Policy, tree: Queue | None) -> Config:
+    """A config, and what tasks there are, and hold, under it."""
+    held = holdings(state, policy, [path for path, _ in walk(tree)] if tree is not None else [])
+    return Config(policy, tree, tasks_of(state, tree, policy), held)
+
+
+def tasks_of(state: State, tree: Queue | None, policy: Policy | None = None) -> dict[str, list[Document]]:
     """By leaf, the tasks that ask for the same: how many run, could start, or hold something for a job that is over,
-    had the cell this tree: its limits may let more jobs run than now.
+    had the cell this tree: its limits may let more jobs run than now. Jobs with accepted reservations are outside the
+    tree, where promises count under the policy.
     """
+    outside = _accepted(state) if (policy or state.policy).reservations == "on" else {}
     limits = state.running_limits
     released: dict[str, bool] = {}
     if limits.parked and tree is not state.queues:
@@ -98,7 +108,9 @@ def tasks_of(state: State, tree: Queue | None) -> dict[str, list[Document]]:
     found: dict[tuple[str, str], Document] = {}
     holding = 0
     for name, job in state.jobs.items():
-        if name in limits.leaf and (job.began or name in released):
+        if job.spec.reservation in outside:
+            holding += sum(held_of(job, at) for at in range(len(job.spec.stages)))
+        elif name in limits.leaf and (job.began or name in released):
             for at, left in enumerate(job.progress.left):
                 if left and not job.progress.parents[at]:
                     alike, running = _alike(found, job.spec.queue, job.spec.stages[at].demand), held_of(job, at)
@@ -139,7 +151,17 @@ def question_of(state: State, now: Config, then: Config) -> Document:
         }
         for when, config in (("before", now), ("after", then))
     }
-    return {"capacity": capacity, "nodes": len(nodes), **sides}
+    promised: Vector = {}
+    units = 0
+    for row in _accepted(state).values():
+        for step in active(row.steps, state.time):
+            added(promised, step.usage)
+            units += step.units
+    return {"capacity": capacity, "nodes": len(nodes), "promised": promised, "promised_units": units, **sides}
+
+
+def _accepted(state: State) -> dict[str | None, ReservationRow]:
+    return {name: row for name, row in state.reservations.items() if row.state == "accepted" and row.steps}
 
 
 async def asked(question: Document, command: tuple[str, ...] = (), what: str = "the shares") -> Document:
@@ -259,14 +281,19 @@ def _is_beyond(job: LiveJob, policy: Policy, ceiling: Vector) -> bool:
 
 
 def _shares_of(config: Config, published: Document) -> dict[str, dict[str, int | None]]:
-    """The shares of every queue; 0 for those that fairness leaves out, since they have less than a permille."""
+    """The shares of every queue, of the same bases as in `queue_document`; 0 for those that fairness leaves out, since
+    they have less than a permille."""
     if config.tree is None:
         return {}
     levelled = with_shares(config.tree, config.policy.preset)
-    return {
-        path: {name: published.get(path, {}).get(name, 0) if path in levelled else None for name in _SHARES}
-        for path, _ in walk(config.tree)
-    }
+    found: dict[str, dict[str, int | None]] = {}
+    for path, _ in walk(config.tree):
+        said, (allocated, own) = published.get(path, {}), config.held[path]
+        found[path] = dict.fromkeys(_SHARES)
+        if path in levelled:
+            found[path] = {name: said.get(name, 0) for name in _SHARES}
+            found[path] |= {"allocated": allocated, "borrowed": max(0, own - said.get("guaranteed", 0))}
+    return found
 
 
 def _has_moved(old: dict[str, int | None], new: dict[str, int | None]) -> bool:

@@ -5,7 +5,8 @@ from dataclasses import dataclass, field, replace
 
 from largesse.lifecycle.promises import active
 from largesse.lifecycle.queue_policy import groups, ignored_of_max, sharing_of
-from schemas import Queue, Vector
+from largesse.lifecycle.slots import slots_of
+from schemas import Policy, Queue, Vector
 from schemas.edge.queues import weight_number
 from schemas.quantities import SHARE_UNITS, SLOTS, quantity_texts
 from schemas.queue_tree import QUEUE_DEFAULT, below, upwards, walk, with_default
@@ -185,8 +186,7 @@ def _held(cell: _Cell, path: str, total: _Sum) -> Document:
     share = cell.state.shares.get(path, QueueShare(path, 0, 0, 0, 0, 0, "")) if levelled else None
     used = {resource: amount for resource, amount in sorted(total.used.items()) if amount}
     allocated, resource = _dominant(used, cell.capacity)
-    own = {resource: amount - total.covered.get(resource, 0) for resource, amount in used.items()}
-    borrowed = None if share is None else max(0, _dominant(own, cell.capacity)[0] - share.guaranteed)
+    borrowed = None if share is None else max(0, _dominant(_own(total), cell.capacity)[0] - share.guaranteed)
     return {
         "guaranteed": None if share is None else _part(share.guaranteed),
         "fair": None if share is None else _part(share.fair),
@@ -204,14 +204,32 @@ def _held(cell: _Cell, path: str, total: _Sum) -> Document:
 def held_shares(state: State, paths: Iterable[str]) -> dict[str, int]:
     """What tasks of each of these queues hold now, promised to it or not, in 10^-9 of the cell: as `allocated` of a
     queue's document."""
-    used: dict[str, Vector] = {path: {} for path in paths}
-    for leaf, amounts in used_by(state).items():
-        if any(amounts.values()):
-            for path in upwards(leaf):
-                if path in used:
-                    added(used[path], amounts)
-    capacity = capacity_of(state)
-    return {path: _dominant(amounts, capacity)[0] for path, amounts in used.items()}
+    return {path: held for path, (held, _) in holdings(state, state.policy, paths).items()}
+
+
+def holdings(state: State, policy: Policy, paths: Iterable[str]) -> dict[str, tuple[int, int]]:
+    """By queue, what its tasks hold now of the whole cell, and that without what is promised to it, in 10^-9, in the
+    units that count under a policy."""
+    slots = slots_of(policy)
+    sums: dict[str, _Sum] = {}
+    if policy.reservations == "on":
+        _add_promised(state, sums)
+    for leaf, amounts in state.used.items():
+        sums.setdefault(leaf, _Sum()).used = {SLOTS: state.tasks.get(leaf, 0)} if slots else amounts
+    found = {path: _Sum() for path in paths}
+    for leaf, held in sums.items():
+        for path in upwards(leaf) if any(held.used.values()) else ():
+            if path in found:
+                found[path].take(held)
+    capacity = capacity_of(state, policy)
+    return {
+        path: (_dominant(held.used, capacity)[0], _dominant(_own(held), capacity)[0]) for path, held in found.items()
+    }
+
+
+def _own(held: _Sum) -> Vector:
+    """What tasks hold that no promise covers."""
+    return {resource: amount - held.covered.get(resource, 0) for resource, amount in held.used.items()}
 
 
 def _dominant(used: Vector, capacity: Vector) -> tuple[int, str | None]:

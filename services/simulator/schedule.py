@@ -60,13 +60,16 @@ class Span:
 @dataclass(slots=True)
 class ShortSchedule:
     """Keeps the schedule of a run in memory as long as it has at most `spans_max` attempts, and as many spans of held
-    room; of a longer run, only how many there were of both.
+    room; of a longer run a sample: of the attempts in the order of their ends, the first and then one in `one_in`, and
+    likewise of the spans of held room one in `held_one_in`.
     """
 
     spans_max: int
     attempts: int = 0
     spans: list[Span] = field(default_factory=list)
     held_spans: int = 0
+    one_in: int = 1
+    held_one_in: int = 1
 
     def attempt(
         self,
@@ -90,17 +93,34 @@ class ShortSchedule:
     @property
     def whole(self) -> bool:
         """Whether `spans` is all of it."""
-        return max(self.attempts, self.held_spans) <= self.spans_max
+        return self.one_in == self.held_one_in == 1
 
     def _keep(self, span: Span) -> None:
-        if span.job is None:
+        is_held = span.job is None
+        seen, one_in = (self.held_spans, self.held_one_in) if is_held else (self.attempts, self.one_in)
+        if seen % one_in == 0:
+            self.spans.append(span)
+        if is_held:
             self.held_spans += 1
         else:
             self.attempts += 1
-        if self.whole:
-            self.spans.append(span)
+        if seen // one_in >= self.spans_max:
+            self._halve(is_held=is_held)
+
+    def _halve(self, *, is_held: bool) -> None:
+        """Keeps every other one of the attempts, or of the spans of held room."""
+        if is_held:
+            self.held_one_in *= 2
         else:
-            self.spans.clear()
+            self.one_in *= 2
+        kept, position = list[Span](), 0
+        for span in self.spans:
+            if (span.job is None) == is_held:
+                position += 1
+                if position % 2 == 0:
+                    continue
+            kept.append(span)
+        self.spans = kept
 
 
 class ScheduleWriter:

@@ -87,6 +87,23 @@ class Pooled(Plain):
         return able
 
 
+class Kept(Pooled):
+    """The rules with pools that do not lend."""
+
+    def has_room(self, job, span):
+        pool = {kind: have * self.pools[self.class_of(job)] // PPM for kind, have in self.total.items()}
+        is_outsize = any(amount * (span.gang or 1) > pool[kind] for kind, amount in span.demand.items())
+        return is_outsize or super().has_room(job, span)
+
+    def place(self, before_ms=-1):
+        handed, hopeless = {}, {}
+        for self.within, self.owed in [(True, True), (True, False)]:
+            while self.serve_one(handed, hopeless, before_ms):
+                pass
+        self.within = self.owed = False
+        return self.collect(handed)
+
+
 def drawn_pools(chance):
     first = chance.choice(SIZES)
     second = min(PPM - first, chance.choice(SIZES))
@@ -101,12 +118,13 @@ RULES = {
 }
 
 
+@pytest.mark.parametrize("lends", [True, False])
 @pytest.mark.parametrize("rules", RULES)
 @for_all(st.integers(0, 2**64 - 1))
-def test_lanes_are_served_as_the_plain_rules_of_pools_serve_them(rules, seed):
+def test_lanes_are_served_as_the_plain_rules_of_pools_serve_them(rules, lends, seed):
     """Drawn from the seed alone, as in test_placement.py."""
     chance = Random(seed)
-    both = Both(*RULES[rules], Pooled, drawn_pools(chance))
+    both = Both(*RULES[rules], Pooled if lends else Kept, drawn_pools(chance), pools_lend=lends)
     both.orders = both.orders or {"": "pools"}  # What is said of reasons is looked at elsewhere.
     for _ in range(60):
         both.plain.pools = drawn_pools(chance) if chance.random() < 0.1 or not both.plain.pools else both.plain.pools

@@ -34,11 +34,11 @@ from tests.strategies import for_all
 class Both:
     """A board and the plain rules, given the same."""
 
-    def __init__(self, discipline, orders, maxima, plain=Plain, pools_ppm=None, placing="packed", listed=None):
+    def __init__(self, discipline, orders, maxima, plain=Plain, pools_ppm=None, placing="packed", listed=None, **pools):
         room = Room([capacity for capacity, _, _ in NODES], placing=placing)
         for i, (capacity, labels, devices) in enumerate(NODES):
             room.add(f"n{i}", "e", capacity, labels, list(enumerate(devices)), open_=True)
-        self.board = Board(room, discipline, orders, maxima, pools_ppm, Alignment(UNFAIR_PERMILLE), listed)
+        self.board = Board(room, discipline, orders, maxima, pools_ppm, Alignment(UNFAIR_PERMILLE), listed, **pools)
         self.plain = plain(discipline, orders, maxima, placing, listed)
         self.listed = listed
         self.discipline, self.orders, self.maxima = discipline, orders, maxima

@@ -177,3 +177,50 @@ def test_answers_follow_from_what_was_folded_alone(preset):
             story.settle()
         grants.append([(grant.job, grant.first, grant.count, grant.node) for grant in story.granted])
     assert grants[0] == grants[1]
+
+
+# ---------------------------------------------------------------- pools that do not lend
+def test_a_pool_that_does_not_lend_stays_idle_for_jobs_that_are_yet_to_come():
+    story = cell(ask("large", 30), pool_lending="off")
+    assert served(story.settle()) == {"large": 7}
+    assert reasons(story) == {1_000: "pool"}
+    story.take(ask("s1", 2))
+    assert served(story.settle()) == {"s1": 2}
+    story.take(ask("s2", 2))
+    assert served(story.settle()) == {"s2": 1}
+    assert end(story, "large", 2) == {"large": 2}, "their pool has room again, that of the small ones has none"
+
+
+@pytest.mark.parametrize("preset", ["dress", "largesse", "hdrf", "carbyne", "fifo", "srtf", "tetris"])
+def test_no_preset_lends_a_pool_that_is_not_lent_and_all_serve_all_that_is_in_one(preset):
+    story = cell(ask("large", 30), pool_lending="off", preset=preset, classes="on")
+    story.settle()
+    story.take(ask("small-1", 2), ask("small-2", 2))
+    story.settle()
+    granted = {name: sum(grant.count for grant in story.granted if grant.job == name) for name in ("large", "small-1")}
+    assert granted == {"large": 7, "small-1": 2}
+    assert sum(grant.count for grant in story.granted) == 10
+
+
+def test_what_is_larger_than_its_pool_is_not_bound_by_it():
+    gang = job("large", stage(tasks=9, gang=True), queue="q")
+    story = cell(gang, pool_lending="off")
+    assert served(story.settle()) == {"large": 9}
+    story.take(ask("small", 2))
+    assert served(story.settle()) == {"small": 1}
+
+
+def test_no_guarantee_goes_beyond_a_pool_that_does_not_lend():
+    queues = (queue("q", guaranteed={"cpu": 9_000}), queue("r"))
+    story = cell(ask("other", 30, "r"), ask("large", 30), queues=queues, pool_lending="off")
+    assert served(story.settle()) == {"large": 7}
+
+
+def test_pools_lend_and_do_not_as_the_knob_says_while_jobs_run():
+    story = cell(ask("large", 30), pool_lending="off")
+    story.settle()
+    story.take(config(pool_lending="on"))
+    assert served(story.settle()) == {"large": 3}
+    story.take(config(pool_lending="off"))
+    assert end(story, "large", 3) == {}
+    assert end(story, "large", 1) == {"large": 1}

@@ -19,7 +19,7 @@ from schemas.queue_tree import with_default
 from schemas.queues import PLANNING, Preset
 from services.fairness.offline.dry_run import effect
 from services.gateway import dry_run as dry
-from services.gateway.dry_run import Config, dry_run, tasks_of
+from services.gateway.dry_run import config_of, dry_run, tasks_of
 from services.gateway.problems import Problem
 from services.gateway.promises import left_nothing
 from tests.builders import queue, tree
@@ -231,8 +231,8 @@ def test_whatever_the_preset_what_is_foretold_is_what_the_next_round_says(preset
         if name in cell.view.jobs:
             cell.take(JobCancelled(name)).settle()
     view, shape = cell.view, with_default(SHAPES[shapes[1] % ANY_PRESET if preset in PLANNING else shapes[1]])
-    now = Config(view.policy, view.queues, tasks_of(view, view.queues))
-    then = Config(replace(view.policy, preset=preset), shape, tasks_of(view, shape))
+    now = config_of(view, view.policy, view.queues)
+    then = config_of(view, replace(view.policy, preset=preset), shape)
 
     answer = effect(json.loads(json.dumps(dry.question_of(view, now, then))))
     forecast = answer["after"]

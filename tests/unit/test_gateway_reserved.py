@@ -1,20 +1,26 @@
 """Why tasks of reserved jobs wait, and which reservation a job names, as the gateway shows them."""
 
+import json
+
 import pytest
+from hypothesis import strategies as st
 
 from largesse.log.snapshots import dump, load
 from schemas import Plans, ReservationRequested
 from schemas.plans import PlanAnswer
 from schemas.quantities import quantity_texts
 from services.cli.watching import job_text
+from services.fairness.offline.dry_run import effect
 from services.gateway import view
 from services.gateway.documents import job_document, job_documents
+from services.gateway.dry_run import compared, config_of, question_of
 from services.gateway.job_models import Job
 from services.gateway.queue_documents import queue_document
 from services.gateway.reserved_waits import unpromised_warnings
 from services.gateway.tally import Tally
-from tests.builders import config, job, node, stage, tree
+from tests.builders import config, job, node, queue, stage, tree
 from tests.promised_cell import promise, reserved, step
+from tests.strategies import for_all
 from tests.unit.test_gateway_metrics import Viewed, assert_as_documents_say, named, samples
 
 
@@ -32,7 +38,7 @@ class PlannedView(Viewed):
 def cell(*steps, cpu=4_000, order=(), **knobs):
     """A cell with one node and an accepted reservation with these leases."""
     story = PlannedView()
-    story.take(config(tree("a", "b"), preset="hdrf", revoke_grace_ms=1_000, **knobs), node("n1", cpu=cpu))
+    story.take(config(tree("a", "b"), **({"preset": "hdrf", "revoke_grace_ms": 1_000} | knobs)), node("n1", cpu=cpu))
     story.put(ReservationRequested("r", "", "{}", "tester", "a"))
     story.put(Plans(1, [PlanAnswer("r", accepted=True)], [], []))
     return promise(story, *steps, order=order)
@@ -248,3 +254,23 @@ def test_what_a_queue_has_is_a_part_of_the_whole_cell_in_documents_and_metrics()
 
     assert has["a"] == 0.8
     assert {queue: metric[queue] for queue in ("a", "b")} == {queue: has[queue] for queue in ("a", "b")}
+
+
+@for_all(st.integers(0, 3), st.integers(0, 6), st.integers(0, 6), st.sampled_from(["hdrf", "largesse", "capacity"]))
+def test_a_dry_run_begins_with_what_get_queues_shows_while_capacity_is_promised(units, tasks, others, preset):
+    """Promised cores are not divided, and those who hold them by their promise ask for nothing of the rest."""
+    story = cell(*([step(0, 600_000, units)] if units else []), cpu=5_000, preset=preset)
+    story.take(reserved("mine", stage(tasks=2)), job("more", stage(tasks=tasks + 1), queue="a"))
+    story.take(job("other", stage(tasks=others + 1), queue="b"))
+    story.settle()
+    shown = {each["queue"]: each for each in queue_document(story.view)["children"]}
+    heavier = tree("a", queue("b", 4))
+    now, then = [config_of(story.view, story.view.policy, shape) for shape in (story.view.queues, heavier)]
+
+    answer = effect(json.loads(json.dumps(question_of(story.view, now, then))))
+    told = {each["queue"]: each["before"] for each in compared(now, then, answer)}
+
+    assert told
+    for path, before in told.items():
+        for name in ("guaranteed", "fair", "allocated", "lent", "borrowed"):
+            assert before[name] == pytest.approx(shown[path][name], abs=0.002), (path, name)

@@ -1,6 +1,7 @@
 """The comparison of presets: rows that can be checked by hand, and a page that loads nothing."""
 
 import re
+from dataclasses import replace
 from html import unescape
 from html.parser import HTMLParser
 from itertools import pairwise
@@ -10,7 +11,7 @@ import pytest
 from hypothesis import strategies as st
 
 from services.simulator.report import Inputs, charts, comparison_page, comparison_table
-from services.simulator.report.jobs import LOSERS_MAX, losers_table, most_changed, running_tasks
+from services.simulator.report.jobs import ALIKE_MAX, LOSERS_MAX, losers_table, most_changed, running_tasks
 from services.simulator.report.table import GROUPS_MAX, equal_presets, groups_table, rejections_table, seconds_text
 from services.simulator.schedule import ShortSchedule, Span
 from tests.strategies import for_all
@@ -202,16 +203,31 @@ ATTEMPT, HELD = SPANS
     ("attempts", "held", "what"),
     [
         pytest.param(2, 2, None, id="as many as are drawn, of both"),
-        pytest.param(3, 1, "3 attempts; up to 2", id="held room is no attempt"),
-        pytest.param(1, 3, "3 spans of held room; up to 2", id="too much held room"),
+        pytest.param(3, 1, "one in 2 of 3 attempts", id="held room is no attempt"),
+        pytest.param(1, 3, "one in 2 of 3 spans of held room", id="too much held room"),
     ],
 )
-def test_a_long_run_has_no_gantt_chart_and_the_page_says_why(attempts, held, what):
+def test_of_a_long_run_a_sample_is_drawn_and_the_page_says_so(attempts, held, what):
     page = page_of({"drf": result(1_000)}, [ATTEMPT] * attempts + [HELD] * held, spans_max=2)
 
-    assert ("gantt-0" in figures_of(page)) == (what is None)
-    assert ("no Gantt chart" in page) == (what is not None)
-    assert what is None or f"no Gantt chart, since the run has {what} are drawn." in page
+    assert "gantt-0" in figures_of(page)
+    assert ("A sample:" in page) == (what is not None)
+    assert what is None or f"A sample: {what}, in the order" in page
+
+
+@for_all(st.lists(st.booleans(), max_size=40), st.integers(1, 6))
+def test_a_sample_has_each_kind_in_even_steps_and_as_much_as_may_be_kept(kinds, spans_max):
+    schedule = ShortSchedule(spans_max)
+    for at, is_held in enumerate(kinds):
+        span = HELD if is_held else ATTEMPT
+        schedule._keep(replace(span, start_ms=at))
+
+    for is_held, one_in in ((False, schedule.one_in), (True, schedule.held_one_in)):
+        every = [at for at, kind in enumerate(kinds) if kind == is_held]
+        kept = [span.start_ms for span in schedule.spans if (span.job is None) == is_held]
+        assert kept == every[::one_in]
+        assert len(kept) <= spans_max
+        assert one_in == 1 or 2 * len(kept) >= spans_max
 
 
 def test_presets_without_a_job_that_ended_can_be_compared():
@@ -293,6 +309,15 @@ def test_jobs_that_lost_are_listed_by_class_and_queue_with_what_they_lost():
         ["x", "large", "q2", "j2", "1.0", "1.2", "0.80"],
         ["x", "small", "q1", "j1", "1.0", "2.0", "0.50"],
     ]
+
+
+@pytest.mark.parametrize(("jobs", "rows"), [(6 * ALIKE_MAX, 6 * ALIKE_MAX), (6 * ALIKE_MAX + 6, 12)])
+def test_of_many_jobs_of_a_queue_that_lost_alike_one_stands_for_all(jobs, rows):
+    found = losers_table({"drf": result(*[1_000] * jobs), "x": result(*[1_000_000] * jobs)}).rows
+
+    assert len(found) == rows
+    assert {row[-1] for row in found if row[4]} == {"0.001"}, "a factor keeps digits that count"
+    assert {row[3] for row in found if not row[4]} == ({f"({ALIKE_MAX} more like it)"} if rows == 12 else set())
 
 
 def test_of_many_jobs_that_lost_those_are_listed_that_lost_most():

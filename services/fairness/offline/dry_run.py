@@ -17,6 +17,7 @@ from schemas import (
     JobEnded,
     JobSpec,
     NodeRegistered,
+    Plans,
     Policy,
     Queue,
     Record,
@@ -32,9 +33,12 @@ from schemas.edge.queues import QueueInput, tree_of
 from schemas.edge.validated import validated
 from schemas.jobs import JobEnd
 from schemas.knobs import with_knobs
+from schemas.plans import PlanProfile, PlanStep
 from services.fairness import core
 
 NODE, EPOCH = "cell", "1"
+STORY_MS = 1
+"""When the cell ends: all that happens in it happens at 0."""
 
 Amounts = dict[str, Whole]
 
@@ -59,10 +63,13 @@ class Side(Input):
 
 
 class Question(Input):
-    """A cell with two configs. `capacity`: of its `nodes` together, in base units."""
+    """A cell with two configs. `capacity`: of its `nodes` together, in base units; `promised`: what of that is promised
+    to reservations now, in so many units."""
 
     capacity: Amounts
     nodes: Whole = 1
+    promised: Amounts = {}
+    promised_units: Whole = 0
     before: Side
     after: Side
 
@@ -120,6 +127,9 @@ def _decided(asked: Question, side: Side, policy: Policy, tree: Queue | None) ->
         # Where nodes count for anything but their sum, each has as many places.
         amounts = asked.capacity if number == 0 else dict.fromkeys(asked.capacity, 0)
         story.put(NodeRegistered(f"{NODE}-{number}", EPOCH, dict(sorted(amounts.items()))))
+    if any(asked.promised.values()):
+        promised = PlanStep(0, STORY_MS, _sorted(asked.promised), units=asked.promised_units)
+        story.put(Plans(0, profiles=[PlanProfile("promised", "", [promised])]))
     grants, over = [], []
     for leaf, alike in sorted(side.tasks.items()):
         for tasks in alike:

@@ -36,7 +36,16 @@ def build(state: State) -> Board:
     room.set_mix(mix_of(state))
     alignment = Alignment(state.policy.tetris_fairness_permille, state.policy.leftover_order == "packing")
     orders, maxima = _orders(state), _maxima(state)
-    board = Board(room, _discipline(state), orders, maxima, state.pools_ppm, alignment, cell_list(state.groups))
+    board = Board(
+        room,
+        _discipline(state),
+        orders,
+        maxima,
+        state.pools_ppm,
+        alignment,
+        cell_list(state.groups),
+        pools_lend=state.policy.pool_lending == "on",
+    )
     for leaf, seq in state.served.items():
         board.serve(leaf, seq)
     if state.promises.amount:

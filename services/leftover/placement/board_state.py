@@ -48,13 +48,18 @@ class BoardState(WaitingJobs):
         pools_ppm: list[int] | None = None,
         alignment: Alignment | None = None,
         listed: ServingOrder | None = None,
+        *,
+        pools_lend: bool = True,
     ) -> None:
         """`orders`: how the jobs of a leaf are served, where not by DRF. `maxima`: by path of a queue, its maximum.
-        `pools_ppm`: by class of job, its part of the cell, in millionths; none without pools. `alignment`: how leaves
-        pack. `listed`: the order in which the jobs of all leaves are one list; None: they are not."""
+        `pools_ppm`: by class of job, its part of the cell, in millionths; none without pools; `pools_lend`: what
+        nobody can use inside its pool goes to others. `alignment`: how leaves pack. `listed`: the order in which the
+        jobs of all leaves are one list; None: they are not."""
         self.orders = orders or {}
         strict = discipline != "fair" or any(order in ("fifo", "tetris-fair") for order in self.orders.values())
-        super().__init__(room, discipline, pools_ppm or [], is_mixed=strict or bool(maxima))
+        ppm = pools_ppm or []
+        is_mixed = strict or bool(maxima) or (len(ppm) > 1 and not pools_lend)
+        super().__init__(room, discipline, ppm, is_mixed=is_mixed, pools_lend=pools_lend)
         self.maxima = QueueLimits(maxima or {}, room.position)
         self.packers = Packers(alignment or Alignment(), room, self.classes, self.by_admission)
         self.one_list: OneList | None = None

@@ -12,6 +12,10 @@ wait, a round serves in stages, each in the order of claims:
 
 While only jobs of one class wait there is nobody to keep room for, and one stage serves them all, as without pools.
 Under the order `giving` optional tasks are not served before the last stage: leftover goes across pools.
+
+Where pools do not lend, as in the paper, there are no stages 2 and 4; a last one serves optional tasks in the pools.
+This holds also while jobs of one class alone wait: what they leave idle is there for jobs that are yet to come. A task
+or a gang that is larger than its pool is not bound by it, since it would never start.
 """
 
 from typing import Final, NamedTuple
@@ -33,16 +37,20 @@ once."""
 
 
 class Stage(NamedTuple):
-    """A part of a round: serves tasks `within` the pools alone, or only leaves that are `owed` their guarantee."""
+    """A part of a round: serves tasks `within` the pools alone, or only leaves that are `owed` their guarantee; what
+    is `optional` also within the pools."""
 
     within: bool
     owed: bool
+    optional: bool = False
 
 
 EVERYBODY = Stage(within=False, owed=False)
 ONE_STAGE = (EVERYBODY,)
 STAGES = (Stage(within=True, owed=False), EVERYBODY)
 STAGES_OWED = (Stage(within=True, owed=True), Stage(within=False, owed=True), *STAGES)
+KEPT = (Stage(within=True, owed=False), Stage(within=True, owed=False, optional=True))
+KEPT_OWED = (Stage(within=True, owed=True), *KEPT)
 
 
 class Pools:
@@ -51,9 +59,13 @@ class Pools:
     because of the leaf's guarantee, though others could have started within theirs.
     """
 
-    def __init__(self, ppm: list[int], total: list[int], demands: ClassIndex) -> None:
-        """`ppm`: by class, its part of the cell in millionths; empty: no pools. `total`: capacity by position."""
+    def __init__(self, ppm: list[int], total: list[int], demands: ClassIndex, *, lends: bool = True) -> None:
+        """`ppm`: by class, its part of the cell in millionths; empty: no pools. `total`: capacity by position. `lends`:
+        what nobody can use inside its pool goes to others."""
         self.count = max(1, len(ppm))
+        self.keeps = not lends and len(ppm) > 1
+        self._tasks: dict[int, TaskClass] = {}  # Classes of tasks that waited, where pools do not lend.
+        self._outsize = [0] * self.count  # Of these, those that are larger than the pool.
         self._total = total
         self._demands = demands
         self.most: list[list[int]] = []
@@ -68,7 +80,9 @@ class Pools:
 
     def set(self, ppm: list[int]) -> None:
         """Sets the sizes of the pools. Rounds down, so that all together never exceed the cell."""
-        self.most = [[have * part // PPM for have in self._total] for part in ppm]
+        before, self.most = self.most, [[have * part // PPM for have in self._total] for part in ppm]
+        if self.keeps and self.most != before:
+            self._find_outsize(list(self._tasks.values()))
 
     def job_class(self, job_class: int) -> int:
         """The pool that a job of this class belongs to: not judged yet, or from before there were fewer classes, it
@@ -92,6 +106,9 @@ class Pools:
 
     def wait(self, bucket_id: int, task: TaskClass, buckets: int) -> None:
         """Tasks wait in one bucket more (fewer, where negative)."""
+        if self.keeps and self._tasks.get(task.index) is not task:
+            self._tasks[task.index] = task
+            self._find_outsize([task])
         waiting = self._waiting[job_class_of(bucket_id)]
         left = waiting.pop(task.index, 0) + buckets
         if left:
@@ -99,8 +116,8 @@ class Pools:
 
     @property
     def compete(self) -> bool:
-        """Whether jobs of several classes wait."""
-        return self.count > 1 and sum([1 for waiting in self._waiting if waiting]) > 1
+        """Whether jobs of several classes wait, or may come while the others have to leave them their pool."""
+        return self.keeps or (self.count > 1 and sum([1 for waiting in self._waiting if waiting]) > 1)
 
     # ------------------------------------------------------------ questions
     def rest(self, job_class: int) -> list[int]:
@@ -115,6 +132,21 @@ class Pools:
         """Whether one more task, or the whole gang, stays within the pool."""
         most, held, count = self.most[job_class], self.held[job_class], task.gang or 1
         return all(p < 0 or held[p] + amount * count <= most[p] for p, amount in task.pairs)
+
+    def bars(self, job_class: int, task: TaskClass) -> bool:
+        """Whether a pool that does not lend keeps tasks from starting, however much room there is."""
+        return self.keeps and not (self.has_room(job_class, task) or self._is_outsize(job_class, task))
+
+    def _is_outsize(self, job_class: int, task: TaskClass) -> bool:
+        """Whether one task, or the whole gang, is larger than all of a pool that does not lend."""
+        return self.keeps and self._outsize[job_class] >> task.index & 1 > 0
+
+    def _find_outsize(self, tasks: list[TaskClass]) -> None:
+        for job_class, most in enumerate(self.most):
+            for task in tasks:
+                count, bit = task.gang or 1, 1 << task.index
+                is_outsize = any(p >= 0 and amount * count > most[p] for p, amount in task.pairs)
+                self._outsize[job_class] = self._outsize[job_class] & ~bit | (bit if is_outsize else 0)
 
     def is_exceeded(self, job_class: int) -> bool:
         """Whether the jobs of a class hold more than their pool."""
@@ -150,7 +182,9 @@ class Pools:
         """The stages of a round."""
         if not self.compete:
             return ONE_STAGE
-        return STAGES_OWED if any(owed.key for owed in leaf_queue.owed) else STAGES
+        if any(owed.key for owed in leaf_queue.owed):
+            return KEPT_OWED if self.keeps else STAGES_OWED
+        return KEPT if self.keeps else STAGES
 
     def begin(self, stage: Stage) -> None:
         """Begins a stage of a round."""
@@ -160,7 +194,10 @@ class Pools:
 
     def _find_open(self) -> None:
         """Finds the classes of tasks of which one may fit into what is left of each pool."""
-        self._open = [self._demands.classes(self.rest(job_class), self._demands.all) for job_class in range(self.count)]
+        demands = self._demands
+        self._open = [demands.classes(self.rest(job_class), demands.all) for job_class in range(self.count)]
+        if self.keeps:
+            self._open = [able | outsize for able, outsize in zip(self._open, self._outsize, strict=True)]
         self._failed = 0
 
     def served(self, live: int) -> list[int]:
@@ -170,11 +207,11 @@ class Pools:
     @property
     def end(self) -> int | None:
         """Below which key this stage serves; None: any."""
-        return 1 << OPTIONAL_BIT if self.stage.within else None
+        return 1 << OPTIONAL_BIT if self.stage.within and not self.stage.optional else None
 
     def refuses(self, job_class: int, task: TaskClass) -> bool:
         """Whether the pool has no room for the task in this stage. Then it is passed over until the next one."""
-        if not self.stage.within or self.has_room(job_class, task):
+        if not self.stage.within or self.has_room(job_class, task) or self._is_outsize(job_class, task):
             return False
         self._open[job_class] &= ~(1 << task.index)
         self._failed += 1

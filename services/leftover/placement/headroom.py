@@ -214,6 +214,7 @@ def begun_for(board: Board, before: dict[int, dict[int, int]]) -> list[TaskClass
         for name, bucket_id in task.buckets:
             leaf = board.leaves[name]
             is_ours = leaf.order == "giving" and task.blocked
+            is_ours = is_ours and not board.pools.bars(job_class_of(bucket_id), task)
             if is_ours and is_required(board, leaf, bucket_id) and is_kept_out(board, leaf, bucket_id):
                 found.append(task)
                 break

@@ -16,7 +16,8 @@ from services.leftover.placement.task_class import TaskClass
 Reason = Literal["none", "no_room", "no_node", "gang_no_room", "behind_head", "queue_max", "pool", "locality", "spread"]
 
 WANTS_ROOM: tuple[Reason, ...] = ("no_room", "gang_no_room", "pool")
-"""Reasons that room would end. Room that no class can use within its pool is lent."""
+"""Reasons that room would end. Room that no class can use within its pool is lent, unless pools do not lend: then room
+that comes free in the pool ends it."""
 
 Heads = dict[str, list[int]]
 """By strict leaf, the buckets that it is at."""
@@ -56,6 +57,8 @@ def reason_of(board: Board, task: TaskClass, heads: Heads | None = None) -> Reas
         return "none"
     if not board.room.could_fit(task):
         return "no_node"
+    if board.pools.keeps and _is_barred_by_pools(board, task):
+        return "pool"
     if board.discipline != "fair" and not task.blocked:
         return "behind_head"
     if board.discipline == "fair" and board.is_mixed and not seekers(board, task, heads):
@@ -89,6 +92,11 @@ def is_seeker(board: Board, leaf: LeafEntry, bucket_id: int, heads: Heads) -> bo
     return (leaf.name, bucket_id) in task.buckets and _seeks(board, task, leaf, bucket_id, heads)
 
 
+def _is_barred_by_pools(board: Board, task: TaskClass) -> bool:
+    """Whether pools that do not lend keep all tasks of a class from starting."""
+    return all(board.pools.bars(job_class_of(bucket_id), task) for _, bucket_id in task.buckets)
+
+
 def _seeks(board: Board, task: TaskClass, leaf: LeafEntry, bucket_id: int, heads: Heads) -> bool:
     if leaf.strict:
         known = heads.get(leaf.name)
@@ -96,6 +104,8 @@ def _seeks(board: Board, task: TaskClass, leaf: LeafEntry, bucket_id: int, heads
             known = heads[leaf.name] = _heads_of(board, leaf)
         if bucket_id not in known:
             return False
+    if board.pools.bars(job_class_of(bucket_id), task):
+        return False
     if leaf.order == "tetris-fair" and not board.packers.may_pack(board.first_in(leaf, bucket_id)[0]):
         return False
     return queue_at_maximum(board.top(leaf, bucket_id).under, task) is None

@@ -48,9 +48,12 @@ def first_span(job: JobEntry, task: TaskClass) -> TaskSpan:
 class WaitingJobs:
     """Jobs, the leaves they wait in, and the classes of tasks that they wait for."""
 
-    def __init__(self, room: Room, discipline: Discipline, pools_ppm: list[int], *, is_mixed: bool) -> None:
-        """`pools_ppm`: by class of job, its part of the cell, in millionths; none without pools. `is_mixed`: some
-        orders are strict or some queues have a maximum, so that a bucket may be held back while others are served.
+    def __init__(
+        self, room: Room, discipline: Discipline, pools_ppm: list[int], *, is_mixed: bool, pools_lend: bool = True
+    ) -> None:
+        """`pools_ppm`: by class of job, its part of the cell, in millionths; none without pools; `pools_lend`: what
+        nobody can use inside its pool goes to others. `is_mixed`: some orders are strict, or queues or classes have a
+        maximum, so that a bucket may be held back while others are served.
         """
         self.room = room
         self.discipline = discipline
@@ -64,7 +67,7 @@ class WaitingJobs:
         self._in_use = 0  # Classes of which tasks wait.
         self._candidates = Candidates(room, self.classes)
         self.blocked = self._candidates.blocked
-        self.pools = Pools(pools_ppm, room.total, self._candidates.demands)
+        self.pools = Pools(pools_ppm, room.total, self._candidates.demands, lends=pools_lend)
         self.leaf_queue = LeafQueue(discipline == "fair", self.leaves, self.pools.count)
         self.bands: dict[str, Bands] = {}  # By leaf, where all leaves are one list.
         self._ageing = AgeingJobs()

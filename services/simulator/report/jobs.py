@@ -1,6 +1,7 @@
 """Single jobs in a comparison: who lost by how much, and how one job ran under each preset."""
 
 from collections.abc import Sequence
+from itertools import groupby
 
 from services.simulator.report.axes import Figure
 from services.simulator.report.charts import figure_of, label, line_of
@@ -9,6 +10,9 @@ from services.simulator.schedule import ShortSchedule, Span
 
 LOSERS_MAX = 40
 """Of each preset so many jobs are listed, those that lost most."""
+ALIKE_MAX = 3
+"""Of more jobs of a class and a queue that lost by the same factor, to two decimals, the first stands for all."""
+SMALL_FACTOR = 0.095
 
 
 def losers_table(results: dict[str, Result]) -> Table:
@@ -24,12 +28,22 @@ def losers_table(results: dict[str, Result]) -> Table:
             and 100 * took_ms(row) > (100 + NOTICED_PERCENT) * former.get(row["job"], took_ms(row))
         ]
         worst = sorted(lost, key=lambda each: (each[0], each[1]["job"]))[:LOSERS_MAX]
-        for factor, row in sorted(worst, key=lambda each: (each[1]["class"], each[1]["queue"], each[0])):
-            times = [seconds_text(took / MS_A_SECOND) for took in (former[row["job"]], took_ms(row))]
-            rows.append([preset, row["class"], row["queue"], row["job"], *times, f"{factor:.2f}"])
+        ranked = sorted(worst, key=lambda each: (each[1]["class"], each[1]["queue"], each[0]))
+        for alike, same in groupby(ranked, lambda each: (each[1]["class"], each[1]["queue"], f"{each[0]:.2f}")):
+            listed = list(same)
+            for factor, row in listed if len(listed) <= ALIKE_MAX else listed[:1]:
+                times = [seconds_text(took / MS_A_SECOND) for took in (former[row["job"]], took_ms(row))]
+                rows.append([preset, row["class"], row["queue"], row["job"], *times, factor_text(factor)])
+            if len(listed) > ALIKE_MAX:
+                rows.append([preset, *alike[:2], f"({len(listed) - 1:,} more like it)", "", "", ""])
         if len(lost) > len(worst):
             rows.append([preset, f"({len(lost) - len(worst):,} others)", "", "", "", "", ""])
     return Table(["preset", "class", "queue", "job", f"under {base}, s", "here, s", "speed-up"], rows)
+
+
+def factor_text(factor: float) -> str:
+    """A speed-up with two digits that count, also where it is far below 1."""
+    return f"{factor:.2f}" if factor >= SMALL_FACTOR else f"{factor:.2g}"
 
 
 def most_changed(results: dict[str, Result]) -> str | None:

@@ -37,7 +37,7 @@ from services.simulator.schedule import ShortSchedule
 from services.simulator.usage_history import UsageHistory
 
 GANTT_SPANS_MAX = 2_000
-"""A run with more attempts, or more spans of held room, gets no Gantt chart: it would be unreadable."""
+"""Of a run with more attempts, or more spans of held room, the Gantt chart has a sample: it would be unreadable."""
 _CONFIG: dict[str, Any] = {
     "responsive": True,
     "displaylogo": False,
@@ -278,17 +278,23 @@ def _gantts(results: dict[str, Result], groups: list[list[str]], inputs: Inputs)
         schedule = kept.get(group[0])
         if schedule is None:
             continue
-        if not schedule.whole:
-            long = schedule.attempts > schedule.spans_max
-            held = f"{plural(schedule.held_spans, 'span')} of held room"
-            what = plural(schedule.attempts, "attempt") if long else held
-            yield (
-                f"<p class=note>{escape(charts.label(group))}: no Gantt chart, since the run has {what};"
-                f" up to {schedule.spans_max:,} are drawn.</p>\n"
-            )
-            continue
         figure = charts.gantt(schedule.spans, charts.colours_by(results[group[0]]), end_ms)
         yield _figure(f"gantt-{number}", charts.label(group), figure, level=3)
+        if not schedule.whole:
+            yield f"<p class=note>{escape(_sampled(schedule))}</p>\n"
+
+
+def _sampled(schedule: ShortSchedule) -> str:
+    """What of a long run its Gantt chart has."""
+    parts = []
+    if schedule.one_in > 1:
+        parts.append(f"one in {schedule.one_in:,} of {plural(schedule.attempts, 'attempt')}")
+    if schedule.held_one_in > 1:
+        parts.append(f"one in {schedule.held_one_in:,} of {plural(schedule.held_spans, 'span')} of held room")
+    return (
+        f"A sample: {' and '.join(parts)}, in the order in which they ended, so that at most"
+        f" {schedule.spans_max:,} of each are drawn. What looks idle may be in use."
+    )
 
 
 def _figure(name: str, title: str, figure: Figure, level: int = 2) -> str:
