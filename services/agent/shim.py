@@ -386,6 +386,11 @@ def main(folder: str) -> None:
         os.set_inheritable(EVENTS_FD, False)
     except OSError:  # Started by hand, or by a test: there is no reader.
         assert os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC) == EVENTS_FD  # The lowest that is free.
+    guard(folder)
+
+
+def guard(folder: str) -> None:
+    """In a process that has nothing open but the three streams and the pipe of events."""
     os.chdir(folder)
     task = read_json(TASK)
     assert task is not None, f"{folder}: no {TASK}"
