@@ -58,6 +58,7 @@ class Guardian:
 
     def __init__(self, task: dict[str, Any]) -> None:
         self.task = task
+        self.takes_in = False
         self.umask = os.umask(0o077)  # For its own files; the command gets the old one back.
         self.wake, self._alarm = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self.outputs: list[Output] = []
@@ -80,7 +81,7 @@ class Guardian:
 
     def run(self) -> None:
         """The whole life of the attempt, once it is claimed."""
-        _prctl(_PR_SET_CHILD_SUBREAPER)
+        self.takes_in = _prctl(_PR_SET_CHILD_SUBREAPER)
         try:
             self._start()
         except CannotStart as error:
@@ -248,7 +249,8 @@ class Guardian:
         """What the command left running ends with it: its room is about to be given to others."""
         over_ns = time.monotonic_ns() + KILL_WAIT_MS * 1_000_000
         pause_ns = 1_000_000
-        while (self._reap() or session_of(self.child)) and time.monotonic_ns() < over_ns:
+        # Where orphans come to it, nothing is left once no child is.
+        while (self._reap() or not self.takes_in and session_of(self.child)) and time.monotonic_ns() < over_ns:
             self._signal(signal.SIGKILL)
             self._wait([time.monotonic_ns() + pause_ns])
             pause_ns = min(2 * pause_ns, 100_000_000)
@@ -368,11 +370,14 @@ def _signal_name(number: int) -> str:
         return f"signal {number}"
 
 
-def _prctl(option: int, value: int = 1) -> None:
+def _prctl(option: int, value: int = 1) -> bool:
+    """Whether that could be done."""
     with suppress(ImportError, OSError, AttributeError):
         import ctypes
 
-        ctypes.CDLL(None).prctl(option, value, 0, 0, 0)
+        done: int = ctypes.CDLL(None).prctl(option, value, 0, 0, 0)
+        return done == 0
+    return False
 
 
 def main(folder: str) -> None:
