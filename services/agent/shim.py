@@ -250,7 +250,7 @@ class Guardian:
         over_ns = time.monotonic_ns() + KILL_WAIT_MS * 1_000_000
         pause_ns = 1_000_000
         # Where orphans come to it, nothing is left once no child is.
-        while (self._reap() or not self.takes_in and session_of(self.child)) and time.monotonic_ns() < over_ns:
+        while (self._reap() or (not self.takes_in and session_of(self.child))) and time.monotonic_ns() < over_ns:
             self._signal(signal.SIGKILL)
             self._wait([time.monotonic_ns() + pause_ns])
             pause_ns = min(2 * pause_ns, 100_000_000)

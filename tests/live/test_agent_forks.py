@@ -161,7 +161,7 @@ def test_what_a_server_has_begun_before_it_died_is_seen_as_begun(attempts, monke
                 time.sleep(0.01)
             assert (folder / "result.json").exists()
         os.kill(server.pid, signal.SIGKILL)
-        return None
+        return
 
     monkeypatch.setattr(server, "_ask", asked)
     (local,) = begin(attempts, 0, script=script)
