@@ -81,6 +81,7 @@ def main(data: str, access: str) -> None:
         title.hide()
     requests = socket.socket(fileno=SOCKET_FD)
     forked, forks = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+    shim.loaded()
     gc.disable()
     gc.freeze()  # Pages that nobody writes to are shared with all shims.
     try:

@@ -11,7 +11,6 @@ import sys
 import time
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 from largesse.telemetry import logger
 from services.agent import fork_server, proc, processes, shim
@@ -176,10 +175,10 @@ def _claimer(folder: Path) -> int | None:
     return claimed.pid if isinstance(claimed, Guarded) else None
 
 
-def _spawned(words: list[str], events: int | None, *more: tuple[Any, ...], err: str = os.devnull) -> int:
+def _spawned(words: list[str], events: int | None, *more: tuple[object, ...], err: str = os.devnull) -> int:
     """An interpreter that runs the first word, in a session of its own; returns its pid. Raises OSError."""
     library = os.environ.get("LD_LIBRARY_PATH")
-    said: tuple[Any, ...] = (os.POSIX_SPAWN_OPEN, shim.EVENTS_FD, os.devnull, os.O_WRONLY, 0)
+    said: tuple[object, ...] = (os.POSIX_SPAWN_OPEN, shim.EVENTS_FD, os.devnull, os.O_WRONLY, 0)
     if events is not None:
         said = (os.POSIX_SPAWN_DUP2, events, shim.EVENTS_FD)
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK

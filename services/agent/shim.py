@@ -30,6 +30,7 @@ from services.agent.suspending import Suspension
 # typing and pathlib would be a quarter of all that a start costs.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    import ctypes
     from typing import Any, NoReturn
 
 WORK = "work"
@@ -44,6 +45,8 @@ SIGNAL_BASE = 128  # An exit code above it is a signal, as shells say it.
 EVENTS_FD = 3  # Where the agent that started the shim listens to it: a pipe of theirs alone.
 NOT_ITS_FAULT = b"\0"  # What a child says first that could not begin for a fault of the machine's.
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EIO)  # May pass.
+
+_library: list[ctypes.CDLL] = []  # The C library, once it was needed: a fork server has it for all its shims.
 
 _PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_CHILD_SUBREAPER = 1, 4, 36
 
@@ -373,11 +376,20 @@ def _signal_name(number: int) -> str:
 def _prctl(option: int, value: int = 1) -> bool:
     """Whether that could be done."""
     with suppress(ImportError, OSError, AttributeError):
-        import ctypes
+        if not _library:
+            import ctypes
 
-        done: int = ctypes.CDLL(None).prctl(option, value, 0, 0, 0)
+            _library.append(ctypes.CDLL(None))
+        done: int = _library[0].prctl(option, value, 0, 0, 0)
         return done == 0
     return False
+
+
+def loaded() -> None:
+    """Has in memory what every attempt needs, before others are forked."""
+    _prctl(_PR_SET_PDEATHSIG, 0)
+    start_ticks(os.getpid())
+    boot_id()
 
 
 def main(folder: str) -> None:
