@@ -16,6 +16,7 @@ BENCHMARKS = (
     "loads",
     "gathering",
     "file_bus",
+    "starts",
     "fairness",
     "fairness_rounds",
     "hdrf_paper",

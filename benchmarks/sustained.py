@@ -184,16 +184,16 @@ async def _begin(words: list[str], folder: Path, name: str, **said: str) -> asyn
         )
 
 
-async def embedded(folder: Path) -> Cell:
+async def embedded(folder: Path, nodes: int = NODES, cores: int = CORES) -> Cell:
     """`largesse up` on a folder."""
-    cluster = {"nodes": [{"name": "n", "count": NODES, "capacity": {"cpu": str(CORES), "memory": "64Gi"}}]}
+    cluster = {"nodes": [{"name": "n", "count": nodes, "capacity": {"cpu": str(cores), "memory": "64Gi"}}]}
     (folder / "cluster.json").write_text(json.dumps(cluster))
     port = _free_port()
     words = ["services.cli.main", "up", "--data", str(folder / "data"), "--cluster", str(folder / "cluster.json")]
     process = await _begin([*words, "--http", str(port)], folder, "up")
     url = f"http://127.0.0.1:{port}"
-    nodes = [folder / "data" / "nodes" / f"n-{number}" for number in range(NODES)]
-    return Cell(url, {"up": psutil.Process(process.pid)}, nodes, folder / "data" / "bus", [url], [process])
+    folders = [folder / "data" / "nodes" / f"n-{number}" for number in range(nodes)]
+    return Cell(url, {"up": psutil.Process(process.pid)}, folders, folder / "data" / "bus", [url], [process])
 
 
 async def on_kafka(address: str, folder: Path, broker: Path | None) -> Cell:
@@ -380,9 +380,7 @@ async def run(asked: argparse.Namespace, folder: Path) -> bool:
         asyncio.get_running_loop().add_signal_handler(number, ending.set)
     try:
         async with httpx.AsyncClient(timeout=30) as client:
-            async with asyncio.timeout(START_S):
-                while not await _serves(client, cell.url):  # noqa: ASYNC110
-                    await asyncio.sleep(0.5)
+            await until_it_serves(client, cell.url)
             if asked.knobs:
                 set_ = {"set": {key: int(value) for key, _, value in (each.partition("=") for each in asked.knobs)}}
                 (await client.put(f"{cell.url}/v1/config", json=set_)).raise_for_status()
@@ -403,12 +401,18 @@ async def run(asked: argparse.Namespace, folder: Path) -> bool:
     return good
 
 
-async def _serves(client: httpx.AsyncClient, url: str) -> bool:
+async def until_it_serves(client: httpx.AsyncClient, url: str, nodes: int = NODES) -> None:
+    """Raises TimeoutError."""
+    async with asyncio.timeout(START_S):
+        while not await _serves(client, url, nodes):  # noqa: ASYNC110
+            await asyncio.sleep(0.5)
+
+
+async def _serves(client: httpx.AsyncClient, url: str, nodes: int) -> bool:
     try:
         if (await client.get(f"{url}/readyz")).status_code != 200:
             return False
-        nodes = (await client.get(f"{url}/v1/nodes")).json()["nodes"]
-        return len(nodes) >= NODES
+        return len((await client.get(f"{url}/v1/nodes")).json()["nodes"]) >= nodes
     except httpx.HTTPError:
         return False
 

@@ -24,6 +24,7 @@ from services.agent.cgroups import Groups, open_groups
 from services.agent.core import Start
 from services.agent.documents import CHILD, RESULT, STOP, TASK, Spoilt, claim, open_folder, write_json
 from services.agent.folders import OVER, attempt_folder, run_name
+from services.agent.forks import Forks
 from services.agent.found import (
     AttemptFolder,
     Guarded,
@@ -39,7 +40,7 @@ from services.agent.found import (
 from services.agent.local import Launched, Local, document_of, key_of, mono_ms, tampered, without_result
 from services.agent.outbox import Name, Result
 from services.agent.settings import NodeSettings
-from services.agent.starting import fate_of, limits_of, spawn, task_of
+from services.agent.starting import fate_of, limits_of, task_of
 from services.agent.troubles import failed_start
 
 FORCE_MS = 15_000
@@ -74,17 +75,20 @@ class Attempts:
     patient_ms: int = 0
     hold: str | None = None
     groups: Groups = field(default_factory=Groups)
+    forks: Forks = field(init=False)
 
     def __post_init__(self) -> None:
         self.node = processes.node_key(self.settings.data)
+        self.forks = Forks(self.settings.data)
 
     def open_events(self) -> int:
         """Makes the pipe of events; returns its end to read from, without waiting. Raises OSError."""
         self.events = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         return self.events[0]
 
-    def close_events(self) -> None:
-        """Hears nothing more."""
+    def close(self) -> None:
+        """Starts and hears nothing more. What runs goes on."""
+        self.forks.close()
         for end in self.events or ():
             os.close(end)
         self.events = None
@@ -153,8 +157,8 @@ class Attempts:
                 groups = self.groups.make(key, limits_of(start, self.settings))
                 task |= {**task_of(start, self.settings, key, groups), "hold": self.hold}
                 write_json(TASK, task, dir_fd=folder)
-                pid = spawn(local.folder, key, self.events[1] if self.events is not None else None)
-                return Launched(local, pid, proc.start_ticks(pid))
+                pid, ticks = self.forks.spawn(local.folder, key, self.events[1] if self.events is not None else None)
+                return Launched(local, pid, ticks)
             fate = fate_of(stage, local.name.index)
             write_json(TASK, {**task, "run_ms": fate.run_ms, "reason": fate.reason}, dir_fd=folder)
             begun_ms, wall_ms = mono_ms(), time.time_ns() // 1_000_000

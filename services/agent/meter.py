@@ -118,7 +118,11 @@ def _private_kib(pid: int) -> int:
 
 def _machine_kills() -> int:
     """How many processes the kernel has ended for memory since the machine started (Linux 4.13)."""
-    return _count("/proc/vmstat", b"oom_kill")
+    try:
+        _, found, rest = read("/proc/vmstat").partition(b"\noom_kill ")
+    except OSError:
+        return 0
+    return int(rest.partition(b"\n")[0]) if found else 0
 
 
 def _count(path: str, name: bytes) -> int:

@@ -95,6 +95,11 @@ def is_shim(pid: int, ticks: int, key: str) -> bool:
     return False
 
 
+def is_named(pid: int, key: str) -> bool:
+    """Whether a process is the shim of the attempt with that key, or was forked from it and has not become another."""
+    return _shim_key(pid) == key
+
+
 def carriers(table: Table, node: str) -> dict[str, list[int]]:
     """Living processes that carry a key of the data folder, shims included, by key."""
     found: dict[str, list[int]] = {}

@@ -117,7 +117,7 @@ class _Agent:
                 self._holding.keep()
             self._holding.close()
             loop.remove_reader(self._events)
-            self._attempts.close_events()
+            self._attempts.close()
             self._attempts.groups.close()
             CAUGHT_UP.remove(self._node.name)
             await self._reporter.drop()

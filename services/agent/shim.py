@@ -30,6 +30,7 @@ from services.agent.suspending import Suspension
 # typing and pathlib would be a quarter of all that a start costs.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    import ctypes
     from typing import Any, NoReturn
 
 WORK = "work"
@@ -45,6 +46,8 @@ SIGNAL_BASE = 128  # An exit code above it is a signal, as shells say it.
 EVENTS_FD = 3  # Where the agent that started the shim listens to it: a pipe of theirs alone.
 NOT_ITS_FAULT = b"\0"  # What a child says first that could not begin for a fault of the machine's.
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EIO)  # May pass.
+
+_library: list[ctypes.CDLL] = []  # The C library, once it was needed: a fork server has it for all its shims.
 
 _PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_CHILD_SUBREAPER = 1, 4, 36
 
@@ -63,6 +66,7 @@ class Guardian:
 
     def __init__(self, task: dict[str, Any]) -> None:
         self.task = task
+        self.takes_in = False
         self.umask = os.umask(0o077)  # For its own files; the command gets the old one back.
         self.wake, self._alarm = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self.outputs: list[Output] = []
@@ -85,7 +89,7 @@ class Guardian:
 
     def run(self) -> None:
         """The whole life of the attempt, once it is claimed."""
-        _prctl(_PR_SET_CHILD_SUBREAPER)
+        self.takes_in = _prctl(_PR_SET_CHILD_SUBREAPER)
         try:
             self._start()
         except CannotStart as error:
@@ -254,7 +258,8 @@ class Guardian:
         """What the command left running ends with it: its room is about to be given to others."""
         over_ns = time.monotonic_ns() + KILL_WAIT_MS * 1_000_000
         pause_ns = 1_000_000
-        while (self._reap() or session_of(self.child)) and time.monotonic_ns() < over_ns:
+        # Where orphans come to it, nothing is left once no child is.
+        while (self._reap() or (not self.takes_in and session_of(self.child))) and time.monotonic_ns() < over_ns:
             self._signal(signal.SIGKILL)
             self._wait([time.monotonic_ns() + pause_ns])
             pause_ns = min(2 * pause_ns, 100_000_000)
@@ -378,11 +383,23 @@ def _signal_name(number: int) -> str:
         return f"signal {number}"
 
 
-def _prctl(option: int, value: int = 1) -> None:
+def _prctl(option: int, value: int = 1) -> bool:
+    """Whether that could be done."""
     with suppress(ImportError, OSError, AttributeError):
-        import ctypes
+        if not _library:
+            import ctypes
 
-        ctypes.CDLL(None).prctl(option, value, 0, 0, 0)
+            _library.append(ctypes.CDLL(None))
+        done: int = _library[0].prctl(option, value, 0, 0, 0)
+        return done == 0
+    return False
+
+
+def loaded() -> None:
+    """Has in memory what every attempt needs, before others are forked."""
+    _prctl(_PR_SET_PDEATHSIG, 0)
+    start_ticks(os.getpid())
+    boot_id()
 
 
 def main(folder: str) -> None:
@@ -396,6 +413,11 @@ def main(folder: str) -> None:
         os.set_inheritable(EVENTS_FD, False)
     except OSError:  # Started by hand, or by a test: there is no reader.
         assert os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC) == EVENTS_FD  # The lowest that is free.
+    guard(folder)
+
+
+def guard(folder: str) -> None:
+    """In a process that has nothing open but the three streams and the pipe of events."""
     os.chdir(folder)
     task = read_json(TASK)
     assert task is not None, f"{folder}: no {TASK}"

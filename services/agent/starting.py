@@ -1,13 +1,10 @@
-"""How an attempt begins: the shim's instructions, the command's environment, and the shim process itself."""
+"""What an attempt begins with: the instructions of its shim, and the environment of its command."""
 
 import os
-import sys
-from pathlib import Path
-from typing import Any
 
 from largesse.descriptors import inherited_limit
 from schemas import Stage
-from services.agent import processes, shim
+from services.agent import processes
 from services.agent.cgroups import Limits
 from services.agent.core import Start
 from services.agent.outbox import Result
@@ -20,9 +17,6 @@ MEMORY_MIB_MIN = 64
 """A limit of memory is never below this: an interpreter takes as much before it does anything."""
 ADDRESS_MIB_EXTRA = 256
 """On top of the memory asked for, in an `address_space` limit: programs, libraries and locale tables are mapped too."""
-SHIM_START = "import sys; sys.path.append(sys.argv[1]); from services.agent import shim; shim.main(sys.argv[2])"
-"""As a script it would be compiled anew for every task; `-I -S` keeps everything else of this environment out."""
-SHIM_PATH = str(Path(shim.__file__).parents[2])
 
 
 def limits_of(start: Start, settings: NodeSettings) -> Limits:
@@ -63,35 +57,6 @@ def task_of(
         "user": None if user is None else {"uid": user.uid, "gid": user.gid, "groups": list(user.groups)},
         "private": not processes.hidden(),
     }
-
-
-def spawn(folder: Path, key: str, events: int | None) -> int:
-    """A shim for the attempt in `folder`, in a session of its own; returns its pid. About a millisecond.
-
-    `events`: where it says that it started and ended. Raises OSError.
-    """
-    command = [sys.executable, "-I", "-S", "-c", SHIM_START, SHIM_PATH, str(folder), key]
-    library = os.environ.get("LD_LIBRARY_PATH")
-    err = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK
-    said: tuple[Any, ...] = (os.POSIX_SPAWN_OPEN, shim.EVENTS_FD, os.devnull, os.O_WRONLY, 0)
-    if events is not None:
-        said = (os.POSIX_SPAWN_DUP2, events, shim.EVENTS_FD)
-    with processes.spawning:
-        pid = os.posix_spawn(
-            sys.executable,
-            command,
-            {} if library is None else {"LD_LIBRARY_PATH": library},
-            file_actions=[
-                said,
-                (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
-                (os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0),
-                (os.POSIX_SPAWN_OPEN, 2, f"{folder}/shim.err", err, 0o600),
-            ],
-            setsid=True,
-            setsigmask=(),
-        )
-        processes.ours.add(pid)
-    return pid
 
 
 def environment(start: Start, settings: NodeSettings) -> dict[str, str]:

@@ -74,7 +74,7 @@ class Api:
         self.job(wanted.job)
         return await fetch_output(self.follower.state, wanted)
 
-    def check_parameters(self, request: Request) -> None:
+    async def check_parameters(self, request: Request) -> None:
         """Refuses query parameters that the route does not have: most likely they are misspelt. Raises Problem."""
         route = request.scope.get("route")
         if not isinstance(route, APIRoute) or not route.path.startswith("/v1/"):
@@ -87,7 +87,7 @@ class Api:
                 text += f"known here: {', '.join(known)}" if known else "none is known here"
                 raise malformed(Malformed(at_key(name), f"unknown parameter; {text}"), 400)
 
-    def is_ready(self) -> None:
+    async def is_ready(self) -> None:
         """Raises Problem until the view has read what the log had at the start."""
         if not self.follower.ready:
             raise Problem(503, "not_ready", "the gateway has not read the whole log yet")

@@ -100,7 +100,7 @@ def _add_health(app: FastAPI, api: Api) -> None:
     @app.get("/readyz", tags=["health"], responses={200: answer(Ready, "the log has been read")})
     async def get_readyz() -> Response:
         """200 once the gateway has read what the log had, with how far it has read; else 503."""
-        api.is_ready()
+        await api.is_ready()
         return as_json({"status": "ready", **documents.standing_document(api.follower.state)})
 
     @app.get("/metrics", tags=["health"], response_class=PlainTextResponse)

@@ -13,12 +13,13 @@ from services.agent import shim
 from services.agent.attempts import Attempts
 from services.agent.core import HeldAttempt, Start
 from services.agent.documents import RESULT, STOP, TASK, claim, read_json, write_json
+from services.agent.forks import SHIM_PATH, SHIM_START
 from services.agent.local import mono_ms
 from services.agent.outbox import Result
 from services.agent.proc import session_of, start_ticks
 from services.agent.processes import KEY, attempt_key
 from services.agent.settings import NodeSettings
-from services.agent.starting import SHIM_PATH, SHIM_START, environment, task_of
+from services.agent.starting import environment, task_of
 
 NAME = "j/map/0/1"
 SLEEPS = "import time; print(flush=True); time.sleep(1_000)"

@@ -87,4 +87,4 @@ def test_an_agents_folder_holds_nothing_that_a_backup_stumbles_over(tmp_path):
         subprocess.run(["cp", "-r", data, tmp_path / "copied"], check=True, timeout=240)
         assert all(path.is_file() or path.is_dir() for path in data.rglob("*"))
     finally:
-        table.close_events()
+        table.close()

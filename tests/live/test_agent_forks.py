@@ -1,0 +1,244 @@
+"""Shims that come from a fork server: as those that have an interpreter of their own, and begun once whatever dies."""
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from schemas import Stage
+from services.agent import fork_server, forks
+from services.agent.attempts import Attempts
+from services.agent.core import HeldAttempt, Start
+from services.agent.proc import start_ticks
+from services.agent.settings import NodeSettings
+from tests.live.agent_cell import AgentProcess, eventually, is_alive, outcome_of
+from tests.live.test_agent_restarts import go, once, ran, running
+
+GUARD_S = 60
+SURROUNDINGS = """
+umask; pwd | sed 's/[0-9]*\\.[0-9]*.work$//'; env | grep -v -e LARGESSE_TASK_INDEX -e KEY -e PWD | sort
+grep -E '^(Sig|Shd|NoNewPrivs|Groups|Uid|Gid)' /proc/self/status; ulimit -a
+for number in 0 1 2 3 4 5 6 7 8 9; do test -e /proc/$$/fd/$number && echo $number; done
+ps -o sid=,pid= $$ | awk '{print $1 == $2}'
+"""
+
+
+@pytest.fixture
+def attempts(tmp_path):
+    (tmp_path / "data").mkdir()
+    table = Attempts(NodeSettings("n", tmp_path / "data", cgroup="off"))
+    table.open_events()
+    table.scan()
+    yield table
+    for local in table.by_key.values():
+        table.stop(local, "killed", 0)
+    until(table, lambda: not table.alive)
+    table.close()
+
+
+def begin(table, *indexes, script="true", environment=None):
+    """Starts attempts; they have begun as far as the agent knows."""
+    stage = Stage("s", 1_000, {"cpu": 1}, command=["sh", "-c", script], env=environment or {})
+    starts = [Start(f"j/s/{index}/1", HeldAttempt("j", "s", index, 1, 5, "e.1"), stage) for index in indexes]
+    outcomes = table.launch(table.prepare(starts))
+    table.launched(outcomes)
+    assert [outcome.trouble for outcome in outcomes if outcome.trouble] == []
+    return [outcome.local for outcome in outcomes]
+
+
+def until(table, holds: Callable[[], bool]) -> None:
+    over = time.monotonic() + GUARD_S
+    while not holds():
+        assert time.monotonic() < over
+        table.hear(table.events[0])
+        table.look(time.monotonic_ns() // 1_000_000)
+        time.sleep(0.01)
+
+
+def ends(table, locals_):
+    until(table, lambda: all(local.phase == "ended" for local in locals_))
+    return {local.result.reason for local in locals_}
+
+
+def opened(pid: int) -> list[str]:
+    """What a process has open, by kind."""
+    kinds = []
+    for entry in Path(f"/proc/{pid}/fd").iterdir():
+        kinds.append(f"{entry.name} {entry.readlink()}".partition(":[")[0].replace(str(pid), "PID"))
+    return sorted(kinds)
+
+
+def words_of(pid: int) -> list[str]:
+    return Path(f"/proc/{pid}/cmdline").read_bytes().rstrip(b"\0").decode().split("\0")
+
+
+def alone(table, monkeypatch) -> None:
+    """From here on there is no fork server."""
+    table.forks.close()
+    monkeypatch.setattr(table, "forks", forks.Forks(table.settings.data))
+    monkeypatch.setattr(forks, "SERVER_START", "raise SystemExit(1)")
+
+
+def test_a_shim_that_was_forked_has_open_what_one_with_its_own_interpreter_has(attempts, monkeypatch):
+    forked = begin(attempts, 0, 1, 2, script="sleep 1000")
+    until(attempts, lambda: all(local.phase == "running" for local in forked))
+    assert attempts.forks.pid is not None
+    alone(attempts, monkeypatch)
+    (spawned,) = begin(attempts, 3, script="sleep 1000")
+    until(attempts, lambda: spawned.phase == "running")
+    assert attempts.forks.pid is None
+
+    def seen(local):
+        return [line.replace(f"/{local.name.index}.1/", "/INDEX/") for line in opened(local.pid)]
+
+    assert [seen(local) for local in forked] == [seen(spawned)] * 3
+    assert not any("socket" in line for line in seen(forked[2]))
+
+
+def test_a_command_finds_the_same_around_it_either_way(attempts, monkeypatch):
+    old = os.umask(0o027)
+    try:
+        (forked,) = begin(attempts, 0, script=SURROUNDINGS)
+        alone(attempts, monkeypatch)
+        (spawned,) = begin(attempts, 1, script=SURROUNDINGS)
+        assert ends(attempts, [forked, spawned]) == {None}
+    finally:
+        os.umask(old)
+
+    said = (forked.folder / "stdout").read_text()
+    assert said == (spawned.folder / "stdout").read_text()
+    assert said.startswith("0027\n")
+    assert said.endswith("\n0\n1\n2\n1\n")
+
+
+def test_processes_say_what_they_are(attempts):
+    (local,) = begin(attempts, 0, script="sleep 1000")
+    until(attempts, lambda: local.phase == "running")
+
+    assert words_of(attempts.forks.pid) == ["largesse-forks", str(attempts.settings.data)]
+    assert words_of(local.pid)[:2] == ["largesse-shim", str(local.folder)]
+    assert Path(f"/proc/{local.pid}/comm").read_text() == "largesse-shim\n"
+    assert Path(f"/proc/{local.pid}/stat").read_text().split()[3] == str(os.getpid()), "not a child of its agent"
+
+
+def test_every_task_runs_once_while_servers_are_killed(attempts, monkeypatch, tmp_path):
+    monkeypatch.setattr(forks, "PAUSE_S", 0)  # Some are killed before they serve.
+    over, killed = threading.Event(), set()
+
+    def kill():
+        while not over.wait(0.05):
+            if (pid := attempts.forks.pid) is not None and start_ticks(pid) is not None:
+                os.kill(pid, signal.SIGKILL)
+                killed.add(pid)
+
+    killer = threading.Thread(target=kill)
+    killer.start()
+    try:
+        started = begin(attempts, *range(200), script=f'echo "$LARGESSE_TASK_INDEX" >> {tmp_path}/ran')
+    finally:
+        over.set()
+        killer.join()
+
+    assert ends(attempts, started) == {None}
+    assert sorted(map(int, (tmp_path / "ran").read_text().split())) == list(range(200))
+    assert len(killed) > 5
+
+
+@pytest.mark.parametrize("script", ["sleep 1000", "true"])
+def test_what_a_server_has_begun_before_it_died_is_seen_as_begun(attempts, monkeypatch, script):
+    server = attempts.forks
+    ask, answers = server._ask, []
+
+    def asked(request, events):
+        answers.append(ask(request, events))
+        if script == "true":
+            folder = Path(os.fsdecode(request.partition(b"\0")[0]))
+            while start_ticks(answers[-1]) is not None:
+                time.sleep(0.01)
+            assert (folder / "result.json").exists()
+        os.kill(server.pid, signal.SIGKILL)
+        return
+
+    monkeypatch.setattr(server, "_ask", asked)
+    (local,) = begin(attempts, 0, script=script)
+
+    assert [local.pid] == answers
+    until(attempts, lambda: local.phase == ("ended" if script == "true" else "running"))
+    assert local.result is None or local.result.reason is None
+
+
+def test_a_server_that_does_not_answer_is_replaced(attempts, monkeypatch):
+    monkeypatch.setattr(forks, "ANSWER_S", 0.3)
+    assert ends(attempts, begin(attempts, 0)) == {None}
+    stuck = attempts.forks.pid
+    os.kill(stuck, signal.SIGSTOP)
+
+    assert ends(attempts, begin(attempts, 1)) == {None}
+    assert attempts.forks.pid not in (stuck, None)
+    assert start_ticks(stuck) is None
+
+
+def test_without_a_server_tasks_start_all_the_same(attempts, monkeypatch, capsys):
+    alone(attempts, monkeypatch)
+
+    assert ends(attempts, begin(attempts, 0, 1)) == {None}
+    assert attempts.forks.pid is None
+    assert capsys.readouterr().err.count("tasks start without a fork server for now") <= 1
+
+
+def test_a_server_ends_with_its_agent_and_leaves_nothing(attempts):
+    (local,) = begin(attempts, 0, script="sleep 1000")
+    until(attempts, lambda: local.phase == "running")
+    server = attempts.forks.pid
+
+    attempts.forks.close()
+
+    assert start_ticks(server) is None
+    assert start_ticks(local.pid) == local.ticks
+
+
+def test_a_request_beyond_the_limit_starts_without_the_server(attempts, monkeypatch):
+    monkeypatch.setattr(fork_server, "REQUEST_BYTES_MAX", 50)
+
+    assert ends(attempts, begin(attempts, 0)) == {None}
+    assert attempts.forks.pid is None
+
+
+def servers_of(data: Path) -> list[int]:
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdecimal() and is_alive(int(entry.name)):
+            try:
+                if words_of(int(entry.name)) == ["largesse-forks", str(data)]:
+                    found.append(int(entry.name))
+            except OSError:
+                continue
+    return found
+
+
+def test_a_shim_outlives_server_and_agent_and_is_adopted(tell, tmp_path):
+    async def story(cell):
+        async with AgentProcess(cell.bus, tmp_path) as agent:
+            await agent.start()
+            await cell.submit("j", once(tmp_path, 2))
+            pids = await running(tmp_path, "0-1", "1-1")
+            (server,) = servers_of(agent.data)
+            os.kill(server, signal.SIGKILL)
+            (tmp_path / "k").mkdir()
+            await cell.submit("k", once(tmp_path / "k", 1))
+            await eventually(lambda: [pid for pid in servers_of(agent.data) if pid != server])
+            await agent.kill()
+            await eventually(lambda: not servers_of(agent.data))
+            assert all(is_alive(pid) for pid in pids)
+
+            await agent.start()
+            go(tmp_path, 0, 1)
+            go(tmp_path / "k", 0)
+            assert await outcome_of(cell) == "succeeded"
+            assert ran(tmp_path) == ["0-1", "1-1"]
+
+    tell(story)
