@@ -34,8 +34,9 @@ from schemas.edge.base import (
     sorted_map,
 )
 from schemas.edge.cycles import find_cycle
+from schemas.edge.failures import MaxFailed, most_failed
 from schemas.edge.validated import validated
-from schemas.jobs import AntiAffinity, JobCancelled, JobSpec, Spread, Stage
+from schemas.jobs import AntiAffinity, JobCancelled, JobSpec, OnFailure, Spread, Stage
 from schemas.quantities import Vector
 from schemas.queue_tree import QUEUE_DEFAULT
 from schemas.wording import nearest, plural
@@ -110,6 +111,8 @@ class StageSubmission(Input):
     anti_affinity: AntiAffinityInput | None = None
     spread: SpreadInput | None = None
     speculative: bool = True
+    max_failed: MaxFailed = None
+    on_failure: OnFailure = "fail"
 
 
 class JobSubmission(Input):
@@ -179,9 +182,10 @@ def _stage(stage: StageSubmission) -> Stage:
         if name in TASK_VARIABLES:
             raise Malformed(joined("env", at_key(name)), "is set by the agent: choose another name")
     apart, spread = stage.anti_affinity, stage.spread
+    tasks = _tasks(stage)
     return Stage(
         stage=stage.stage,
-        tasks=_tasks(stage),
+        tasks=tasks,
         demand=demand,
         after=stage.after,
         estimate_ms=_estimate_ms(stage, durations),
@@ -201,6 +205,8 @@ def _stage(stage: StageSubmission) -> Stage:
         anti_affinity=None if apart is None else AntiAffinity(apart.group or "", apart.required),
         spread=None if spread is None else Spread(spread.label, spread.max_skew, spread.required),
         speculative=stage.speculative,
+        max_failed=most_failed(stage.max_failed, tasks, gang=stage.gang),
+        on_failure=stage.on_failure,
     )
 
 
