@@ -57,7 +57,10 @@ WARNINGS_MAX = 20
 CORES_MEANT_MAX = 256  # A larger bare number of cores or GPUs was most likely meant in thousandths.
 MIB_MEANT_MAX = 1 << 16  # A larger number was hardly meant in MiB.
 
-TASK_VARIABLES = ("LARGESSE_JOB", "LARGESSE_STAGE", "LARGESSE_TASK_INDEX", "LARGESSE_ATTEMPT", "LARGESSE_NODE")
+TASK_VARIABLES = (
+    *("LARGESSE_JOB", "LARGESSE_STAGE", "LARGESSE_TASK_INDEX", "LARGESSE_TASK_COUNT"),
+    *("LARGESSE_ATTEMPT", "LARGESSE_NODE"),
+)
 """What an agent says to a task; a spec may not say otherwise."""
 
 ATOM_PATH_PATTERN = r"^([0-9]{1,4}(\.[0-9]{1,4})*)?$"
