@@ -8,6 +8,7 @@ from schemas.quantities import Vector
 UNJUDGED = -1
 """The class of a job that was admitted while the cell had no capacity to judge it by."""
 
+OnFailure = Literal["fail", "continue"]
 Outcome = Literal["succeeded", "failed", "cancelled"]
 Revocable = Literal["auto", "never", "always"]
 """When tasks start on room that is promised to a reservation before they end: as far as it cannot be foreseen, never,
@@ -68,6 +69,8 @@ class Stage:
     is what a simulated task lasts, and no core may read it. `retries` bounds attempts that ended `failed`.
     `locality_wait_ms`: for so long a task that could run elsewhere waits for a node with the labels that it prefers;
     None: as the policy. `speculative`: whether slow tasks may be copied, where the policy has copies made.
+    `max_failed`: so many tasks may fail for good without the stage failing; `on_failure`: whether a failed stage ends
+    the job at once, or only keeps the stages that come after it from running.
     """
 
     stage: str
@@ -89,6 +92,8 @@ class Stage:
     anti_affinity: AntiAffinity | None = None
     spread: Spread | None = None
     speculative: bool = True
+    max_failed: int = 0
+    on_failure: OnFailure = "fail"
 
 
 @dataclass(slots=True)

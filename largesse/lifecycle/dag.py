@@ -147,6 +147,15 @@ def end_tasks(graph: Graph, progress: Progress, at: int, count: int) -> list[int
     return ready
 
 
+def skip_after(graph: Graph, progress: Progress, at: int) -> None:
+    """Stage `at` has failed: the stages that come after it, directly or not, have nothing left to do."""
+    to_skip = graph.children[at].copy()
+    for child in to_skip:
+        if progress.left[child]:
+            progress.left[child] = 0
+            to_skip += graph.children[child]
+
+
 def critical_path_ms(graph: Graph) -> int:
     """How long a job takes at least, by the estimates of its stages: the longest sum of run times along its graph.
     A stage without an estimate counts as `duration_ms` has it.

@@ -5,12 +5,14 @@ of the cores extend; `succeed` and `fail` are its transitions, and what they ret
 it keeps itself. Rules (docs/jobs.md; docs/lifecycle.md): a stage may run when its parents have ended; only `exit_code`,
 `timeout`, `cannot_start` and `memory` count against `retries` and are followed by a back-off; LOST_ATTEMPTS_MAX `lost`
 attempts in a row fail the task; a gang shares one attempt, which ends for all of it when one task ends without
-success, and is retried as a whole once nothing of that attempt runs any more.
+success, and is retried as a whole once nothing of that attempt runs any more. A task (a gang as a whole) whose tries
+are used up has failed for good: a stage with more such tasks than its `max_failed` has failed, which ends the job, or
+with `on_failure: continue` skips the stages after it while the others go on.
 """
 
 from typing import Final, Literal
 
-from largesse.lifecycle.dag import end_tasks, own
+from largesse.lifecycle.dag import end_tasks, own, skip_after
 from largesse.lifecycle.state import JobLife, Tries
 from schemas.queues import Policy
 from schemas.tasks import Failure
@@ -24,8 +26,9 @@ COUNTED: tuple[Failure, ...] = ("exit_code", "timeout", "cannot_start", "memory"
 DOUBLINGS_MAX: Final = 32
 """A back-off is doubled so often at most: `retry_backoff_ms_max` cuts it off long before."""
 
-AfterFailure = Literal["again", "over"]
-"""What follows a failure: its task (its gang) is retried; the job has failed."""
+AfterFailure = Literal["again", "given_up", "over"]
+"""What follows a failure: its task (its gang) is retried; it has failed for good and the job goes on (`give_up`); the
+job has failed."""
 
 
 def succeed(job: JobLife, at: int, count: int, attempt: int) -> list[int] | None:
@@ -36,6 +39,9 @@ def succeed(job: JobLife, at: int, count: int, attempt: int) -> list[int] | None
     if job.tries is not None and graph.stages[at].gang and is_broken(job.tries, at, attempt):
         return None
     progress = job.progress = own(graph, job.progress)
+    if has_failed(job, at):
+        progress.left[at] -= count
+        return []
     return end_tasks(graph, progress, at, count)
 
 
@@ -59,11 +65,56 @@ def fail(job: JobLife, at: int, index: int, attempt: int, reason: Failure) -> Af
     if reason in COUNTED:
         tries.lost.pop(key, None)
         failed = tries.failed[key] = tries.failed.get(key, 0) + 1
-        return "over" if failed > stage.retries else "again"
+        return _for_good(job, tries, at, key) if failed > stage.retries else "again"
     if reason == "lost":
         lost = tries.lost[key] = tries.lost.get(key, 0) + 1
-        return "over" if lost >= LOST_ATTEMPTS_MAX else "again"
+        return _for_good(job, tries, at, key) if lost >= LOST_ATTEMPTS_MAX else "again"
     return "again"
+
+
+def _for_good(job: JobLife, tries: Tries, at: int, key: str) -> AfterFailure:
+    """A task, or a gang, has used up its tries."""
+    stage = job.graph.stages[at]
+    failed = tries.given_up.get(str(at), 0) + (stage.tasks if stage.gang else 1)
+    if failed > stage.max_failed and stage.on_failure == "fail":
+        return "over"
+    tries.given_up[str(at)] = failed
+    tries.failed.pop(key, None)
+    tries.lost.pop(key, None)
+    return "given_up"
+
+
+def give_up(job: JobLife, at: int) -> list[int]:
+    """A task (a gang) of stage `at` has ended as `given_up`. Returns the positions of the stages that may run from now
+    on.
+    """
+    stage = job.graph.stages[at]
+    progress = job.progress = own(job.graph, job.progress)
+    if not has_failed(job, at):
+        return end_tasks(job.graph, progress, at, 1)
+    progress.left[at] -= stage.tasks if stage.gang else 1
+    skip_after(job.graph, progress, at)
+    return []
+
+
+def given_up(job: JobLife, at: int) -> int:
+    """How many tasks of the stage have failed for good."""
+    return 0 if job.tries is None else job.tries.given_up.get(str(at), 0)
+
+
+def has_failed(job: JobLife, at: int) -> bool:
+    """Whether more tasks of the stage have failed for good than may, in a job that goes on."""
+    return job.tries is not None and job.tries.given_up.get(str(at), 0) > job.graph.stages[at].max_failed
+
+
+def is_gang_given_up(job: JobLife, at: int) -> bool:
+    """Whether the stage is a gang that has failed for good; tasks of it may still run."""
+    return has_failed(job, at) and job.graph.stages[at].gang
+
+
+def is_skipped(job: JobLife, at: int) -> bool:
+    """Whether the stage never runs, since one that it comes after has failed."""
+    return not job.progress.left[at] and job.progress.parents[at] > 0
 
 
 def end_gang_attempt(broken: dict[str, int], gang: str, attempt: int) -> bool:

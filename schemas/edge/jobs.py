@@ -34,8 +34,9 @@ from schemas.edge.base import (
     sorted_map,
 )
 from schemas.edge.cycles import find_cycle
+from schemas.edge.failures import MaxFailed, most_failed
 from schemas.edge.validated import validated
-from schemas.jobs import AntiAffinity, JobCancelled, JobSpec, Revocable, Spread, Stage
+from schemas.jobs import AntiAffinity, JobCancelled, JobSpec, OnFailure, Revocable, Spread, Stage
 from schemas.quantities import Vector
 from schemas.queue_tree import QUEUE_DEFAULT
 from schemas.wording import nearest, plural
@@ -56,7 +57,10 @@ WARNINGS_MAX = 20
 CORES_MEANT_MAX = 256  # A larger bare number of cores or GPUs was most likely meant in thousandths.
 MIB_MEANT_MAX = 1 << 16  # A larger number was hardly meant in MiB.
 
-TASK_VARIABLES = ("LARGESSE_JOB", "LARGESSE_STAGE", "LARGESSE_TASK_INDEX", "LARGESSE_ATTEMPT", "LARGESSE_NODE")
+TASK_VARIABLES = (
+    *("LARGESSE_JOB", "LARGESSE_STAGE", "LARGESSE_TASK_INDEX", "LARGESSE_TASK_COUNT"),
+    *("LARGESSE_ATTEMPT", "LARGESSE_NODE"),
+)
 """What an agent says to a task; a spec may not say otherwise."""
 
 ATOM_PATH_PATTERN = r"^([0-9]{1,4}(\.[0-9]{1,4})*)?$"
@@ -110,6 +114,8 @@ class StageSubmission(Input):
     anti_affinity: AntiAffinityInput | None = None
     spread: SpreadInput | None = None
     speculative: bool = True
+    max_failed: MaxFailed = None
+    on_failure: OnFailure = "fail"
 
 
 class JobSubmission(Input):
@@ -181,9 +187,10 @@ def _stage(stage: StageSubmission) -> Stage:
         if name in TASK_VARIABLES:
             raise Malformed(joined("env", at_key(name)), "is set by the agent: choose another name")
     apart, spread = stage.anti_affinity, stage.spread
+    tasks = _tasks(stage)
     return Stage(
         stage=stage.stage,
-        tasks=_tasks(stage),
+        tasks=tasks,
         demand=demand,
         after=stage.after,
         estimate_ms=_estimate_ms(stage, durations),
@@ -203,6 +210,8 @@ def _stage(stage: StageSubmission) -> Stage:
         anti_affinity=None if apart is None else AntiAffinity(apart.group or "", apart.required),
         spread=None if spread is None else Spread(spread.label, spread.max_skew, spread.required),
         speculative=stage.speculative,
+        max_failed=most_failed(stage.max_failed, tasks, gang=stage.gang),
+        on_failure=stage.on_failure,
     )
 
 

@@ -73,7 +73,7 @@ def environment(start: Start, settings: NodeSettings) -> dict[str, str]:
     env.update(start.stage.env)
     env["LARGESSE_JOB"], env["LARGESSE_STAGE"] = held.job, held.stage
     env["LARGESSE_TASK_INDEX"], env["LARGESSE_ATTEMPT"] = str(held.index), str(held.attempt)
-    env["LARGESSE_NODE"] = settings.name
+    env["LARGESSE_NODE"], env["LARGESSE_TASK_COUNT"] = settings.name, str(start.stage.tasks)
     return env
 
 

@@ -87,9 +87,14 @@ def stages_text(document: Document, draw: Draw = listed) -> str:
 
 
 def _left_text(stage: Document) -> str:
-    """What became of tasks that a job's end left undone; an older gateway does not tell."""
+    """What became of tasks that have not succeeded; an older gateway does not tell."""
+    if stage["tasks"].get("skipped"):
+        return "skipped: a stage before it failed"
+    failed = stage["tasks"].get("failed", 0)
     killed, never = stage.get("killed", 0), stage.get("never_started", 0)
-    texts = [f"{plural(killed, 'task')} ended with the job"] if killed else []
+    texts = [f"{plural(failed, 'task')} failed"] if failed else []
+    if killed:
+        texts.append(f"{plural(killed, 'task')} ended with the job")
     if never:
         texts.append(f"{plural(never, 'task')} never started" if never < stage["tasks"]["total"] else "never started")
     return "; ".join(texts)
@@ -124,8 +129,13 @@ def _lines(document: Document) -> Iterator[tuple[str, str]]:
         for stage in document["stages"]:
             tasks = stage["tasks"]
             done, running = tasks["succeeded"], tasks["running"]
-            if done or running:
+            if tasks.get("skipped"):
+                line = f"{job}/{stage['stage']}: skipped"
+                yield line, line
+            elif done or running or tasks.get("failed"):
                 failed = f", {plural(tasks['failed_attempts'], 'attempt')} failed" if tasks["failed_attempts"] else ""
+                if for_good := tasks.get("failed"):
+                    failed += f", {plural(for_good, 'task')} for good"
                 line = f"{job}/{stage['stage']}: {done} of {tasks['total']} done, {running} running{failed}"
                 yield line, line
             if revocable := stage.get("revocable"):  # News when the lease is another, not when tasks end.

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from largesse.lifecycle.job_classes import class_name
-from largesse.lifecycle.job_life import COUNTED
+from largesse.lifecycle.job_life import COUNTED, has_failed, is_skipped
 from schemas import Stage
 from schemas.edge.queues import tree_document
 from schemas.grants import WaitReason
@@ -19,7 +19,7 @@ from services.gateway.places import indexes_of
 from services.gateway.promised_waits import NEED_ROOM, promised_text, revocable_document
 from services.gateway.queueing import Queueing
 from services.gateway.usage import memory_text, usage_document
-from services.gateway.view_jobs import EndedJob, FailedAttempt, LiveJob
+from services.gateway.view_jobs import EndedJob, EndedStage, FailedAttempt, LiveJob, succeeded_of, waiting_of
 from services.gateway.view_state import State, said_of, stage_class_key
 
 WHY: dict[WaitReason | str, str] = {
@@ -132,9 +132,6 @@ def _state_of(job: LiveJob) -> str:
 
 def _live(state: State, queueing: Queueing, job: LiveJob, whole: bool) -> Document:
     spec = job.spec
-    tasks = sum(stage.tasks for stage in spec.stages)
-    succeeded = tasks - sum(job.progress.left)
-    running, starting = sum(job.running), sum(job.starting)
     stages = [_stage(state, queueing, job, at, whole) for at in range(len(spec.stages))]
     why = next((reason["text"] for stage in stages for reason in stage["why"] if reason["reason"] != "after"), None)
     document: Document = {
@@ -150,7 +147,7 @@ def _live(state: State, queueing: Queueing, job: LiveJob, whole: bool) -> Docume
         "submitted_ms": job.submitted_ms,
         "started_ms": job.started_ms,
         "ended_ms": None,
-        "tasks": _counts(tasks, tasks - succeeded - running - starting, starting, running, succeeded, sum(job.failed)),
+        "tasks": _sum([stage["tasks"] for stage in stages]),
         "why": why,
         "reason": None,
         "detail": "",
@@ -161,23 +158,37 @@ def _live(state: State, queueing: Queueing, job: LiveJob, whole: bool) -> Docume
     return document
 
 
-def _counts(total: int, waiting: int, starting: int, running: int, succeeded: int, failed: int) -> Document:
-    """`failed` counts attempts, the others tasks."""
+def _counts(
+    total: int,
+    waiting: int = 0,
+    starting: int = 0,
+    running: int = 0,
+    succeeded: int = 0,
+    failed: int = 0,
+    skipped: int = 0,
+    failed_attempts: int = 0,
+) -> Document:
     counts = {"total": total, "waiting": waiting, "starting": starting, "running": running, "succeeded": succeeded}
-    return {**counts, "failed_attempts": failed}
+    return {**counts, "failed": failed, "skipped": skipped, "failed_attempts": failed_attempts}
+
+
+def _sum(counts: list[Document]) -> Document:
+    """Of a job, from its stages."""
+    return {name: sum(each[name] for each in counts) for name in counts[0]}
 
 
 def _stage(state: State, queueing: Queueing, job: LiveJob, at: int, whole: bool) -> Document:
     """`nodes`: where tasks run or start, and how many; `indexes`: which, null where the stage has too many tasks."""
     stage = job.spec.stages[at]
-    succeeded = stage.tasks - job.progress.left[at]
+    succeeded, skipped = succeeded_of(job, at), is_skipped(job, at)
     running, starting = job.running[at], job.starting[at]
-    waiting = stage.tasks - succeeded - running - starting
-    counts = _counts(stage.tasks, waiting, starting, running, succeeded, job.failed[at])
-    if succeeded == stage.tasks:
-        at_work = "succeeded"
-    else:
+    waiting = waiting_of(job, at)
+    given_up, not_run = job.given_up[at], stage.tasks if skipped else 0
+    counts = _counts(stage.tasks, waiting, starting, running, succeeded, given_up, not_run, job.failed[at])
+    if job.progress.left[at]:
         at_work = "running" if running or starting else "waiting"
+    else:
+        at_work = "skipped" if skipped else "failed" if has_failed(job, at) else "succeeded"
     why = _why(state, queueing, job, at, waiting) if waiting else []
     document = {
         "stage": stage.stage,
@@ -256,8 +267,7 @@ def _reason(reason: str, tasks: int, **values: Any) -> Document:
 
 
 def _ended(state: State, job: EndedJob, whole: bool) -> Document:
-    tasks = sum(stage.tasks for stage in job.stages)
-    succeeded = sum(stage.succeeded for stage in job.stages)
+    counts = [_counts_of_ended(stage) for stage in job.stages]
     document: Document = {
         "job": job.job,
         "state": job.outcome,
@@ -271,7 +281,7 @@ def _ended(state: State, job: EndedJob, whole: bool) -> Document:
         "submitted_ms": job.submitted_ms,
         "started_ms": job.started_ms,
         "ended_ms": job.ended_ms,
-        "tasks": _counts(tasks, 0, 0, 0, succeeded, sum(stage.failed for stage in job.stages)),
+        "tasks": _sum(counts),
         "why": None,
         "reason": job.reason,
         "detail": job.detail,
@@ -281,8 +291,8 @@ def _ended(state: State, job: EndedJob, whole: bool) -> Document:
             {
                 "stage": stage.stage,
                 "after": stage.after,
-                "state": "succeeded" if stage.succeeded == stage.tasks else "unfinished",
-                "tasks": _counts(stage.tasks, 0, 0, 0, stage.succeeded, stage.failed),
+                "state": _state_of_ended(stage),
+                "tasks": counts[at],
                 "killed": stage.killed,
                 "never_started": stage.never_started,
                 "why": [],
@@ -298,6 +308,19 @@ def _ended(state: State, job: EndedJob, whole: bool) -> Document:
         document |= {"stages": stages, "failures": [_failure(failed) for failed in job.failures]}
         document["results"] = results_of(state, job.job)
     return document
+
+
+def _counts_of_ended(stage: EndedStage) -> Document:
+    skipped = stage.tasks if stage.skipped else 0
+    return _counts(stage.tasks, 0, 0, 0, stage.succeeded, stage.given_up, skipped, stage.failed)
+
+
+def _state_of_ended(stage: EndedStage) -> str:
+    if stage.skipped:
+        return "skipped"
+    if stage.given_up > stage.max_failed:
+        return "failed"
+    return "succeeded" if stage.succeeded + stage.given_up == stage.tasks else "unfinished"
 
 
 def _usage(state: State, job: EndedJob, at: int, tasks: int) -> Document | None:

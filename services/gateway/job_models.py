@@ -22,13 +22,15 @@ class Submitted(BaseModel):
 
 
 class TaskCounts(BaseModel):
-    """Tasks by state. `failed_attempts` counts attempts."""
+    """Tasks by state. `failed`: for good; `skipped`: after a failed stage. `failed_attempts` counts attempts."""
 
     total: Count
     waiting: Count
     starting: Count
     running: Count
     succeeded: Count
+    failed: Count
+    skipped: Count
     failed_attempts: Count
 
 
@@ -88,7 +90,7 @@ class StageStatus(BaseModel):
 
     stage: str
     after: list[str]
-    state: Literal["waiting", "running", "succeeded", "unfinished"]
+    state: Literal["waiting", "running", "succeeded", "failed", "skipped", "unfinished"]
     gang: bool | None = None
     tasks: TaskCounts
     killed: Annotated[

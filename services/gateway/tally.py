@@ -18,7 +18,7 @@ from services.gateway.node_documents import state_of_node
 from services.gateway.promised_waits import NEED_ROOM
 from services.gateway.queueing import Queueing
 from services.gateway.reserved_waits import ReservedWaits
-from services.gateway.view_jobs import LiveJob
+from services.gateway.view_jobs import LiveJob, waiting_of
 from services.gateway.view_state import State, Touched, said_of, stage_class_key
 
 LOOKED_AT_ONCE = 200
@@ -247,7 +247,7 @@ def _keys_of(state: State, reserved: ReservedWaits, job: LiveJob) -> Keys:
     keys: Keys = {}
     for at, stage in enumerate(job.spec.stages):
         working = job.running[at] + job.starting[at]
-        waiting = job.progress.left[at] - working
+        waiting = waiting_of(job, at)
         asked = 0
         if job.progress.parents[at]:
             reason = "after"

@@ -9,6 +9,7 @@ from typing import Any
 from largesse.core import Folds, OpenRound
 from largesse.lifecycle.dag import graph_of, lean, progress_of
 from largesse.lifecycle.job_classes import class_name
+from largesse.lifecycle.job_life import is_skipped
 from largesse.lifecycle.running_limit import admit, leave, limit, take_turns
 from schemas import (
     Asks,
@@ -44,7 +45,7 @@ from schemas.queue_tree import walk
 from schemas.wording import placed
 from services.gateway.places import forget_places, keep_places
 from services.gateway.view_classes import fold_forecast
-from services.gateway.view_jobs import EndedJob, EndedStage, LiveJob, StageUse
+from services.gateway.view_jobs import EndedJob, EndedStage, LiveJob, StageUse, succeeded_of
 from services.gateway.view_nodes import fold_drained, fold_forgotten, fold_lost, fold_registered, fold_reported
 from services.gateway.view_reservations import RESERVATION_FOLDS, forget_job, name_reservation, note_job
 from services.gateway.view_rounds import (
@@ -98,6 +99,7 @@ def _admitted(state: State, record: Record) -> None:
         starting=[0] * of,
         asked=[0] * of,
         failed=[0] * of,
+        given_up=[0] * of,
         retry_ms=[0] * of,
         places=[[] for _ in body.spec.stages],
         nodes=[{} for _ in body.spec.stages],
@@ -172,10 +174,13 @@ def _job_ended(state: State, record: Record) -> None:
                 stage.stage,
                 stage.after,
                 stage.tasks,
-                stage.tasks - job.progress.left[at],
+                succeeded_of(job, at),
                 job.failed[at],
                 job.running[at] + job.starting[at],
                 stage.tasks - sum(1 for node in job.places[at] if node),
+                job.given_up[at],
+                stage.max_failed,
+                is_skipped(job, at),
             )
             for at, stage in enumerate(spec.stages)
         ]

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Literal
 
+from largesse.lifecycle.job_life import given_up, is_skipped
 from largesse.lifecycle.state import JobLife
 from schemas import (
     JobSpec,
@@ -44,8 +45,8 @@ class StageUse:
 @dataclass
 class LiveJob(JobLife):
     """A job that has not ended. Lists are by stage position: tasks that run, tasks granted and not begun, tasks
-    asked for, failures that counted, the end of the last back-off, by task index the node that it was granted last
-    ("": none; as long as the highest index granted), by node how many attempts are there now, how many of those are
+    asked for, failures that counted, tasks that have failed for good, the end of the last back-off, by task index the
+    node that it was granted last
     ("": none; as long as the highest index granted), by node how many attempts are there now, how many of those are
     copies, beside another attempt of their task, and how many are to end, since it has succeeded. `admitted`: seq of
     its admission. `began`: seq of the record since which it may run; 0: the queue's `running_jobs_max` holds it
@@ -61,6 +62,7 @@ class LiveJob(JobLife):
         "ending",
         "failed",
         "failures",
+        "given_up",
         "job_class",
         "nodes",
         "places",
@@ -82,6 +84,7 @@ class LiveJob(JobLife):
     starting: list[int]
     asked: list[int]
     failed: list[int]
+    given_up: list[int]
     retry_ms: list[int]
     places: list[list[str]]
     nodes: list[dict[str, int]]
@@ -93,10 +96,21 @@ class LiveJob(JobLife):
     used: list[StageUse]
 
 
+def succeeded_of(job: LiveJob, at: int) -> int:
+    """How many tasks of a stage have succeeded."""
+    return 0 if is_skipped(job, at) else job.graph.tasks[at] - job.progress.left[at] - given_up(job, at)
+
+
+def waiting_of(job: LiveJob, at: int) -> int:
+    """How many tasks of a stage wait. A gang that has failed for good waits for nothing, though some of it may run."""
+    return max(0, job.progress.left[at] - job.running[at] - job.starting[at])
+
+
 @dataclass(slots=True)
 class EndedStage:
-    """What came of one stage. `killed`: tasks that were at work when the job ended; `never_started`: those that had not
-    begun by then."""
+    """What came of one stage. `failed` counts attempts, `given_up` tasks that failed for good, at most `max_failed` of
+    which leave the stage a success. `killed`: tasks that were at work when the job ended; `never_started`: those that
+    had not begun by then. `skipped`: none of it ran, since a stage before it failed."""
 
     stage: str
     after: list[str]
@@ -105,6 +119,9 @@ class EndedStage:
     failed: int
     killed: int = 0
     never_started: int = 0
+    given_up: int = 0
+    max_failed: int = 0
+    skipped: bool = False
 
 
 @dataclass(slots=True)

@@ -1,6 +1,6 @@
 """What the gateway's view learns of tasks: attempts begin and end."""
 
-from largesse.lifecycle.job_life import COUNTED, backoff_ms, fail, gang_backoff_ms, succeed
+from largesse.lifecycle.job_life import COUNTED, backoff_ms, fail, gang_backoff_ms, give_up, succeed
 from largesse.lifecycle.task_facts import SpareEnd, facts_of
 from schemas import (
     Record,
@@ -65,10 +65,15 @@ def _fail(state: State, name: str, failed: FailedAttempt) -> None:
     if job is None:
         return
     at = job.graph.position[failed.stage]
-    fail(job, at, failed.index, failed.attempt, failed.reason)
+    after = fail(job, at, failed.index, failed.attempt, failed.reason)
     job.failures = [*job.failures, failed][-FAILURES_KEPT:]
     if failed.reason in COUNTED:
         job.failed[at] += 1
+    if after != "again":
+        job.given_up[at] += job.graph.tasks[at] if job.graph.stages[at].gang else 1
+    if after == "given_up":
+        give_up(job, at)
+    elif failed.reason in COUNTED:
         if job.graph.stages[at].gang:
             wait_ms = gang_backoff_ms(state.policy, job, at)
         else:

@@ -2,9 +2,10 @@
 
 from dataclasses import dataclass
 
-from largesse.lifecycle.state import Graph, Progress
+from largesse.lifecycle.job_life import fail, give_up, is_gang_given_up
+from largesse.lifecycle.state import Graph, JobLife, Progress
 from schemas import Grant, Stage
-from schemas.tasks import Failure
+from schemas.tasks import Failure, TaskFailure
 
 
 @dataclass(slots=True)
@@ -33,29 +34,46 @@ class Run:
         self.revoked = False
 
 
-@dataclass(slots=True)
-class SimJob:
+@dataclass
+class SimJob(JobLife):
     """A live job: its truth (`stages` with all that was submitted, in the order of the graph) and how far it has come.
     `running`: by number, its attempts that have not ended; None: there is none. `copied`: tasks of which a copy was
     granted, as (stage, index).
     """
 
+    # Written out: where the base is compiled, `slots=True` would make slots of its fields too, which hide them.
+    __slots__ = ("copied", "running", "stages")
+
     stages: list[Stage]
-    graph: Graph
-    progress: Progress
-    running: dict[int, Run] | None = None
-    copied: dict[tuple[str, int], bool] | None = None
+    running: dict[int, Run] | None
+    copied: dict[tuple[str, int], bool] | None
 
     def __init__(self, stages: list[Stage], graph: Graph, progress: Progress) -> None:
-        self.stages = stages
         self.graph = graph
         self.progress = progress
+        self.tries = None
+        self.stages = stages
         self.running = None
         self.copied = None
 
     def runs(self) -> list[Run]:
         """Its attempts that have not ended, in the order in which they started."""
         return [] if self.running is None else list(self.running.values())
+
+
+def note_failed(job: SimJob, at: int, item: TaskFailure) -> tuple[int, list[int]]:
+    """These attempts have failed: how many tasks could run again, and which stages may run from now on."""
+    if is_gang_given_up(job, at):
+        return 0, []
+    back, before = item.count, job.progress.left[at]
+    ready: list[int] = []
+    for index in range(item.first, item.first + item.count):
+        if fail(job, at, index, item.attempt, item.reason) == "given_up":
+            ready += give_up(job, at)
+            if job.graph.stages[at].gang:
+                return 0, ready
+            back, before = back - 1, before - 1
+    return back + job.progress.left[at] - before, ready
 
 
 _AS_ESTIMATED = (1, 1)

@@ -10,8 +10,9 @@ from collections.abc import Callable
 from heapq import heappop, heappush
 from typing import Final
 
-from largesse.lifecycle.dag import end_tasks, graph_of, lean, own, progress_of
+from largesse.lifecycle.dag import graph_of, lean, progress_of
 from largesse.lifecycle.job_classes import class_name
+from largesse.lifecycle.job_life import succeed
 from largesse.lifecycle.task_facts import facts_of
 from schemas import (
     ConfigChanged,
@@ -37,7 +38,7 @@ from schemas import (
 )
 from schemas.quantities import Vector
 from schemas.tasks import Failure
-from services.simulator.attempts import Run, SimJob, stretch_of
+from services.simulator.attempts import Run, SimJob, note_failed, stretch_of
 from services.simulator.copies import Copies
 from services.simulator.metrics import Metrics
 from services.simulator.schedule import AttemptOutcome, Schedule
@@ -183,10 +184,12 @@ class SimCluster:
         job = self._finish(run, name, named, end_ms, "succeeded")
         if job.copied is not None:
             self._supersede(job, run, end_ms)
-        job.progress = own(job.graph, job.progress)
-        for at in end_tasks(job.graph, job.progress, job.graph.position[named], count):
+        self._let_start(job, name, succeed(job, job.graph.position[named], count, grant.attempt) or [], end_ms)
+
+    def _let_start(self, job: SimJob, name: str, ready: list[int], time: int) -> None:
+        for at in ready:
             stage = job.graph.stages[at]
-            self.metrics.runnable(name, stage.stage, stage.demand, stage.tasks, end_ms)
+            self.metrics.runnable(name, stage.stage, stage.demand, stage.tasks, time)
 
     def _supersede(self, job: SimJob, won: Run, time: int) -> None:
         """Tasks have succeeded: other attempts of them end."""
@@ -384,11 +387,9 @@ class SimCluster:
                 continue
             at = job.graph.position[item.stage]
             stage = job.graph.stages[at]
-            back = item.count
+            back, ready = note_failed(job, at, item)
+            self._let_start(job, item.job, ready, time)
             if stage.gang and item.reason != "gang":
-                back += stage.tasks - job.progress.left[at]
-                job.progress = own(job.graph, job.progress)
-                job.progress.left[at] = stage.tasks
                 for run in [r for r in job.runs() if r.grant.stage == item.stage and r.grant.node not in self._down]:
                     bad.append(self._fail(run, time, "gang"))
             self.metrics.runnable(item.job, item.stage, stage.demand, back, time)

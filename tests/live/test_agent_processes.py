@@ -109,6 +109,7 @@ def test_a_task_knows_who_it_is_and_nothing_of_the_agents_secrets(tell, monkeypa
             "LARGESSE_JOB=j",
             "LARGESSE_NODE=n",
             "LARGESSE_STAGE=s",
+            "LARGESSE_TASK_COUNT=1",
             "LARGESSE_TASK_INDEX=0",
         ]
         assert not [line for line in lines if "hunter2" in line]

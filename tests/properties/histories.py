@@ -140,20 +140,23 @@ def _stages(chance):
 
 def _stage(chance, k):
     cpu, memory = chance.choice(KINDS)
+    tasks, gang = chance.randint(1, 6), chance.random() < 0.15
     return stage(
         f"s{k}",
-        chance.randint(1, 6),
+        tasks,
         after=[f"s{j}" for j in range(k) if chance.random() < 0.6],
         cpu=cpu,
         memory=memory,
         gpu=chance.choice(GPUS),
-        gang=chance.random() < 0.15,
+        gang=gang,
         retries=chance.randint(0, 2),
         labels=chance.choice(LABELS),
         prefer=(prefer := chance.choice(PREFERS)),
         locality_wait_ms=chance.choice([None, 0, 1_000, 60_000]) if prefer else None,
         anti_affinity=chance.choice(APARTS),
         spread=chance.choice(SPREADS),
+        max_failed=0 if gang else min(tasks, chance.choice([0, 0, 1, 3])),
+        on_failure=chance.choice(["fail", "continue"]),
     )
 
 

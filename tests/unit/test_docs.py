@@ -10,6 +10,7 @@ import pytest
 
 from largesse.settings import PREFIX, Settings
 from schemas.edge.cluster import read_cluster
+from schemas.edge.jobs import TASK_VARIABLES
 from schemas.edge.read import read_input, warnings_of
 from schemas.queues import KNOBS, Policy
 from services.agent.settings import VARIABLES as AGENT
@@ -167,7 +168,7 @@ def test_every_page_can_be_reached_from_the_readme():
 def test_a_variable_or_knob_of_the_docs_is_one(page):
     known = {PREFIX + knob.name.upper() for knob in fields(Settings)} | {PREFIX + name for name in (*AGENT, *GATEWAY)}
     known |= {PREFIX + name for name in ("URL", "USER", "CONTEXT", "DEBUG", "UP_OPTIONS", "ATTEMPT_KEY")}
-    known |= {PREFIX + name for name in ("JOB", "STAGE", "TASK_INDEX", "ATTEMPT")}  # A task's.
+    known |= {*TASK_VARIABLES}
 
     assert set(re.findall(r"\bLARGESSE_[A-Z_]+\b(?!\*)", page.read_text())) - known == set()
 

@@ -84,13 +84,24 @@ def test_a_manifest_is_a_job_with_a_task_for_each_completion(written):
 
     assert line == {"job": "train", "queue": "research", "submit_ms": 0, "stages": [{
         "stage": "pod", "after": [], "tasks": 6, "demand": {"cpu": "2", "gpu": "2", "memory": "1536Mi"}, "retries": 2,
-        "labels": {"zone": "a"}, "duration_ms": 60_000}]}  # fmt: skip
+        "on_failure": "continue", "labels": {"zone": "a"}, "duration_ms": 60_000}]}  # fmt: skip
     assert left == {
         "object: of kind ConfigMap": 1,
         "parallelism: all tasks may run at a time": 1,
         "request: of example.com/fpga": 1,
     }
     assert readable(line)
+
+
+def test_a_bound_on_failed_indexes_is_a_bound_on_failed_tasks(written):
+    bounded = MANIFEST.replace("backoffLimitPerIndex: 2", "backoffLimitPerIndex: 2\n  maxFailedIndexes: 4")
+    left = Left()
+
+    (line,) = kubernetes.convert(written(bounded), leave=left)
+
+    (stage,) = line["stages"]
+    assert (stage["retries"], stage["max_failed"], "on_failure" in stage) == (2, 4, False)
+    assert left["maxFailedIndexes: a Job with failed indexes fails, a stage with at most max_failed succeeds"] == 1
 
 
 def test_a_manifest_without_times_is_a_job_file(written):
@@ -101,8 +112,8 @@ def test_a_manifest_without_times_is_a_job_file(written):
     assert (line["queue"], "submit_ms" in line) == ("gpus", False)
     assert line["stages"] == [{
         "stage": "pod", "after": [], "tasks": 6, "demand": {"cpu": "2", "gpu": "2", "memory": "1536Mi"}, "retries": 2,
-        "labels": {"zone": "a"}, "command": ["python", "train.py", "--epochs", "3"], "env": {"SEED": "7"},
-        "cwd": "/work"}]  # fmt: skip
+        "on_failure": "continue", "labels": {"zone": "a"}, "command": ["python", "train.py", "--epochs", "3"],
+        "env": {"SEED": "7"}, "cwd": "/work"}]  # fmt: skip
     assert left["image: tasks are started as they are"] == left["variable: from the cluster"] == 1
     assert readable(line)
 

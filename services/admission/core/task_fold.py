@@ -1,6 +1,6 @@
 """What admission learns of tasks: attempts begin, end or are lost, and give back the room that they held."""
 
-from largesse.lifecycle.job_life import COUNTED, fail, succeed
+from largesse.lifecycle.job_life import COUNTED, fail, give_up, given_up, has_failed, is_skipped, succeed
 from largesse.lifecycle.state import Graph
 from largesse.lifecycle.task_facts import SpareEnd, facts_of
 from schemas import (
@@ -12,6 +12,7 @@ from schemas import (
 )
 from schemas.quantities import add_amounts
 from schemas.tasks import TaskEnd, TaskFailure
+from schemas.wording import plural
 from services.admission.core.copies import end_own, end_spare
 from services.admission.core.demand import forget_job, note_job
 from services.admission.core.granted import mark_of, put_in
@@ -81,7 +82,7 @@ def _succeed(state: State, record: Record, ended: TaskEnd) -> None:
     if succeed(job, at, count, attempt) is None:
         return
     if job.progress.left[at] == 0 and not any(job.progress.left):
-        end_job(state, record, JobEnd(name, "succeeded"))
+        end_job(state, record, _end_of(job))
 
 
 def _fail(state: State, record: Record, failed: TaskFailure, index: int) -> None:
@@ -89,10 +90,34 @@ def _fail(state: State, record: Record, failed: TaskFailure, index: int) -> None
     job = _release(state, failed.node, name, stage, index, 1, failed.attempt)
     if job is None or job.over:
         return
-    if fail(job, job.graph.position[stage], index, failed.attempt, reason) == "over":
+    at = job.graph.position[stage]
+    after = fail(job, at, index, failed.attempt, reason)
+    if after == "given_up":
+        give_up(job, at)
+        if not any(job.progress.left):
+            end_job(state, record, _end_of(job))
+    elif after == "over":
         cause = f"{reason}: {failed.detail}" if failed.detail else reason
         tried = "" if reason in COUNTED else " (too many lost attempts)"
-        end_job(state, record, JobEnd(name, "failed", f"{stage}/{index} {cause}{tried}"))
+        bound = job.graph.stages[at].max_failed
+        beyond = f" (failed task {bound + 1}, at most {bound} may fail)" if bound else ""
+        end_job(state, record, JobEnd(name, "failed", f"{stage}/{index} {cause}{tried}{beyond}"))
+
+
+def _end_of(job: JobState) -> JobEnd:
+    """How a job ends of which nothing is left to be done: it has failed where a stage has."""
+    name, stages = job.spec.job, job.graph.stages
+    if job.tries is None or not job.tries.given_up:
+        return JobEnd(name, "succeeded")
+    ended = [at for at in range(len(stages)) if has_failed(job, at)] or [int(at) for at in job.tries.given_up]
+    at = min(ended)
+    said = f"{given_up(job, at)} of {stages[at].tasks} tasks of {stages[at].stage} failed"
+    if len(ended) > 1:
+        said += f", and tasks of {plural(len(ended) - 1, 'other stage')}"
+    if not has_failed(job, at):
+        return JobEnd(name, "succeeded", f"{said}, within max_failed")
+    skipped = sum(is_skipped(job, at) for at in range(len(stages)))
+    return JobEnd(name, "failed", f"{said}; {plural(skipped, 'stage')} skipped" if skipped else said)
 
 
 def _release(

@@ -2,7 +2,15 @@
 
 from largesse.core import Folds
 from largesse.lifecycle.dag import graph_of, progress_of
-from largesse.lifecycle.job_life import backoff_ms, fail, gang_backoff_ms, next_gang_attempt, succeed
+from largesse.lifecycle.job_life import (
+    backoff_ms,
+    fail,
+    gang_backoff_ms,
+    give_up,
+    is_gang_given_up,
+    next_gang_attempt,
+    succeed,
+)
 from largesse.lifecycle.promises import fold_plans, switch
 from largesse.lifecycle.run_times import informed, learn, observe, rule_of
 from largesse.lifecycle.running_limit import leave, may_run, relimit, take_turns
@@ -219,6 +227,11 @@ def _succeed(state: State, job: Job, name: str, at: int, count: int, attempt: in
     if ready is None:
         _requeue_gang(state, job, name, at, time)
         return
+    _go_on(state, job, name, at, ready, time)
+
+
+def _go_on(state: State, job: Job, name: str, at: int, ready: list[int], time: int) -> None:
+    """Tasks of a stage have ended; these stages may run from now on."""
     if not job.progress.left[at] and state.policy.preset in PLANNING and is_ours(state, name):
         state.stale[name] = True
         change(state, name)
@@ -237,8 +250,13 @@ def _fail(state: State, job: Job, name: str, at: int, index: int, attempt: int, 
     is_gang = job.graph.stages[at].gang
     if is_gang:
         state.gangs[name][at] -= 1
-    if fail(job, at, index, attempt, reason) == "over":
+    after = fail(job, at, index, attempt, reason)
+    if after == "over":
         return  # The job is over; JobEnded follows.
+    if after == "given_up":
+        state.copied.get(name, {}).pop(f"{at}/{index}", None)
+        _go_on(state, job, name, at, give_up(job, at), time)
+        return
     if is_gang:
         _requeue_gang(state, job, name, at, time)
         return
@@ -249,7 +267,7 @@ def _fail(state: State, job: Job, name: str, at: int, index: int, attempt: int, 
 
 def _requeue_gang(state: State, job: Job, name: str, at: int, time: int) -> None:
     """A gang is asked again as a whole when nothing of the broken attempt runs any more."""
-    if state.gangs[name][at] == 0:
+    if state.gangs[name][at] == 0 and not is_gang_given_up(job, at):
         at_ms, tasks = time + gang_backoff_ms(state.policy, job, at), job.graph.stages[at].tasks
         _again(state, job, name, BackingOff(at_ms, at, 0, tasks, next_gang_attempt(job, at)), time)
 

@@ -1,5 +1,6 @@
 """Demand and use by leaf queue, in the units that count (largesse/lifecycle/slots.py)."""
 
+from largesse.lifecycle.job_life import is_gang_given_up
 from largesse.lifecycle.promises import divisible
 from largesse.lifecycle.remaining import set_of
 from largesse.lifecycle.slots import counted_capacity, counted_demand, counted_promises
@@ -42,7 +43,9 @@ def recount(state: State) -> None:
             continue
         demand = counted_demand(state.policy, held.demand)
         add_tasks(state.used, held.leaf, demand, len(held.since))
-        if key.partition("/")[0] in state.jobs:
+        name, _, stage = key.partition("/")
+        live = state.jobs.get(name)
+        if live is not None and not is_gang_given_up(live, live.graph.position[stage]):
             add_tasks(state.waiting, held.leaf, demand, -len(held.since))
             add_waits(state, held.leaf, -len(held.since))
     for name, backing_off in state.backing_off.items():

@@ -3,7 +3,7 @@
 from largesse.core import Folds
 from largesse.lifecycle.dag import graph_of, progress_of
 from largesse.lifecycle.job_classes import has_pools
-from largesse.lifecycle.job_life import fail, succeed
+from largesse.lifecycle.job_life import fail, give_up, is_gang_given_up, succeed
 from largesse.lifecycle.promises import fold_plans
 from largesse.lifecycle.queue_policy import sharing_of
 from largesse.lifecycle.run_times import informed, learn, observe, rule_of
@@ -189,9 +189,9 @@ def _forget(state: State, name: str) -> None:
     forget_backoffs(state, job, name)
     if not job.began:
         return
-    for stage in job.graph.stages:
+    for at, stage in enumerate(job.graph.stages):
         held = state.held.get(f"{name}/{stage.stage}")
-        if held is not None:
+        if held is not None and not is_gang_given_up(job, at):
             count_tasks(
                 state, job.queue, held.demand, 0, len(held.since)
             )  # It still holds them, but no longer asks for them.
@@ -225,8 +225,10 @@ def _succeed(state: State, ended: TaskEnd, time: int, rule: Estimates, ends: dic
     change_work(state, name)
     ready = succeed(job, at, count, ended.attempt)
     if ready is None:
-        count_tasks(state, held.leaf, held.demand, 0, count, -count)
-        requeue_gang(state, job, name, at, time)
+        is_over = is_gang_given_up(job, at)
+        count_tasks(state, held.leaf, held.demand, 0, 0 if is_over else count, -count)
+        if not is_over:
+            requeue_gang(state, job, name, at, time)
         return
     before = ends.get(key)
     if before is None:
@@ -251,19 +253,33 @@ def _fail(state: State, name: str, stage: str, index: int, attempt: int, reason:
     """The task waits again, so demand stays; but what had succeeded of a broken gang comes back."""
     held = _give_back(state, f"{name}/{stage}", index, 1)
     job = state.jobs.get(name)
-    count_tasks(state, held.leaf, held.demand, 0, 0 if job is None else 1, -1)
-    if job is None:
+    if job is None or is_gang_given_up(job, job.graph.position[stage]):
+        count_tasks(state, held.leaf, held.demand, 0, 0, -1)
         return
+    count_tasks(state, held.leaf, held.demand, 0, 1, -1)
     change_work(state, name)
     at = job.graph.position[stage]
     before = job.progress.left[at]
-    fail(job, at, index, attempt, reason)  # Where that ends the job, JobEnded follows.
+    after = fail(job, at, index, attempt, reason)  # Where that ends the job, JobEnded follows.
+    if after == "given_up":
+        _give_up(state, job, name, at, before)
+        return
     if back := job.progress.left[at] - before:
         _ask(state, job, at, back)
     if job.graph.stages[at].gang:
         requeue_gang(state, job, name, at, time)
     else:
         back_off(state, job, name, at, index, reason, time)
+
+
+def _give_up(state: State, job: Job, name: str, at: int, left: int) -> None:
+    """A task, or a gang of which `left` had not ended, asks for nothing any more, whatever of it still runs."""
+    stage = job.graph.stages[at]
+    held = state.held.get(f"{name}/{stage.stage}") if stage.gang else None
+    tasks = left if stage.gang else 1
+    count_tasks(state, job.queue, stage.demand, -tasks, (len(held.since) if held is not None else 0) - tasks)
+    for child in give_up(job, at):
+        _ask(state, job, child, job.graph.stages[child].tasks)
 
 
 def _give_back(state: State, key: str, first: int, tasks: int) -> Allocation:

@@ -4,7 +4,7 @@ record.
 
 from largesse.core import Folds
 from largesse.lifecycle.dag import graph_of, progress_of
-from largesse.lifecycle.job_life import fail, succeed
+from largesse.lifecycle.job_life import fail, give_up, succeed
 from largesse.lifecycle.promises import fold_plans, switch
 from largesse.lifecycle.queue_policy import groups, serving_leaf, uses_shadow_order
 from largesse.lifecycle.run_times import informed, learn, observe, rule_of
@@ -257,9 +257,10 @@ def _fail(state: State, failed: TaskFailure) -> None:
     before = job.progress.left[at]
     failed_on.note(state, job, failed)
     for index in range(failed.first, failed.first + failed.count):
-        fail(job, at, index, failed.attempt, failed.reason)
+        if fail(job, at, index, failed.attempt, failed.reason) == "given_up":
+            give_up(job, at)
     if job.progress.left[at] != before:
-        _note_work(state, failed.job, job)  # A gang starts over as a whole.
+        _note_work(state, failed.job, job)  # A gang starts over as a whole, or tasks are given up.
 
 
 def _note_work(state: State, name: str, job: Job) -> None:

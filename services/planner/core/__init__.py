@@ -19,4 +19,4 @@ NAME = "planner"
 TOPIC = "plans"
 UPSTREAM = ()
 READS = ()
-LAYOUT = 6
+LAYOUT = 7

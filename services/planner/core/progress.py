@@ -21,7 +21,7 @@ from fractions import Fraction
 from itertools import pairwise
 
 from largesse.lifecycle.dag import graph_of, progress_of
-from largesse.lifecycle.job_life import fail, succeed
+from largesse.lifecycle.job_life import fail, give_up, succeed
 from largesse.lifecycle.promises import serves
 from largesse.lifecycle.run_times import Seen
 from largesse.lifecycle.task_facts import SpareEnd, TaskRecord, facts_of
@@ -90,7 +90,8 @@ def learn(state: State, body: TaskRecord, time: int) -> None:
         elif isinstance(fact, TaskFailure):
             for index in range(fact.first, fact.first + fact.count):
                 job.running.pop(f"{at}/{index}", None)
-                fail(job, at, index, fact.attempt, fact.reason)
+                if fail(job, at, index, fact.attempt, fact.reason) == "given_up":
+                    give_up(job, at)
         elif isinstance(fact, SpareEnd):
             if fact.reason == "superseded":  # Its task has succeeded; else another attempt of it runs.
                 job.running.pop(f"{at}/{fact.first}", None)

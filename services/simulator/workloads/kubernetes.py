@@ -28,8 +28,9 @@ OPTIONS = (
 _GPUS = ("gpu.intel.com/i915", "gpu.intel.com/xe", "habana.ai/gaudi")  # Whose names do not end in /gpu.
 _OURS = {"cpu": "cpu", "memory": "memory", "ephemeral-storage": "disk"} | dict.fromkeys(_GPUS, "gpu")
 _KUEUE = "kueue.x-k8s.io/queue-name"
-_SPEC_KEPT = ("parallelism", "completions", "completionMode", "template", "backoffLimitPerIndex", "backoffLimit",
-              "selector", "manualSelector", "suspend", "ttlSecondsAfterFinished", "podReplacementPolicy")  # fmt: skip
+_SPEC_KEPT = ("parallelism", "completions", "completionMode", "template", "backoffLimitPerIndex", "maxFailedIndexes",
+              "backoffLimit", "selector", "manualSelector", "suspend", "ttlSecondsAfterFinished",
+              "podReplacementPolicy")  # fmt: skip
 _POD_KEPT = ("containers", "initContainers", "nodeSelector", "restartPolicy", "terminationGracePeriodSeconds",
              "dnsPolicy", "schedulerName", "securityContext")  # fmt: skip
 _CONTAINER_KEPT = ("name", "image", "resources", "command", "args", "env", "workingDir", "imagePullPolicy",
@@ -125,6 +126,7 @@ def _line(job: Row, queue: str, leave: Leave) -> Line | None:
     stage: Line = {"stage": "pod", "after": [], "tasks": tasks, "demand": quantity_texts(_demand(pod, leave))}
     if "backoffLimitPerIndex" in spec:
         stage["retries"] = spec.whole("backoffLimitPerIndex", most=1_000)
+        stage |= _failures_of(spec, tasks, leave)
     elif "backoffLimit" in spec and spec.whole("backoffLimit"):
         leave("counts failures of the whole Job, retries those of a task", "backoffLimit")
     if "nodeSelector" in pod:
@@ -138,6 +140,14 @@ def _line(job: Row, queue: str, leave: Leave) -> Line | None:
     line: Line = {"job": meta.text("name" if "name" in meta else "generateName").rstrip("-")}
     line |= _queue(meta, queue)
     return line | {"stages": [stage]}
+
+
+def _failures_of(spec: Row, tasks: int, leave: Leave) -> Line:
+    """Where failures count by index, a failed one ends no others until more than `maxFailedIndexes` have failed."""
+    if "maxFailedIndexes" not in spec:
+        return {"on_failure": "continue"}
+    leave("a Job with failed indexes fails, a stage with at most max_failed succeeds", "maxFailedIndexes")
+    return {"max_failed": min(tasks, spec.whole("maxFailedIndexes"))}
 
 
 def _queue(meta: Row, queue: str) -> Line:
