@@ -132,3 +132,17 @@ def test_a_queue_at_its_maximum_is_not_kept_from_it_by_one_whose_tasks_ask_for_o
     below = [at_ms for at_ms in range(26_000, UNTIL_MS, 500) if runs_at(run, "waits", at_ms) < 15]
     spans = [at_ms for at_ms in below if all(at_ms + more in below for more in range(0, 10_000, 500))]
     assert not spans
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_a_maximum_on_gpus_raises_no_level_of_a_queue_whose_other_tasks_ask_for_none(tmp_path, preset):
+    """One of its two tasks with a GPU waits for its maximum. Of the CPU it is due a twentieth."""
+    workload = [
+        holding("trains", "few", 2, cpu="100m", gpu=1),
+        coming_and_going("small", "few", 1_000, cpu="500m"),
+        coming_and_going("theirs", "many", 1_000, cpu="500m"),
+    ]
+    queues = {"name": "few", "max": {"gpu": "1500m"}}, {"name": "many", "weight": 19}
+    run = simulated(tmp_path, workload, one_node(*queues, cpu="40", gpu=40), preset=preset)
+    assert all(runs_at(run, "theirs", at_ms) >= 75 for at_ms in range(25_000, UNTIL_MS, 1_000))
+    assert all(runs_at(run, "small", at_ms) >= 3 for at_ms in range(25_000, UNTIL_MS, 1_000))
