@@ -82,10 +82,10 @@ class QueueAccount:
         limits = zip(self.used, self.each, self.most, strict=False)
         return all(most is None or held + each <= most for held, each, most in limits)
 
-    def is_near_maximum(self, amounts: Sequence[int]) -> bool:
-        """Whether so much of each kind is, but for rounding, the maximum of some kind."""
+    def near_maximum(self, amounts: Sequence[int]) -> list[bool]:
+        """Whether so much of a kind is, but for rounding, its maximum; by kind."""
         limits = zip(amounts, self.most, strict=False)
-        return any(most is not None and amount >= most - (most >> _NEAR_BITS) - 1 for amount, most in limits)
+        return [most is not None and amount >= most - (most >> _NEAR_BITS) - 1 for amount, most in limits]
 
     @property
     def by_weights(self) -> int:

@@ -223,7 +223,9 @@ def _raise_within_maxima(accounts: TreeAccounts, filled: CellLevels) -> None:
 
 
 def _gets_all(accounts: TreeAccounts, filled: CellLevels, account: QueueAccount) -> bool:
-    """Whether a leaf gets all that its maximum allows."""
+    """Whether a leaf gets all that its maximum allows: each set of kinds that gets less than it asks for names one of
+    which the leaf gets its maximum.
+    """
     if account.name not in filled.parts:
         return filled.satisfied.get(account.name, False)
     got = [0] * len(accounts.capacity)
@@ -232,7 +234,14 @@ def _gets_all(accounts: TreeAccounts, filled: CellLevels, account: QueueAccount)
         if share:
             part = filled.parts[account.name][key]
             got = [has + amount * part // share for has, amount in zip(got, asked, strict=True)]
-    return account.is_near_maximum(got)
+    near = account.near_maximum(got)
+    pieces = filled.pieces[account.name].values()
+    return any(near) and all(satisfied or _names(asked, near) for asked, satisfied in pieces)
+
+
+def _names(asked: Sequence[int], kinds: Sequence[bool]) -> bool:
+    """Whether something is asked of one of these kinds."""
+    return any(amount > 0 and named for amount, named in zip(asked, kinds, strict=True))
 
 
 def _units(share: int) -> int:

@@ -55,17 +55,21 @@ class Gathered:
 
 @dataclass(slots=True, eq=False)
 class _Nodes:
-    """Nodes to hold, by number, and when others may be without another fact (ms)."""
+    """Nodes to hold, by number, and when others may be without another fact (ms). `owed`: classes that leaves lack as
+    well, and for which none is held.
+    """
 
     held: dict[int, Reserved]
     wake_ms: int | None
+    owed: list[TaskClass]
 
-    def __init__(self, held: dict[int, Reserved], wake_ms: int | None) -> None:
+    def __init__(self, held: dict[int, Reserved], wake_ms: int | None, owed: list[TaskClass]) -> None:
         self.held = held
         self.wake_ms = wake_ms
+        self.owed = owed
 
 
-_NO_NODES = _Nodes({}, None)
+_NO_NODES = _Nodes({}, None, [])
 
 
 def hold_for_gangs(state: State, board: Board, now_ms: int) -> None:
@@ -106,7 +110,7 @@ def hold(state: State, board: Board, placements: list[Placement], now_ms: int) -
                 lasting[key] = estimate_of(state.jobs[name], stage_of(state.jobs[name], stage))
             return lasting[key]
 
-        placements += lend_all(board, gathered.held, now_ms, lasts_ms)
+        placements += lend_all(board, gathered.held, gathered.owed, now_ms, lasts_ms)
     return Gathered(_said_of(state, board, gathered.held), gathered.wake_ms)
 
 
@@ -153,7 +157,9 @@ def _gather(state: State, board: Board, placements: list[Placement], now_ms: int
         said = kept.said.get(number)
         if said is not None and said.tasks <= reserved.tasks and kept.by_node[number] == reserved.task.index:
             reserved.promised_ms = reserved.promised_ms if said.complete_ms is None else said.complete_ms
-    return _Nodes(held, _wake_ms(state, wants, short_leaves, now_ms))
+    has_room = {reserved.task.index: True for reserved in held.values()}
+    owed = [wanted.task for wanted in wants if not wanted.starves and wanted.task.index not in has_room]
+    return _Nodes(held, _wake_ms(state, wants, short_leaves, now_ms), owed)
 
 
 def _wake_ms(state: State, wants: list[Wanted], leaves: list[LeafEntry], now_ms: int) -> int | None:

@@ -178,6 +178,10 @@ class Board(BoardState):
         job, span = self.first_in(leaf, bucket_id)
         return key_of(self.discipline, job, span)
 
+    def stays_within(self, leaf: LeafEntry) -> bool:
+        """Whether a leaf stays within its level after one more task."""
+        return self.leaf_queue.is_within(self.leaf_queue.claim(leaf))
+
     def turn_of(self, leaf: LeafEntry, bucket_id: int) -> tuple[int, str, int, int]:
         """What the first job of a bucket is served by among those of all leaves, least first."""
         key = self.key_in(leaf, bucket_id)

@@ -53,6 +53,11 @@ class Reserved:
         return self.moments[-1].rooms
 
     @property
+    def first_ms(self) -> int:
+        """When the first task may start there, by what was said of it."""
+        return min(self.moments[0].at_ms, self.promised_ms)
+
+    @property
     def complete_ms(self) -> int:
         """When the room is complete, by the estimated ends of what runs there."""
         return self.moments[-1].at_ms
