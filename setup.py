@@ -110,6 +110,7 @@ COMPILED = {
         "round_fold",
         "order",
         "overdue",
+        "running",
         "serving",
         "shadow",
         "shadow_state",
