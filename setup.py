@@ -23,6 +23,7 @@ COMPILED = {
     "largesse": ("ids", "open_round", "rounds"),
     "largesse/lifecycle": (
         "dag",
+        "empty_nodes",
         "entitlements",
         "job_classes",
         "job_life",
@@ -40,7 +41,6 @@ COMPILED = {
     "schemas": ("estimates", "placement_rules", "quantities", "queue_tree"),
     "services/admission": ("job_class", "reserve_ratio"),
     "services/admission/core": (
-        "apart",
         "classes",
         "copies",
         "demand",
@@ -97,7 +97,9 @@ COMPILED = {
         "asks",
         "board",
         "decide",
+        "failed_on",
         "fold",
+        "foresight",
         "gather",
         "levels",
         "locality",
@@ -110,6 +112,7 @@ COMPILED = {
         "round_fold",
         "order",
         "overdue",
+        "running",
         "serving",
         "shadow",
         "shadow_state",

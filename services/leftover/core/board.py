@@ -55,7 +55,7 @@ def build(state: State) -> Board:
     for node_name, on_node in state.held.items():
         for key, held in on_node.items():
             shape = board.shape_of(held.demand)
-            pairs = shape.pairs
+            pairs, held.expected = shape.pairs, None
             if node_name in room.number:
                 room.occupy(node_name, pairs, [(share.index, share.milli) for share in held.devices])
                 if held.counted:

@@ -3,11 +3,11 @@
 from dataclasses import dataclass
 from typing import Final
 
-from schemas import HeldRoom, Vector
-from schemas.estimates import end_ms
+from schemas import HeldRoom
 from schemas.grants import HoldReason
-from services.leftover.core.board import estimate_of, leaf_at, leaf_of, rules_said, stage_of, task_class_of
-from services.leftover.core.state import Allocation, State
+from services.leftover.core.board import estimate_of, rules_said, stage_of, task_class_of
+from services.leftover.core.running import Running
+from services.leftover.core.state import State
 from services.leftover.placement.board import Board, Placement
 from services.leftover.placement.headroom import (
     Wanted,
@@ -27,10 +27,7 @@ from services.leftover.placement.leaf_queue import LeafEntry
 from services.leftover.placement.lending import lend_all
 from services.leftover.placement.pending_reasons import WANTS_ROOM, Heads, reason_of
 from services.leftover.placement.task_class import TaskClass
-from services.leftover.placement.timeline import End, Reserved
-
-OVERRUN_MOST: Final = 2
-"""A task that runs on is expected to end at any moment until it has run so many times as long as it was expected to."""
+from services.leftover.placement.timeline import Reserved
 
 IDLE_PARTS: Final = 2
 """Room comes free bit by bit, so until it is complete one in so many parts of it stands idle on average: it may be held
@@ -89,7 +86,7 @@ def hold_for_gangs(state: State, board: Board, now_ms: int) -> None:
     kept = _Kept(state, board, now_ms)
     others = {n: board.classes[index] for n, index in kept.by_node.items() if index not in wanted_for}
     others = {number: task for number, task in others.items() if task.waiting}
-    held = _nodes_for(state, board, wants, kept, _Running(state, board, [], now_ms), others)
+    held = _nodes_for(state, board, wants, kept, Running(state, board, [], now_ms), others)
     board.room.keep(others | {number: reserved.task for number, reserved in held.items()})
 
 
@@ -152,7 +149,7 @@ def _gather(state: State, board: Board, placements: list[Placement], now_ms: int
         return _NO_NODES
     least = least_needs(board, [placement.task for placement in placements])
     wants = _wanted(state, board, least, short_leaves, starved, kept.before, now_ms)
-    held = _nodes_for(state, board, wants, kept, _Running(state, board, placements, now_ms), {})
+    held = _nodes_for(state, board, wants, kept, Running(state, board, placements, now_ms), {})
     for number, reserved in held.items():
         said = kept.said.get(number)
         if said is not None and said.tasks <= reserved.tasks and kept.by_node[number] == reserved.task.index:
@@ -192,7 +189,7 @@ def _nodes_for(
     board: Board,
     wants: list[Wanted],
     kept: _Kept,
-    running: "_Running",
+    running: Running,
     others: dict[int, TaskClass],
 ) -> dict[int, Reserved]:
     """Nodes to hold, beside `others`: as many as the policy allows. One that is held for a class is not taken for one
@@ -289,99 +286,6 @@ def _waits_for_turn(state: State, board: Board, task: TaskClass, now_ms: int) ->
     job, span = board.first_in(board.leaves[name], bucket_id)
     live = state.jobs[job.name]
     return now_ms < state.starved.get(task.key, now_ms) + estimate_of(live, stage_of(live, span.stage))
-
-
-@dataclass(slots=True, eq=False)
-class _Alike:
-    """Tasks of one stage: what one asks for, also as (resource position, amount), and what it is expected to take in
-    all; None: their job is over.
-    """
-
-    demand: Vector
-    pairs: list[tuple[int, int]]
-    lasts_ms: int | None
-
-    def __init__(self, demand: Vector, pairs: list[tuple[int, int]], lasts_ms: int | None) -> None:
-        self.demand = demand
-        self.pairs = pairs
-        self.lasts_ms = lasts_ms
-
-
-class _Running:
-    """What runs on nodes, with what this round has placed there, by its estimated ends."""
-
-    def __init__(self, state: State, board: Board, placements: list[Placement], now_ms: int) -> None:
-        self._state, self._board, self.now_ms = state, board, now_ms
-        self._held: dict[int, list[tuple[Allocation, End]]] = {}  # By node, worked out when it is first looked at.
-        self._alike: dict[tuple[str, str], _Alike] = {}  # By job and stage.
-        self._placed: dict[int, list[Placement]] = {}
-        for placement in placements:
-            self._placed.setdefault(placement.node, []).append(placement)
-
-    def ends(self, number: int, wanted: Wanted) -> list[End]:
-        """In order of time; without the tasks that are the class's own, unless they count, too."""
-        state, now_ms = self._state, self.now_ms
-        found = [end for held, end in self._held_on(number) if self._gives_room(held, wanted)]
-        for p in self._placed.get(number, []):
-            job = state.jobs[p.job]
-            own = p.task is wanted.task if wanted.task.gang else p.task.demand == wanted.task.demand
-            of_leaves = leaf_of(state, job) in wanted.leaves
-            if (wanted.of_own and of_leaves) or (not own and (wanted.starves or not of_leaves)):
-                lasts_ms = estimate_of(job, stage_of(job, p.stage))
-                for i in range(p.count):
-                    found.append(End(now_ms + lasts_ms, p.task.pairs, p.devices[i] if p.devices else []))
-        found.sort(key=lambda end: end.at_ms)
-        return found
-
-    def _held_on(self, number: int) -> list[tuple[Allocation, End]]:
-        """What ran on the node before this round, with its estimated end."""
-        known = self._held.get(number)
-        if known is None:
-            known = []
-            for held in self._state.held.get(self._board.room.nodes[number].name, {}).values():
-                devices = [(share.index, share.milli) for share in held.devices] if held.devices else []
-                alike = self._alike_of(held)
-                known.append((held, End(self._end_of(held.start_ms, alike.lasts_ms), alike.pairs, devices)))
-            self._held[number] = known
-        return known
-
-    def _gives_room(self, held: Allocation, wanted: Wanted) -> bool:
-        """Whether what this task gives back counts as room to gather: where possible only what tasks of leaves that
-        hold more than they are due give back.
-        """
-        task, path = wanted.task, leaf_at(self._state, held.queue)
-        if held.demand == task.demand and (not task.gang or self._is_of(held, task)):
-            return wanted.of_own and path in wanted.leaves and path != ""
-        if not path:
-            return True
-        if path in wanted.leaves:
-            return wanted.starves or wanted.of_own
-        leaf = self._board.leaf(path)
-        return wanted.of_all or leaf.due is None or leaf.share > leaf.due
-
-    def _is_of(self, held: Allocation, task: TaskClass) -> bool:
-        """Whether a task with the demand of a gang's class is of that class."""
-        job = self._state.jobs.get(held.job)
-        stage = stage_of(job, held.stage) if job is not None else None
-        return stage is not None and stage.gang and stage.tasks == task.gang and stage.labels == task.labels
-
-    def _alike_of(self, held: Allocation) -> _Alike:
-        """What is known of the tasks of a stage."""
-        key = held.job, held.stage
-        alike = self._alike.get(key)
-        if alike is None or alike.demand is not held.demand:  # Another job may have the name by now.
-            job = self._state.jobs.get(held.job)
-            lasts_ms = None if job is None else estimate_of(job, stage_of(job, held.stage))
-            alike = self._alike[key] = _Alike(held.demand, self._board.room.pairs(held.demand), lasts_ms)
-        return alike
-
-    def _end_of(self, start_ms: int, lasts_ms: int | None) -> int:
-        now_ms = self.now_ms
-        if lasts_ms is None:
-            return now_ms  # The job is over, and what runs of it is being killed.
-        if start_ms + lasts_ms < now_ms <= start_ms + OVERRUN_MOST * lasts_ms:
-            return now_ms  # It may end at any moment: to go elsewhere would be to begin anew.
-        return end_ms(start_ms, lasts_ms, now_ms)
 
 
 def _said_of(state: State, board: Board, held: dict[int, Reserved]) -> list[HeldRoom]:

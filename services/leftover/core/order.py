@@ -127,7 +127,7 @@ def _renew_lapsed(state: State, time: int, when: int, left: int) -> int:
     neither the end nor the work is another, and so the key is not: they just wait for the next time.
     """
     shadow, seqs = state.shadow, state.shadow.lapsed.pop(when)
-    again_ms, again = time + LEFT_MS_MIN, list[int]()
+    again_ms, again, ends = time + LEFT_MS_MIN, list[int](), shadow.ends
     for at, seq in enumerate(seqs):
         if shadow.renewals and shadow.renewals[0][0] <= when:
             left = _renew_before(state, time, when, seq, left)
@@ -138,7 +138,13 @@ def _renew_lapsed(state: State, time: int, when: int, left: int) -> int:
         if known is None or known.renew_ms != when:
             continue
         left -= 1
-        if known.is_exact and end_of(shadow, seq) == known.end_ms and _is_over(shadow, seq, known.end_ms, time):
+        if not known.is_exact:
+            is_same = False
+        elif known.end_ms <= again_ms and ends[seq] == known.end_ms:
+            is_same = True  # It is over by any reckoning.
+        else:
+            is_same = end_of(shadow, seq) == known.end_ms and _is_over(shadow, seq, known.end_ms, time)
+        if is_same:
             known.renew_ms = again_ms
             again.append(seq)
         else:

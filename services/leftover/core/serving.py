@@ -243,9 +243,9 @@ def _look_anew(shadow: Shadow) -> None:
     """What was seen ahead may no longer be right. The old results are used until new ones are found."""
     shadow.moved = 0
     shadow.ahead = fork(shadow.base)
-    for seq in list(shadow.ranked):
-        if seq in shadow.base.runs:
-            del shadow.ranked[seq]
+    runs, ranked = shadow.base.runs, shadow.ranked
+    for seq in list(runs if len(runs) < len(ranked) else ranked):  # What has ended in the base stays as it is.
+        if seq in runs and ranked.pop(seq, False):
             shadow.ends[seq] |= STALE
 
 

@@ -19,11 +19,13 @@ from schemas import (
     PromisedWait,
     Queue,
     Revocable,
+    Stage,
     StageAsk,
     Vector,
 )
 from services.leftover.core.shadow_state import Shadow
 from services.leftover.placement.board import Board, Placement
+from services.leftover.placement.timeline import End
 
 
 @dataclass(slots=True)
@@ -81,10 +83,32 @@ class Job(JobLife):
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
+@dataclass(slots=True, eq=False)
+class Expected:
+    """When a task that runs is expected to end, and what it gives back then (`end`), by its live job (None: it is
+    over), its stage there and what that is expected to take. `path`: the queue it is served in.
+    """
+
+    end: End
+    path: str
+    job: Job | None
+    stage: Stage | None
+    lasts_ms: int
+
+    def __init__(self, end: End, path: str) -> None:
+        self.end = end
+        self.path = path
+        self.job = None
+        self.stage = None
+        self.lasts_ms = 0
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
 @dataclass(slots=True)
 class Allocation:
     """One task's room on a node, since `start_ms`; outlives its job until the node gives it back. `counted`: the
-    counters of rules that it counts in (placement/apart.py).
+    counters of rules that it counts in (placement/apart.py); `expected`: its end, once a round of this board has asked
+    for it.
     """
 
     job: str
@@ -94,6 +118,7 @@ class Allocation:
     demand: Vector
     devices: list[DeviceShare]
     counted: list[str] = field(default_factory=list)
+    expected: Cache[Expected | None] = field(default=None, repr=False, compare=False)
 
     def __init__(
         self, job: str, stage: str, queue: str, start_ms: int, demand: Vector, devices: list[DeviceShare]
@@ -105,6 +130,7 @@ class Allocation:
         self.demand = demand
         self.devices = devices
         self.counted = NOWHERE_COUNTED
+        self.expected = None
 
 
 @dataclass(slots=True)
