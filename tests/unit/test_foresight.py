@@ -43,8 +43,24 @@ def test_what_cannot_end_before_a_lease_of_the_whole_cell_does_not_start():
     story = promise(cell(), step(HOUR, HOUR + MINUTE, 4))
     story.take(job("long", stage(tasks=2, duration_ms=2 * HOUR)), job("short", stage(tasks=4, duration_ms=MINUTE)))
 
-    assert why(story.settle()) == [("short", 4, "required", False)]
+    story.settle()
+    assert (tasks_of(story, "long"), tasks_of(story, "short")) == ({}, {False: 4})
     assert told(story) == [PromisedWait("long", "map", "r", HOUR, HOUR + MINUTE, 2 * HOUR)]
+
+
+def test_who_needs_longer_than_one_that_waits_is_not_looked_at_and_says_the_same():
+    second = 4 * HOUR + 30 * MINUTE
+    story = promise(cell(), step(HOUR, HOUR + MINUTE, 4), step(second, second + HOUR, 4))
+    jobs = [job(f"long{i}", stage(tasks=2, duration_ms=(2 + i) * HOUR)) for i in range(5)]
+    story.take(*jobs)
+    assert story.settle() == []
+    assert sorted(wait.job for wait in told(story)) == [each.job for each in jobs]
+
+    advance(story, HOUR + MINUTE)
+    assert {name for name in ("long0", "long1") if tasks_of(story, name)} == {"long0", "long1"}
+    assert not any(tasks_of(story, f"long{i}") for i in (2, 3, 4))
+    said = {wait.job: wait for wait in told(story)}
+    assert {(said[f"long{i}"].reservation, said[f"long{i}"].from_ms) for i in (2, 3, 4)} == {("r", second)}
 
 
 def test_it_starts_when_the_lease_is_over():
@@ -155,8 +171,7 @@ def test_what_nothing_is_known_of_starts_and_is_then_taken_to_need_longer(begins
     story.settle()
 
     assert bool([grant for grant in story.granted if grant.attempt == 2]) == starts
-    assert told(story)[-1].reservation == ("" if starts else "r")
-    assert max(wait.taken_back for wait in told(story)) == 1
+    assert [(wait.reservation, wait.taken_back) for wait in told(story)[-1:]] == ([] if starts else [("r", 1)])
 
 
 def test_a_rule_for_nodes_holds_where_another_node_is_taken():

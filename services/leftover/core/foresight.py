@@ -2,7 +2,11 @@
 
 A task that says how long it runs, or of which that is known, starts on no room that a lease needs before it ends. One
 of which nothing is known starts, and is taken to need longer with each time that it was taken back. Other nodes are
-tried before a task is refused, and who is refused leaves the round, so that it stands in nobody's way.
+tried before a task is refused, and who is refused leaves the round, so that it stands in nobody's way: it is *barred*.
+
+What was said to wait is barred from the beginning of the next round on, unless some node could run a task of it by
+then. Of one class of tasks, who needs longer than one that is barred is barred, too: so the shortest are looked at
+first, and the first that no node could run settles it for the others. Who never came to be placed is not looked at.
 """
 
 from bisect import bisect_right
@@ -38,6 +42,8 @@ class Foresight:
         self._state, self._board, self._asked, self._now_ms = state, board, asked, now_ms
         self._moments = Moments(state, board, kept.reserved, now_ms)
         self._refused: dict[tuple[str, str], int] = {}  # By job and stage, the moment that is in the way.
+        self._barred: dict[str, dict[str, int]] = {}  # By job, the same of all that leave the round.
+        self._moved: dict[str, bool] | None = None  # Jobs of which other stages are barred than the board knows.
         self._placed: dict[str, list[Placement]] = {}
         self._stops: dict[tuple[int, int, int], int | None] = {}  # By class and moments, as of `stop_of`.
         self.undone = False  # Something that the board has placed was, so that there may be room for others.
@@ -69,27 +75,48 @@ class Foresight:
 
     # ------------------------------------------------------------ before tasks are placed
     def bar(self) -> None:
-        """Takes from the board the stages of which no node could run a task now, and puts others back."""
+        """Takes what is barred off the board, and puts back what is no longer."""
         self.undone = False
-        if not self._board.barred and len(self._moments.times) == 1 and not self._state.revocable:
-            return
         board, state = self._board, self._state
-        for name, job in state.jobs.items():
-            if name not in board.jobs:
-                continue
-            asks = self._asks(name)
-            barred: dict[str, bool] = {}
-            for ask in asks:
-                key = name, ask.stage
-                if key not in self._refused and (stop := self._stop_of(name, ask.stage)) is not None:
-                    self._refused[key] = stop
-                if key in self._refused:
-                    barred[ask.stage] = True
-            if barred != board.barred.get(name, {}):
+        if self._moved is None:
+            self._bar_again()
+            self._moved = dict.fromkeys([*self._barred, *board.barred], True)
+        moved, self._moved = self._moved, {}
+        for name in moved:
+            barred = dict.fromkeys(self._barred.get(name, ()), True)
+            if name in board.jobs and barred != board.barred.get(name, {}):
                 board.barred[name] = barred
                 if not barred:
                     del board.barred[name]
-                board.wait(name, spans_of(state, board, name, job, asks))
+                board.wait(name, spans_of(state, board, name, state.jobs[name], self._asks(name)))
+
+    def _bar_again(self) -> None:
+        """Bars what was said to wait, if it waits still and no node could run a task of it."""
+        groups: dict[tuple[int, int], list[tuple[int, int, int, str, str]]] = {}
+        for said in self._state.promised.values():
+            name, stage = said.job, said.stage
+            needs_ms = self.needs_ms(name, stage) if name in self._board.jobs else None
+            if needs_ms is not None and any(ask.stage == stage for ask in self._asks(name)):
+                job = self._state.jobs[name]
+                at = job.graph.position[stage]
+                task = stage_class(self._state, self._board, name, job, job.graph.stages[at], -1)
+                groups.setdefault((task.index, self._first(name)), []).append((needs_ms, job.admitted, at, name, stage))
+        for group in groups.values():
+            stop: int | None = None
+            for _, _, _, name, stage in sorted(group):
+                if stop is None:
+                    stop = self._stop_of(name, stage)
+                if stop is not None:
+                    self._bar(name, stage, stop)
+
+    def _bar(self, name: str, stage: str, stop: int) -> None:
+        self._barred.setdefault(name, {})[stage] = stop
+        if self._moved is not None:
+            self._moved[name] = True
+
+    def _refuse(self, name: str, stage: str, stop: int) -> None:
+        self._refused[name, stage] = stop
+        self._bar(name, stage, stop)
 
     def _asks(self, name: str) -> list[StageAsk]:
         asks = self._asked.get(name)
@@ -165,7 +192,7 @@ class Foresight:
             if number is None:
                 self._board.unplace(_part(placement, i, placement.count - i))
                 stop = self._moments.stop_on(placement.node, task, first, end)
-                self._refused[name, stage] = first if stop is None else stop
+                self._refuse(name, stage, first if stop is None else stop)
                 self.undone = True
                 break
             self._move(alone, number)
@@ -216,7 +243,10 @@ class Foresight:
         for name, barred in self._board.barred.items():
             for stage in barred:
                 key = f"{name}/{stage}"
-                wait, before = self._wait_of(name, stage), state.promised.get(key)
+                before = state.promised.get(key)
+                if before is not None and (name, stage) not in self._refused and self._stands(before):
+                    continue
+                wait = self._wait_of(name, stage)
                 if before is not None:
                     wait.fits_ms = before.fits_ms
                 if wait != before:
@@ -227,11 +257,15 @@ class Foresight:
                 found[key] = PromisedWait(before.job, before.stage)
         return [found[key] for key in sorted(found)]
 
+    def _stands(self, said: PromisedWait) -> bool:
+        """Whether the lease that was said to stand in the way is still to come, or holds."""
+        return said.until_ms > self._now_ms and said.reservation in self._state.promises.profiles
+
     def _wait_of(self, name: str, stage: str) -> PromisedWait:
         """What a stage waits for."""
         state, job = self._state, self._state.jobs[name]
         task = stage_class(state, self._board, name, job, stage_of(job, stage), -1)
-        lease = self._moments.lease_of(self._moments.need(self._refused[name, stage]), task)
+        lease = self._moments.lease_of(self._moments.need(self._barred[name][stage]), task)
         assert lease is not None, f"{name}/{stage}: nothing that is promised stands in its way"
         lost, needs_ms = state.taken_back.get(f"{name}/{stage}"), self.needs_ms(name, stage)
         wait = PromisedWait(name, stage, lease.reservation, lease.from_ms, lease.to_ms)
