@@ -16,6 +16,7 @@ import time
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 from largesse import failpoints
 from services.agent import proc, processes
@@ -61,7 +62,8 @@ SHIM_DONE, UNKNOWN = 0, -1
 class Attempts:
     """All of one node. `leaving`: shims that have said their last word and are still to be reaped. `events`: the pipe
     on which shims say `started KEY` and `ended KEY`: tasks have no way to it. `hold`: the file by which shims know how
-    long their tasks may run on (holding.py); None: without end.
+    long their tasks may run on (holding.py); None: without end. `found`: folders of attempts that were there when this
+    agent began: any other that is in the way of a start was made by a task.
     """
 
     settings: NodeSettings
@@ -75,6 +77,7 @@ class Attempts:
     patient_ms: int = 0
     hold: str | None = None
     groups: Groups = field(default_factory=Groups)
+    found: dict[Path, bool] = field(default_factory=dict)
     forks: Forks = field(init=False)
 
     def __post_init__(self) -> None:
@@ -115,6 +118,8 @@ class Attempts:
                 launched.append(self._launch(local, start))
             except FileExistsError:
                 result = Result("lost", detail="it has been started before, and nothing is known of its end")
+                if local.folder not in self.found:
+                    result = Result("cannot_start", detail="a task of the job has made a folder in its place")
                 launched.append(Launched(local, result=result))
             except Spoilt as error:
                 detail = f"a task of the job has spoilt its folder: {error.filename}: {error.strerror}"
@@ -186,6 +191,7 @@ class Attempts:
         if self.settings.task_user is not None:
             self.settings.data.chmod(0o711)  # Tasks have to get through it to their work folders.
         for place in places(self.settings.data):
+            self.found[place.folder] = True
             if (place.folder.parents[1] / OVER).exists():
                 continue  # Its job has ended, and nothing of it was left when that was written.
             local = self._find(place)

@@ -30,7 +30,7 @@ _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 # What open() says of something that is there but is no file that could be read.
 _NO_FILE = (errno.ELOOP, errno.ENXIO, errno.ENODEV, errno.EISDIR, errno.ENOTDIR, errno.EACCES, errno.EPERM)
-_NOT_OURS = (errno.ELOOP, errno.ENOTDIR, errno.EACCES, errno.EPERM)
+_NOT_OURS = (errno.ELOOP, errno.ENOTDIR, errno.EACCES, errno.EPERM, errno.ENOENT)
 _NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK)
 
 
@@ -155,7 +155,7 @@ def open_folder(data: AnyPath, *parts: str, mode: int | None = None) -> int:
                 _make(part, folder, new=at == len(parts))
             inner = os.open(part, _FOLDER, dir_fd=folder)
         except OSError as error:
-            if at > 1 and error.errno in _NOT_OURS:
+            if at > 1 and error.errno in _NOT_OURS and (mode is not None or error.errno != errno.ENOENT):
                 raise Spoilt(error.errno, error.strerror, part) from None
             raise
         finally:

@@ -98,6 +98,22 @@ def test_a_job_that_spoils_its_own_folder_pays_with_its_retries_and_closes_no_no
     tell(story)
 
 
+def test_a_job_that_makes_the_folders_of_its_next_attempts_pays_with_its_retries(tell, tmp_path):
+    forges = "cd ../..; for i in 0 1 2 3 4 5 6 7; do for a in 1 2 3; do mkdir -p $i.$a; done; done; sleep 0.2; exit 1"
+
+    async def story(cell):
+        async with agent_on(cell, settings(tmp_path / "n", room=ANY_ROOM)):
+            await cell.submit("bad", {"command": ["sh", "-c", forges], "retries": 1, "tasks": 8})
+            await cell.until(lambda: outcomes(cell))
+            await cell.submit("good", {"command": ["true"]})
+            await cell.until(lambda: len(outcomes(cell)) == 2)
+            assert outcomes(cell) == {"bad": "failed", "good": "succeeded"}
+            assert "lost" not in [failed.reason for failed in cell.items(TaskFailed)]
+            assert reasons(cell) == [""]
+
+    tell(story)
+
+
 @pytest.fixture
 def small_disk(tmp_path):
     """Mounts a disk of a few hundred KiB or so many inodes."""
