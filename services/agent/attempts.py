@@ -54,8 +54,6 @@ SHIM_END_MS = 1_000
 LOOK_MS, LOOK_AGAIN_MS = 1_000, 50
 """From look to look; where processes are being ended."""
 EVENT_BYTES_MAX = 1 << 20
-SHIM_DONE, UNKNOWN = 0, -1
-"""The exit status of a shim that has done all it was to do; of a process that is not a child of this one."""
 
 
 @dataclass(slots=True)
@@ -295,7 +293,7 @@ class Attempts:
 
     def look(self, now_ms: int) -> list[Local]:
         """Asks the kernel about every shim, for what the pipe did not say; returns the attempts that began or ended."""
-        self.leaving = [pid for pid in self.leaving if _status_of(pid) is None]
+        self.leaving = [pid for pid in self.leaving if processes.status_of(pid) is None]
         self.groups.remove_left()
         changed = []
         for local in [local for local in self.by_key.values() if local.pid is not None and local.phase != "ended"]:
@@ -303,7 +301,7 @@ class Attempts:
             if local.outcome is not None:
                 continue
             if proc.start_ticks(local.pid) != local.ticks or local.ticks is None:
-                local.done = local.done or _status_of(local.pid) == SHIM_DONE
+                local.done = local.done or processes.status_of(local.pid) == processes.SHIM_DONE
                 changed += self._conclude(local)
             elif local.force_ms is not None and now_ms >= local.force_ms:
                 processes.end([local.pid])
@@ -415,7 +413,7 @@ class Attempts:
         if local.phase == "ended":
             return []
         local.phase, local.result = "ended", result
-        if local.pid is not None and _status_of(local.pid) is None:
+        if local.pid is not None and processes.status_of(local.pid) is None:
             self.leaving.append(local.pid)
         if not durable:
             self._write(local, RESULT, document_of(result))
@@ -437,17 +435,3 @@ def _ask_to_stop(local: Local) -> None:
     if local.pid is not None and local.ticks is not None and proc.start_ticks(local.pid) == local.ticks:
         with suppress(ProcessLookupError, PermissionError):
             os.kill(local.pid, signal.SIGTERM)
-
-
-def _status_of(pid: int) -> int | None:
-    """A shim's exit status as waitpid() has it, which is taken once; None: it has not ended. UNKNOWN: it is not, or no
-    longer, a child of this process; its new parent has reaped it, or will.
-    """
-    try:
-        ended, status = os.waitpid(pid, os.WNOHANG)
-    except ChildProcessError:
-        return UNKNOWN
-    if ended == pid:
-        processes.ours.discard(pid)
-        return status
-    return None

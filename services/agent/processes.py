@@ -22,6 +22,8 @@ from services.agent.proc import stat_of
 KEY = "LARGESSE_ATTEMPT_KEY"
 _PR_SET_CHILD_SUBREAPER = 36
 _KERNEL_THREADS = 2
+SHIM_DONE, UNKNOWN = 0, -1
+"""The exit status of a shim that has done all it was to do; of a process that is not a child of this one."""
 """The parent of all threads of the kernel."""
 
 spawning = threading.Lock()
@@ -188,3 +190,17 @@ def _text(path: str) -> str:
             return file.read().decode(errors="replace")
     except OSError:
         return ""
+
+
+def status_of(pid: int) -> int | None:
+    """A shim's exit status as waitpid() has it, which is taken once; None: it has not ended. UNKNOWN: it is not, or no
+    longer, a child of this process; its new parent has reaped it, or will.
+    """
+    try:
+        ended, status = os.waitpid(pid, os.WNOHANG)
+    except ChildProcessError:
+        return UNKNOWN
+    if ended == pid:
+        ours.discard(pid)
+        return status
+    return None
