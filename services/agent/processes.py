@@ -22,9 +22,9 @@ from services.agent.proc import stat_of
 KEY = "LARGESSE_ATTEMPT_KEY"
 _PR_SET_CHILD_SUBREAPER = 36
 _KERNEL_THREADS = 2
+"""The parent of all threads of the kernel."""
 SHIM_DONE, UNKNOWN = 0, -1
 """The exit status of a shim that has done all it was to do; of a process that is not a child of this one."""
-"""The parent of all threads of the kernel."""
 
 spawning = threading.Lock()
 """Held while a shim is started and entered in `ours`: until then it looks like an orphan."""

@@ -181,11 +181,25 @@ def test_an_attempt_that_has_a_folder_is_not_started_again(attempts):
     folder = prepared(attempts, command=["true"])
     (folder / "kept").touch()
     table = attempts()
+    table.found[folder] = True
 
     (local,) = table.launched(table.launch(table.prepare([start(command=["true"])])))
 
     assert local.result.reason == "lost"
     assert sorted(path.name for path in folder.iterdir()) == ["kept", TASK]
+
+
+def test_a_folder_that_was_not_there_when_the_agent_began_was_made_by_a_task(attempts):
+    table = attempts()
+    table.scan()
+    prepared(attempts, command=["true"])
+
+    (local,) = table.launched(table.launch(table.prepare([start(command=["true"])])))
+
+    assert (local.result.reason, local.result.detail) == (
+        "cannot_start",
+        "a task of the job has made a folder in its place",
+    )
 
 
 def test_what_is_launched_while_it_is_stopped_ends(attempts):
@@ -196,9 +210,10 @@ def test_what_is_launched_while_it_is_stopped_ends(attempts):
 
     table.launched(outcomes)
 
-    over_s = time.monotonic() + 240
-    while not (ended := table.look(mono_ms())) and time.monotonic() < over_s:
+    ended, over_s = [], time.monotonic() + 240
+    while not ended and time.monotonic() < over_s:
         time.sleep(0.01)
+        ended = [local for local in table.look(mono_ms()) if local.phase == "ended"]  # It may have begun before.
     assert [local.result.reason for local in ended] == ["killed"]
 
 
