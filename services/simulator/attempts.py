@@ -34,15 +34,11 @@ class Run:
         self.revoked = False
 
 
-@dataclass
 class SimJob(JobLife):
     """A live job: its truth (`stages` with all that was submitted, in the order of the graph) and how far it has come.
     `running`: by number, its attempts that have not ended; None: there is none. `copied`: tasks of which a copy was
     granted, as (stage, index).
     """
-
-    # Written out: where the base is compiled, `slots=True` would make slots of its fields too, which hide them.
-    __slots__ = ("copied", "running", "stages")
 
     stages: list[Stage]
     running: dict[int, Run] | None

@@ -30,7 +30,7 @@ def lines():
         found.append(job(f"of-r{i}", tasks, submit_ms=30_000 + i, queue="a", user="ann", reservation=f"r{i}"))
     for i in range(40):
         work = stage(tasks=1 + i % 4, duration_ms=5_000 + 7_000 * (i % 6), demand={"cpu": "1", "memory": "1Gi"})
-        found.append(job(f"j{i}", work, submit_ms=3_000 * i, queue="ab"[i % 2]))
+        found.append(job(f"j{i}", work, submit_ms=3_000 * i, queue="ab"[i % 2], revocable="always"))
     return found
 
 

@@ -1,5 +1,8 @@
 """How admission names attempts and specs, what holds room under such names, and when a job's name is free again."""
 
+from dataclasses import replace
+from typing import Final
+
 from largesse.ids import content_hash
 from schemas import JobSpec, TaskRange
 from services.admission.core.state import Ended, State
@@ -32,6 +35,21 @@ def is_free(state: State, ended: Ended, time: int) -> bool:
     return ended.job is None and time - ended.at_ms > state.policy.name_kept_ms
 
 
+_LATER_OF_STAGE: Final = ", max_failed=0, on_failure='fail')"
+_LATER_OF_JOB: Final = ", revocable='auto')"
+"""How texts of stages and jobs end that do without fields which are younger than the digests in older logs."""
+
+
 def digest_of(spec: JobSpec) -> str:
-    """A short name for a spec: equal for equal specs. Its text names every field in order, the same on every Python."""
-    return content_hash(ascii(spec).encode())[:32]
+    """A short name for a spec: equal for equal specs. Its text names every field in order, the same on every Python;
+    later fields where they are not at their defaults, so that a spec without them keeps the name that it had.
+    """
+    head = f"JobSpec(job={spec.job!r}, queue={spec.queue!r}, stages=["
+    stages = ", ".join([_without(repr(stage), _LATER_OF_STAGE) for stage in spec.stages])
+    rest = _without(repr(replace(spec, stages=[])), _LATER_OF_JOB)[len(head) :]
+    text = f"{head}{stages}{rest}"
+    return content_hash(text.encode("ascii", "backslashreplace"))[:32]
+
+
+def _without(text: str, end: str) -> str:
+    return text.removesuffix(end) + ")" if text.endswith(end) else text
