@@ -146,17 +146,9 @@ class Plain:
             if strict or self.discipline != "fair":
                 claims = [claim for claim in claims if could_run(claim[2])]
             for lane in self.lanes(claims):
-                lacked = set()
                 for claim in sorted(lane, key=lambda claim: claim[0]):
                     _, job, span = claim
-                    if strict and self.is_full(leaf, span):
-                        if not lacked & set(span.demand):
-                            lacked |= self.lacked(leaf, span)
-                    elif strict and lacked & set(span.demand):
-                        continue  # It could take what somebody before it lacks.
-                    elif (
-                        span.kind() not in hopeless and not self.is_full(leaf, span) and not self.stands_back(job, span)
-                    ):
+                    if span.kind() not in hopeless and not self.is_full(leaf, span) and not self.stands_back(job, span):
                         able.append(claim)
                     elif strict or self.discipline != "fair":
                         break  # Nobody goes ahead of the head.
@@ -222,20 +214,14 @@ class Plain:
 
     def is_full(self, leaf, span):
         """Whether the queue, or the root, has no place for one more task, or the whole gang."""
-        return bool(self.lacked(leaf, span))
-
-    def lacked(self, leaf, span):
-        """Of what one more task, or the whole gang, would take more than the maximum of the first queue that has no
-        place: its own, or the root.
-        """
-        for path in (leaf, ""):
-            most = self.maxima.get(path, {})
+        for path, most in self.maxima.items():
             used = [self.used.get(each, {}) for each in ("a", "b", "c") if path in ("", each)]
-            amounts = {kind: span.demand[kind] * (span.gang or 1) for kind in most if kind in span.demand}
-            held = {kind: sum(each.get(kind, 0) for each in used) for kind in amounts}
-            if lacked := {kind for kind, amount in amounts.items() if held[kind] + amount > most[kind]}:
-                return lacked
-        return set()
+            if path in ("", leaf):
+                for kind, limit in most.items():
+                    amount = span.demand.get(kind, 0) * (span.gang or 1)
+                    if kind in span.demand and sum(each.get(kind, 0) for each in used) + amount > limit:
+                        return True
+        return False
 
     def use(self, leaf, demand, sign):
         used = self.used.setdefault(leaf, {})
