@@ -272,7 +272,8 @@ KNOBS = {
     " of itself",
     "job_order": "under `carbyne`: which stage goes first within a job's share: best fit (`tetris`), longest way to the"
     " end (`critical_path`), nearest to the start (`breadth_first`), or around the tasks that are long or hard to pack"
-    " (`dagps`, as under `carbyne-dag`)",
+    " (`dagps`, as under `carbyne-dag`). Tasks that need not start yet go nearest to the start first under `tetris`,"
+    " too, and as the job lists its stages under `dagps`",
     "altruism": "under `largesse`: `on`, jobs of a queue are served by the work that is left of them and the time until"
     " they would end if all had their shares; `off`, each has its share, as under `hdrf`",
     "isolation_permille": "under `largesse`: this part of each job's share is handed out first, as under `hdrf`; more"
