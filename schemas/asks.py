@@ -76,7 +76,8 @@ class LedgerEntry:
     """What a job has given away and received since it was first planned, up to the opening, or up to its end where it
     is `over`: by kind, in base units x seconds. `lost_ms`: how much later it ends than by its own plan alone; of a live
     job what is expected. Figures begin anew where the number of shards changes. Once its reservation is accepted, a job
-    has no account: the one that it had is over.
+    has no account: the one that it had is over. `waited`: what it was entitled to and did not hold while tasks of it
+    that had to start waited for room; not in `donated`.
     """
 
     job: str
@@ -85,6 +86,7 @@ class LedgerEntry:
     received: Vector
     lost_ms: int
     over: bool = False
+    waited: Vector = field(default_factory=dict)
 
 
 @dataclass

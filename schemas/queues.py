@@ -236,8 +236,10 @@ KNOBS = {
     " earlier runs of the job took (`history`), or, once five tasks of the stage have succeeded, what those took where"
     " that differs by more than a quarter (`finished`); `preset`: `finished` under `carbyne` and `carbyne-dag`, else"
     " `spec`",
-    "leftover_order": "under `carbyne`, who first gets what is left over: the jobs with the least work left"
-    " (`work_left`), or the tasks that fit best into what is free (`packing`)",
+    "leftover_order": "under `carbyne` and `carbyne-dag`, who first gets what tasks that have to start leave over: the"
+    " jobs with the least work left (`work_left`), or the tasks that fit best into what is free (`packing`). Counts"
+    " among tasks that may wait alone: nothing changes where those that have to start take all room, as where many jobs"
+    " without slack fill the cell, nor under other presets",
     "placement": "which of the nodes with room a task goes to: where it leaves most for large tasks and for those that"
     " need scarce resources (`packed`), where the least part is in use (`spread`), or where demand and free room align"
     " most (`aligned`)",
@@ -272,7 +274,8 @@ KNOBS = {
     " of itself",
     "job_order": "under `carbyne`: which stage goes first within a job's share: best fit (`tetris`), longest way to the"
     " end (`critical_path`), nearest to the start (`breadth_first`), or around the tasks that are long or hard to pack"
-    " (`dagps`, as under `carbyne-dag`)",
+    " (`dagps`, as under `carbyne-dag`). Tasks that need not start yet go nearest to the start first under `tetris`,"
+    " too, and as the job lists its stages under `dagps`",
     "altruism": "under `largesse`: `on`, jobs of a queue are served by the work that is left of them and the time until"
     " they would end if all had their shares; `off`, each has its share, as under `hdrf`",
     "isolation_permille": "under `largesse`: this part of each job's share is handed out first, as under `hdrf`; more"

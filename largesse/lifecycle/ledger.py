@@ -1,4 +1,4 @@
-"""Accounts of what jobs give away and receive, as altruism publishes them, and their sums by queue.
+"""Accounts of what jobs give away, receive and wait for, as altruism publishes them, and their sums by queue.
 
 A live cell's gateway and a simulation fold them alike. Amounts are resource-time, in base units x seconds; in documents
 "120" of `cpu` is 120 cores for one second, "64Gi" of memory 64 GiB for one second.
@@ -13,12 +13,13 @@ from schemas.quantities import quantity_texts
 
 @dataclass(slots=True)
 class LedgerSum:
-    """What jobs of a queue have given away and received together, by kind in base units x seconds."""
+    """What jobs of a queue have given away, received and waited for together, by kind in base units x seconds."""
 
     jobs: int = 0
     donated: Vector = field(default_factory=dict)
     received: Vector = field(default_factory=dict)
     lost_ms: int = 0
+    waited: Vector = field(default_factory=dict)
 
 
 def fold_ledger(accounts: dict[str, LedgerEntry], over: dict[str, LedgerSum], entries: Iterable[LedgerEntry]) -> None:
@@ -36,7 +37,9 @@ def sums_by_queue(accounts: dict[str, LedgerEntry], over: dict[str, LedgerSum]) 
     """Queues by path with all of their jobs, live or over."""
     sums: dict[str, LedgerSum] = {}
     for queue, known in over.items():
-        sums[queue] = LedgerSum(known.jobs, dict(known.donated), dict(known.received), known.lost_ms)
+        sums[queue] = LedgerSum(
+            known.jobs, dict(known.donated), dict(known.received), known.lost_ms, dict(known.waited)
+        )
     for entry in accounts.values():
         if not entry.over:
             _add(sums.setdefault(entry.queue, LedgerSum()), entry)
@@ -48,6 +51,7 @@ def account_document(account: LedgerEntry | LedgerSum) -> dict[str, object]:
     return {
         "donated": quantity_texts(account.donated),
         "received": quantity_texts(account.received),
+        "waited": quantity_texts(account.waited),
         "lost_ms": account.lost_ms,
     }
 
@@ -55,6 +59,10 @@ def account_document(account: LedgerEntry | LedgerSum) -> dict[str, object]:
 def _add(total: LedgerSum, entry: LedgerEntry) -> None:
     total.jobs += 1
     total.lost_ms += entry.lost_ms
-    for sums, amounts in ((total.donated, entry.donated), (total.received, entry.received)):
+    for sums, amounts in (
+        (total.donated, entry.donated),
+        (total.received, entry.received),
+        (total.waited, entry.waited),
+    ):
         for kind, amount in amounts.items():
             sums[kind] = sums.get(kind, 0) + amount

@@ -160,8 +160,9 @@ def get_ledger(
     url: Url = None,
     json: Json = False,
 ) -> None:
-    """What queues (with --jobs: jobs) have given away of their shares and received beyond them, in resource-time: 120
-    of cpu is 120 cores for a second; and how much later jobs ended than by their own plans.
+    """What queues (with --jobs: jobs) have given away of their shares, received beyond them, and waited for within them
+    with tasks that had to start, in resource-time: 120 of cpu is 120 cores for a second; and how much later jobs ended
+    than by their own plans.
     """
     found = Gateway(url).get("/v1/ledger", "queues", "jobs")
     if json:
@@ -170,12 +171,12 @@ def get_ledger(
     rows = [
         (
             each["job"] if jobs else each["queue"],
-            *[_resource_time(each[side]) for side in ("donated", "received")],
+            *[_resource_time(each[side]) for side in ("donated", "received", "waited")],
             span(each["lost_ms"]),
         )
         for each in found["jobs" if jobs else "queues"]
     ]
-    _draw(drawing(), ("job" if jobs else "queue", "donated", "received", "lost"), rows, "kllr", NO_ACCOUNTS)
+    _draw(drawing(), ("job" if jobs else "queue", "donated", "received", "waited", "lost"), rows, "klllr", NO_ACCOUNTS)
     if not rows and not on_terminal():
         note(NO_ACCOUNTS)
 

@@ -69,13 +69,15 @@ class SeriesList(BaseModel):
 
 class QueueAccount(BaseModel):
     """What the jobs of a queue have given away and received, in resource-time: 120 of `cpu` is 120 cores for a
-    second. `lost_ms`: how much later they ended, all together, than by their own plans alone.
+    second. `waited`: what they were entitled to and did not hold while tasks that had to start waited for room.
+    `lost_ms`: how much later they ended, all together, than by their own plans alone.
     """
 
     queue: str
     jobs: int
     donated: Quantities
     received: Quantities
+    waited: Quantities
     lost_ms: int
 
 
@@ -87,6 +89,7 @@ class JobAccount(BaseModel):
     over: bool
     donated: Quantities
     received: Quantities
+    waited: Quantities
     lost_ms: int
 
 

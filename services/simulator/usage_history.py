@@ -17,9 +17,9 @@ _DIGITS = 4
 @dataclass(slots=True)
 class UsageHistory:
     """`used`: by kind of resource (`kinds`), the part of the capacity that tasks hold. `leftover`: by kind what jobs
-    have donated up to a time, then by kind what they have received, in seconds of the whole capacity; empty where jobs
-    were not planned. Series end at `end_ms`. `accounts`: of jobs, as published last; `over`: by queue, the sums of
-    those that are over.
+    have donated up to a time, then what they have received, then what they waited for, in seconds of the whole
+    capacity; empty where jobs were not planned. Series end at `end_ms`. `accounts`: of jobs, as published last; `over`:
+    by queue, the sums of those that are over.
     """
 
     kinds: list[str] = field(default_factory=list)
@@ -50,6 +50,7 @@ class UsageHistory:
             found["leftover"] = {
                 "donated": {kind: round(last[at] / of_s, 6) for at, kind in self._each},
                 "received": {kind: round(last[count + at] / of_s, 6) for at, kind in self._each},
+                "waited": {kind: round(last[2 * count + at] / of_s, 6) for at, kind in self._each},
             }
             sums = sums_by_queue(self.accounts, self.over)
             found["ledger"] = {queue: account_document(total) for queue, total in sums}

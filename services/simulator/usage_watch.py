@@ -17,6 +17,7 @@ class UsageWatch:
         self._capacity: Vector = {}
         self._donated: Vector = {}
         self._received: Vector = {}
+        self._waited: Vector = {}
 
     def observe(self, record: Record) -> None:
         """A record of the log that all cores have folded."""
@@ -36,13 +37,14 @@ class UsageWatch:
             for total, now, then in (
                 (self._donated, entry.donated, before.donated if before is not None else {}),
                 (self._received, entry.received, before.received if before is not None else {}),
+                (self._waited, entry.waited, before.waited if before is not None else {}),
             ):
                 for kind in {**then, **now}:
                     total[kind] = total.get(kind, 0) + now.get(kind, 0) - then.get(kind, 0)
             fold_ledger(accounts, self._history.over, [entry])
         sums = [
             total.get(kind, 0) / self._capacity[kind]
-            for total in (self._donated, self._received)
+            for total in (self._donated, self._received, self._waited)
             for kind in self._kinds
         ]
         self._history.leftover.put(record.time, sums)

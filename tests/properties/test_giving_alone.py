@@ -114,4 +114,4 @@ def test_a_job_alone_in_its_share_ends_by_its_first_plan(spec, tenths, order):
 
     assert sum(count for _, _, count in alone.starts) == sum(each.tasks for each in spec.stages)
     assert alone.ended_ms <= alone.deadline_ms
-    assert [(entry.job, entry.lost_ms) for entry in alone.ledger if entry.over] == [("j", 0)]
+    assert [(entry.job, entry.lost_ms, entry.waited) for entry in alone.ledger if entry.over] == [("j", 0, {})]

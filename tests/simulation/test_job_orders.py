@@ -68,6 +68,10 @@ def starts(run):
 
 NARROW = {"cpu": "1"}
 WIDE = {"cpu": "3"}
+GIVERS = [
+    job("small", stage("long", 1, 9_000, demand=NARROW), stage("spare", 4, 1_000, demand=NARROW)),
+    job("large", stage("long", 1, 9_000, demand=NARROW), stage("spare", 4, 2_000, demand={"cpu": "2"})),
+]
 
 
 @pytest.mark.parametrize(("queues", "queue"), PLACES)
@@ -95,13 +99,35 @@ def test_tetris_fair_lets_only_jobs_pack_that_are_furthest_below_their_share(tmp
 
 def test_what_is_left_over_may_go_to_what_fits_best_before_it_goes_to_whoever_has_least_left(tmp_path):
     """Both jobs need only one of their two roots at once; what is optional of the larger job fits better."""
-    small = job("small", stage("long", 1, 9_000, demand=NARROW), stage("spare", 4, 1_000, demand=NARROW))
-    large = job("large", stage("long", 1, 9_000, demand=NARROW), stage("spare", 4, 2_000, demand={"cpu": "2"}))
     nodes = cluster(6)
 
     def first_spare(order):
-        run = simulated(tmp_path, [small, large], nodes, preset="carbyne", leftover_order=order)
+        run = simulated(tmp_path, GIVERS, nodes, preset="carbyne", leftover_order=order)
         return next(each for each, of in starts(run) if of == "spare")
 
     assert first_spare("work_left") == "small"
     assert first_spare("packing") == "large"
+
+
+def by_both_orders(tmp_path, workload, **knobs):
+    """What runs when, by who first gets what is left over."""
+    orders = ("work_left", "packing")
+    return [simulated(tmp_path, workload, cluster(6), leftover_order=order, **knobs).lines for order in orders]
+
+
+@pytest.mark.parametrize("knobs", [{}, {"altruism_permille": 0}], ids=["jobs give", "jobs give nothing"])
+def test_who_gets_what_is_left_over_decides_nothing_where_the_required_tasks_take_all(tmp_path, knobs):
+    """Two jobs whose required tasks fill their halves of the cell until both have ended."""
+    narrow = job("narrow", stage(tasks=12, duration_ms=1_000, demand=NARROW))
+    wide = job("wide", stage(tasks=4, duration_ms=1_000, demand=WIDE))
+    by_work, by_fit = by_both_orders(tmp_path, [narrow, wide], preset="carbyne", **knobs)
+
+    assert {line["why"] for line in by_work} == {"required"}
+    assert by_work == by_fit
+
+
+@pytest.mark.parametrize("preset", ["drf", "hdrf", "srtf", "tetris", "largesse", "carbyne", "carbyne-dag"])
+def test_who_gets_what_is_left_over_counts_only_where_jobs_are_planned(tmp_path, preset):
+    by_work, by_fit = by_both_orders(tmp_path, GIVERS, preset=preset)
+
+    assert (by_work != by_fit) is preset.startswith("carbyne")

@@ -6,7 +6,7 @@ from schemas import Asks, LedgerEntry
 from services.gateway import ledger
 from services.gateway.ledger import LEDGER_JOBS_MAX, fold_ledger, ledger_document
 from services.gateway.view_state import State
-from tests.builders import config, job, single, stage
+from tests.builders import config, job, single, stage, tree
 from tests.unit.test_altruism_plans import bodies, cell, forked
 
 
@@ -92,6 +92,63 @@ def test_only_who_gives_donates(permille):
     assert bool(entries(story)["j"].donated) is (permille > 0)
 
 
+def taken(**knobs):
+    """Four cores that a job of another queue keeps for ten seconds."""
+    story = cell(job("wide", stage("s", 4, duration_ms=10_000), queue="a"), queues=tree("a", "b"), **knobs)
+    (held,) = story.settle()
+    story.start(held)
+    return story, held
+
+
+def comes(story, spec):
+    """A job at one second, for which there is no room."""
+    story.at(1_000).take(spec)
+    assert story.settle() == []
+
+
+def account_at(story, name, time):
+    """The account of a job that is cancelled at a moment."""
+    story.at(time).cancel(name)
+    story.open()
+    return entries(story)[name]
+
+
+@pytest.mark.parametrize("permille", [0, 1_000])
+def test_a_job_that_only_waited_has_donated_nothing(permille):
+    story, _ = taken(altruism_permille=permille)
+    comes(story, job("late", stage("s", 4, duration_ms=5_000), queue="b"))
+    found = account_at(story, "late", 8_000)
+
+    assert (found.donated, found.waited, found.received) == ({}, {"cpu": 2 * 7_000}, {})
+
+
+def test_what_it_needs_not_yet_is_donated_while_the_rest_waits():
+    """Entitled to two cores, it waits for one task that has to start; another has until five seconds have gone by."""
+    story, _ = taken()
+    comes(story, forked("late", queue="b"))
+    found = account_at(story, "late", 4_000)
+
+    assert (found.donated, found.waited) == ({"cpu": 3_000}, {"cpu": 3_000})
+
+
+def test_a_job_that_gets_what_it_required_waits_no_longer():
+    story, held = taken()
+    comes(story, job("late", stage("s", 2, duration_ms=5_000), queue="b"))
+    story.at(4_000).finish(single(held, 0), single(held, 1))
+    assert [(grant.job, grant.count) for grant in story.settle()] == [("late", 2)]
+    found = account_at(story, "late", 7_000)
+
+    assert (found.donated, found.waited) == ({}, {"cpu": 2 * 3_000})
+
+
+def test_what_a_job_waited_for_survives_a_restart():
+    story, _ = taken()
+    comes(story, job("late", stage("s", 4, duration_ms=5_000), queue="b"))
+    story.restore()
+
+    assert account_at(story, "late", 8_000).waited == {"cpu": 2 * 7_000}
+
+
 # ---------------------------------------------------------------- as the gateway shows them
 def asks(*entries):
     return Asks(0, 1, [], ledger=list(entries))
@@ -100,11 +157,18 @@ def asks(*entries):
 def test_queues_have_the_sums_of_their_jobs_live_or_over():
     state = State()
     fold_ledger(state, asks(LedgerEntry("a", "q", {"cpu": 1_000}, {}, 0), LedgerEntry("b", "q", {}, {"cpu": 500}, 7)))
-    fold_ledger(state, asks(LedgerEntry("a", "q", {"cpu": 3_000}, {}, 2, over=True)))
+    fold_ledger(state, asks(LedgerEntry("a", "q", {"cpu": 3_000}, {}, 2, over=True, waited={"cpu": 2_000})))
 
     document = ledger_document(state)
     assert document["queues"] == [
-        {"queue": "q", "jobs": 2, "donated": {"cpu": "3"}, "received": {"cpu": "500m"}, "lost_ms": 9}
+        {
+            "queue": "q",
+            "jobs": 2,
+            "donated": {"cpu": "3"},
+            "received": {"cpu": "500m"},
+            "waited": {"cpu": "2"},
+            "lost_ms": 9,
+        }
     ]
     assert [(row["job"], row["over"], row["donated"]) for row in document["jobs"]] == [
         ("a", True, {"cpu": "3"}),

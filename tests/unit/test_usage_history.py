@@ -94,7 +94,7 @@ def test_jobs_and_queues_have_the_accounts_that_a_live_cell_shows():
     fold_ledger(state, Asks(0, 1, [], ledger=[LedgerEntry(**account) for account in accounts]))
     live = ledger_document(state)
 
-    told = ("donated", "received", "lost_ms")
+    told = ("donated", "received", "waited", "lost_ms")
     assert {row["job"]: [row[key] for key in told] for row in result["per_job"]} == {
         row["job"]: [row[key] for key in told] for row in live["jobs"]
     }
@@ -102,11 +102,11 @@ def test_jobs_and_queues_have_the_accounts_that_a_live_cell_shows():
     assert set(result["ledger"]) == {"q0", "q1"}
 
 
-def test_rows_of_jobs_that_were_planned_have_three_more_fields():
+def test_rows_of_jobs_that_were_planned_have_four_more_fields():
     _, plain, _ = followed(CHAINS, "drf")
     _, planned, _ = followed(CHAINS, "carbyne")
 
-    assert set(planned["per_job"][0]) - set(plain["per_job"][0]) == {"donated", "received", "lost_ms"}
+    assert set(planned["per_job"][0]) - set(plain["per_job"][0]) == {"donated", "received", "waited", "lost_ms"}
 
 
 def test_where_jobs_are_not_planned_nothing_is_donated():

@@ -23,6 +23,7 @@ from services.altruism.core.late_starts import due_by, late_of, next_need
 from services.altruism.core.ledger import note_held
 from services.altruism.core.state import NOTHING_STARTED, Job, Planned, Started, State
 from services.altruism.core.waits import waiting
+from services.altruism.planning.orders import Scores
 from services.altruism.planning.plan import completed, forward
 from services.altruism.planning.work import Amounts, Running, Work
 
@@ -65,8 +66,7 @@ def plan_of(
     kinds = sorted(state.capacity)
     vector = share_vector(direction, state.capacity, share)
     work = work_left(job, kinds, now_ms)
-    order: JobOrder = "dagps" if state.policy.preset == "carbyne-dag" else state.policy.job_order
-    begun = forward(work, [vector.get(kind, 0) for kind in kinds], order)
+    begun = forward(work, [vector.get(kind, 0) for kind in kinds], _job_order(state))
     deadline_ms = now_ms + begun.packing.makespan_ms
     before = job.plan
     if before is not None and deadline_ms >= before.deadline_ms and not job.derailed and share >= before.share:
@@ -87,6 +87,10 @@ def plan_of(
     chance = draw(state.policy.seed, opened.record.round, "altruism", name) % PERMILLE
     gives = chance < permille_of(state, job)
     return JobPlan(deadline_ms, share, late, found.turned, gives, _estimates_of(job)), found.steps
+
+
+def _job_order(state: State) -> JobOrder:
+    return "dagps" if state.policy.preset == "carbyne-dag" else state.policy.job_order
 
 
 def permille_of(state: State, job: Job) -> int:
@@ -201,8 +205,8 @@ def _in_share(state: State, job: Job, planned: Planned) -> dict[int, int]:
 
 
 def asks_of(state: State, job: Job, planned: Planned | None, now_ms: int) -> list[StageAsk]:
-    """What could start now, stage by stage in the order of the graph, tasks that come back first; first all that has to
-    start, then the rest."""
+    """What could start now, tasks of a stage that come back first: all that has to start, stage by stage in the order
+    of the graph, then the rest."""
     asks: dict[AskKind, list[StageAsk]] = {"required": [], "optional": []}
     fits = _in_share(state, job, planned) if planned is not None and not planned.gives else {}
     for at, spans in sorted(waiting(job).items()):
@@ -217,7 +221,18 @@ def asks_of(state: State, job: Job, planned: Planned | None, now_ms: int) -> lis
             if rest := span.count - first:
                 ask = StageAsk(stage, span.first + first, rest, span.attempt, span.since_ms, "optional")
                 asks["optional"].append(ask)
-    return asks["required"] + asks["optional"]
+    return asks["required"] + _ordered(state, job, asks["optional"], now_ms)
+
+
+def _ordered(state: State, job: Job, asks: list[StageAsk], now_ms: int) -> list[StageAsk]:
+    """Optional asks in the order in which leftover serves them: breadth first (CARBYNE, section 4) or, where
+    `job_order` says so, by the longest way to the end; under `dagps` in the order of the graph."""
+    order = _job_order(state)
+    if len(asks) < 2 or order == "dagps":
+        return asks
+    order = "critical_path" if order == "critical_path" else "breadth_first"
+    scores = Scores(order, work_left(job, [], now_ms), [])
+    return sorted(asks, key=lambda ask: -scores.of(job.graph.position[ask.stage], []))
 
 
 # ---------------------------------------------------------------- what runs

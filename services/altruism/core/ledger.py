@@ -1,13 +1,16 @@
 """What jobs give away and receive: their accounts, in resource-time.
 
-A job donates what it is entitled to and does not hold, while its plan gives; it receives what it holds beyond that.
-Both are integrals over time, by kind of resource. An account also knows by when the job would end by its own plan,
+A job receives what it holds beyond its entitlement. What it is entitled to and does not hold, it has waited for as far
+as tasks of it that have to start wait for room; the rest it donates, while its plan gives. All three are integrals over
+time, by kind of resource. An account also knows by when the job would end by its own plan,
 whatever others do: from the first plan on, moved when the job is entitled to less or tasks of it fail, and never put
 off for another reason. What it ends later than that is what giving, or waiting for tasks that run in its room, has cost
 it.
 """
 
-from schemas import LedgerEntry, Vector
+from collections.abc import Iterable
+
+from schemas import LedgerEntry, StageAsk, Vector
 from services.altruism.core.state import Account, Job, Planned
 
 _MS = 1_000
@@ -29,11 +32,28 @@ def renew(job: Job, planned: Planned, time: int) -> None:
     account.vector = planned.vector
 
 
-def note_held(job: Job, at: int, count: int, time: int) -> None:
-    """The job holds `count` more tasks of a stage (fewer, where negative)."""
-    if job.account is not None:
+def note_asks(job: Job, asks: Iterable[StageAsk], time: int) -> None:
+    """What the job asks for from now on: its required tasks wait."""
+    account = job.account
+    if account is not None:
         accrue(job, time)
-        _hold(job.account, job, at, count)
+        account.required = {}
+        for ask in asks:
+            if ask.kind == "required":
+                at = job.graph.position[ask.stage]
+                account.required[at] = account.required.get(at, 0) + ask.count
+
+
+def note_held(job: Job, at: int, count: int, time: int) -> None:
+    """The job holds `count` more tasks of a stage, first those that had to start (fewer, where negative)."""
+    account = job.account
+    if account is not None:
+        accrue(job, time)
+        _hold(account, job, at, count)
+        if count > 0 and at in account.required:
+            account.required[at] -= count
+            if account.required[at] <= 0:
+                del account.required[at]
 
 
 def _hold(account: Account, job: Job, at: int, count: int) -> None:
@@ -46,21 +66,29 @@ def accrue(job: Job, time: int) -> None:
     """Counts what was so since the last time up to now."""
     account = job.account
     if account is not None and time > account.since_ms:
-        _add(account, time - account.since_ms, job.plan is not None and job.plan.gives)
+        _add(account, job, time - account.since_ms)
         account.since_ms = time
 
 
-def _add(account: Account, span_ms: int, gives: bool) -> None:
+def _add(account: Account, job: Job, span_ms: int) -> None:
     held, vector = account.held, account.vector
+    gives = job.plan is not None and job.plan.gives
     for kind, amount in held.items():
         beyond = amount - vector.get(kind, 0)
         if beyond > 0:
             account.received[kind] = account.received.get(kind, 0) + beyond * span_ms
-    if gives:
-        for kind, amount in vector.items():
-            below = amount - held.get(kind, 0)
-            if below > 0:
-                account.donated[kind] = account.donated.get(kind, 0) + below * span_ms
+    lacks: Vector = {}
+    for at, count in account.required.items():
+        for kind, amount in job.graph.stages[at].demand.items():
+            lacks[kind] = lacks.get(kind, 0) + amount * count
+    for kind, amount in vector.items():
+        below = amount - held.get(kind, 0)
+        if below > 0:
+            waited = min(below, lacks.get(kind, 0))
+            if waited:
+                account.waited[kind] = account.waited.get(kind, 0) + waited * span_ms
+            if gives and below > waited:
+                account.donated[kind] = account.donated.get(kind, 0) + (below - waited) * span_ms
 
 
 def entry_of(name: str, job: Job, time: int, end: str = "") -> LedgerEntry:
@@ -71,14 +99,16 @@ def entry_of(name: str, job: Job, time: int, end: str = "") -> LedgerEntry:
     assert account is not None, f"{name} was never planned"
     now = Account(account.since_ms, account.promised_ms)
     now.vector, now.held = account.vector, account.held
-    now.donated, now.received = dict(account.donated), dict(account.received)
-    _add(now, max(0, time - account.since_ms), job.plan is not None and job.plan.gives)
+    now.required = account.required
+    now.donated, now.received, now.waited = dict(account.donated), dict(account.received), dict(account.waited)
+    _add(now, job, max(0, time - account.since_ms))
     lost_ms = 0
     if end == "succeeded":
         lost_ms = max(0, time - account.promised_ms)
     elif not end and job.plan is not None:
         lost_ms = max(0, job.plan.deadline_ms - account.promised_ms)
-    return LedgerEntry(name, job.queue, _seconds(now.donated), _seconds(now.received), lost_ms, bool(end))
+    sides = _seconds(now.donated), _seconds(now.received)
+    return LedgerEntry(name, job.queue, *sides, lost_ms, bool(end), _seconds(now.waited))
 
 
 def _seconds(amounts: Vector) -> Vector:

@@ -22,7 +22,7 @@ from services.altruism.core.giving import (
     planned_of,
     start_tasks,
 )
-from services.altruism.core.ledger import renew
+from services.altruism.core.ledger import note_asks, renew
 from services.altruism.core.state import BackingOff, Job, State
 from services.altruism.core.waits import does_wait, forget_empty, own_waits, take
 
@@ -168,12 +168,14 @@ def fold_asks(state: State, record: Record[Asks]) -> None:
         state.stale = {**dict.fromkeys(rest, True), **state.stale}
     for ask in body.jobs:
         job = state.jobs.get(ask.job)
-        if job is None or ask.plan is None or job.admitted > state.opened or ask.job in state.outside:
+        if job is None or job.admitted > state.opened or ask.job in state.outside:
             continue  # Another job had the name when it was planned; or its reservation has been accepted since.
-        planned = planned_of(state, job, ask.plan)
-        renew(job, planned, record.time)
-        job.plan, job.derailed = planned, ask.job in state.stale
-        push_due(state, ask.job, job, record.time)
+        if ask.plan is not None:
+            planned = planned_of(state, job, ask.plan)
+            renew(job, planned, record.time)
+            job.plan, job.derailed = planned, ask.job in state.stale
+            push_due(state, ask.job, job, record.time)
+        note_asks(job, ask.asks, record.time)
 
 
 def fold_abandoned(state: State, record: Record[RoundAbandoned]) -> None:

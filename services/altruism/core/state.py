@@ -73,7 +73,8 @@ _NONE: list[int] = []
 @dataclass(slots=True)
 class Account:
     """What a job has donated and received up to `since_ms`, in base units x ms; what it is entitled to (`vector`) and
-    holds since. `promised_ms`: when it would be over by its own plan, see ledger.py."""
+    holds since. `waited`: what it lacked for tasks that had to start; `required`: by stage position, how many of those
+    wait. `promised_ms`: when it would be over by its own plan, see ledger.py."""
 
     since_ms: int
     promised_ms: int
@@ -81,6 +82,8 @@ class Account:
     held: Vector = field(default_factory=dict)
     donated: Vector = field(default_factory=dict)
     received: Vector = field(default_factory=dict)
+    waited: Vector = field(default_factory=dict)
+    required: dict[int, int] = field(default_factory=dict)
 
     def __init__(self, since_ms: int, promised_ms: int) -> None:
         self.since_ms = since_ms
@@ -89,6 +92,8 @@ class Account:
         self.held = {}
         self.donated = {}
         self.received = {}
+        self.waited = {}
+        self.required = {}
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)

@@ -137,8 +137,9 @@ _ABOUT_MAKESPAN = (
     " charts begins at 0, the start of the run."
 )
 _ABOUT_DONATED = (
-    "Donated and received: parts of the cell over the makespan. What a job does not need now counts as donated even"
-    " where nobody takes it, so jobs in a nearly idle cell donate much."
+    "Donated, received and waited: parts of the cell over the makespan. What a job does not need now counts as donated"
+    " even where nobody takes it, so jobs in a nearly idle cell donate much. Waited is what jobs were entitled to and"
+    " did not hold while tasks that had to start found no room."
 )
 _ABOUT_JAIN = (
     "Jain's index: in windows of 60 s, over the n jobs that are present for at least half of it, (sum x)² / (n sum x²),"

@@ -96,7 +96,7 @@ def comparison_table(results: dict[str, Result]) -> Table:
     used = [Metric(f"utilisation {kind}", ("utilisation", kind), 1, 3) for kind in base["utilisation"]]
     gave = []
     if any("leftover" in result for result in results.values()):
-        whats = ("donated", "received")
+        whats = ("donated", "received", "waited")
         gave = [
             Metric(f"{what} {kind}", ("leftover", what, kind), 1, 3) for what in whats for kind in base["utilisation"]
         ]
