@@ -117,15 +117,16 @@ def test_whatever_the_graph_no_stage_is_planned_before_one_that_it_waits_for(gra
             assert joined.get((before + 1, at + 1)) == "order"
 
 
-def test_a_graph_nested_deeper_than_a_request_may_be_goes_level_by_level():
+@pytest.mark.parametrize("many", [2 * DEPTH_MAX, 1_000])
+def test_a_graph_nested_deeper_than_a_request_may_be_goes_level_by_level(many):
     stages = [stage("s0")]
-    for at in range(1, 2 * DEPTH_MAX):
+    for at in range(1, many):
         # Each pair waits for all before it on one side only: every bracket is inside the one before.
         stages.append(stage(f"s{at}", *([f"s{k}" for k in range(at)] if at % 2 else []), tasks=at + 1))
     rdl = request(*stages)["of"]
     joined, _ = relations(rdl)
 
-    assert all(joined[k + 1, at + 1] == "order" for at in range(1, 2 * DEPTH_MAX, 2) for k in range(at))
+    assert all(joined[k + 1, at + 1] == "order" for at in range(1, many, 2) for k in range(at))
 
 
 def test_a_thousand_stages_are_read_in_no_time():

@@ -39,7 +39,7 @@ def request_text(job: JobSpec, begin: str, end: str, margin_percent: int = 0) ->
                 f'stages[{at}].estimate_ms: is missing: write how long a task of "{stage.stage}" takes, in milliseconds'
             )
     parts = _parts(_ancestors(job.stages), list(range(len(job.stages))))
-    if parts.depth >= DEPTH_MAX:  # The window is a level, too.
+    if parts.depth >= DEPTH_MAX:  # The window is a level, too; `_parts` goes no deeper than that.
         parts = _levels(_ancestors(job.stages), list(range(len(job.stages))))
     lines = [_Line(f"window({begin}, {end},"), *_lines(parts, job.stages, margin_percent, 1)]
     lines[-1].code += ")"
@@ -66,34 +66,32 @@ def _ancestors(stages: Sequence[Stage]) -> list[int]:
     return [bits or 0 for bits in found]
 
 
-def _parts(ancestors: Sequence[int], stages: list[int]) -> _Part:
-    """What these stages, in the order of the job, come to."""
+def _parts(ancestors: Sequence[int], stages: list[int], depth: int = 1) -> _Part:
+    """What these stages, in the order of the job, come to, inside so many levels of brackets."""
     if len(stages) == 1:
         return _Part("atom", stage=stages[0])
+    if depth >= DEPTH_MAX:
+        return _levels(ancestors, stages)
     for op, split in (("all", _side_by_side(ancestors, stages)), ("order", _one_after_another(ancestors, stages))):
         if len(split) > 1:
-            return _Part(op, [_parts(ancestors, part) for part in split])
+            return _Part(op, [_parts(ancestors, part, depth + 1) for part in split])
     return _levels(ancestors, stages)
 
 
 def _side_by_side(ancestors: Sequence[int], stages: list[int]) -> list[list[int]]:
     """Sets of stages none of which waits for a stage of another."""
-    tops = {at: at for at in stages}
-
-    def top_of(at: int) -> int:
-        while tops[at] != at:
-            tops[at] = tops[tops[at]]
-            at = tops[at]
-        return at
-
+    within = sum([1 << at for at in stages])
+    found: list[int] = []  # A bit for each stage of a set.
     for at in stages:
-        for other in stages:
-            if ancestors[at] >> other & 1:
-                tops[max(top_of(at), top_of(other))] = min(top_of(at), top_of(other))
-    found: dict[int, list[int]] = {}
-    for at in stages:
-        found.setdefault(top_of(at), []).append(at)
-    return list(found.values())
+        mine, apart = (ancestors[at] | 1 << at) & within, list[int]()
+        for other in found:
+            if other & mine:
+                mine |= other
+            else:
+                apart.append(other)
+        found = [*apart, mine]
+    found.sort(key=lambda bits: bits & -bits)
+    return [[at for at in stages if bits >> at & 1] for bits in found]
 
 
 def _one_after_another(ancestors: Sequence[int], stages: list[int]) -> list[list[int]]:
