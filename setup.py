@@ -25,6 +25,7 @@ COMPILED = {
         "dag",
         "empty_nodes",
         "entitlements",
+        "failing_nodes",
         "job_classes",
         "job_life",
         "promises",

@@ -114,6 +114,10 @@ def _draw(draw: Draw, heads: Sequence[str], rows: Sequence[Sequence[object]], ki
     out(none if not rows and draw is listed else draw(heads, rows, kinds=kinds))
 
 
+JOBS_SHOWN = 3
+"""Of a node where attempts fail one after another, so many jobs are named, those that failed last."""
+
+
 def numbered(name: str) -> tuple[str, int, str]:
     """Sorts `n-2` before `n-10`."""
     stem = name.rstrip("0123456789")
@@ -132,6 +136,10 @@ def node_row(node: dict[str, Any]) -> tuple[str, str, int, str]:
         free += f"; kept for {KEPT_FOR[kept['why']]}: {room}"
     if reason := node.get("unschedulable"):
         free += f"; takes no new tasks: {reason}"
+    if failing := node.get("failing"):
+        names = failing["jobs"]
+        some = ", ".join(names[-JOBS_SHOWN:]) + (f" and {len(names) - JOBS_SHOWN} more" * (len(names) > JOBS_SHOWN))
+        free += f"; placed last until {moment(failing['until_ms'])}: tasks of {some} failed there in a row"
     if drain := node.get("drain"):
         free += f"; drained by {drain['author']}" + (f": {drain['reason']}" if drain["reason"] else "")
         if (until_ms := drain["until_ms"]) is not None:

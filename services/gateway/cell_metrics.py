@@ -130,6 +130,11 @@ def _of_cell(state: State, counts: Counts) -> Iterator[GaugeMetricFamily]:
             len(broken_guarantees(state)),
         ),
         (
+            "largesse_nodes_failing",
+            "Nodes that are placed last, since attempts fail there one after another",
+            len([1 for node in state.failures.values() if node.until_ms > state.time]),
+        ),
+        (
             "largesse_nodes_kept",
             "Nodes of which room is kept free for tasks that would never fit",
             len({**state.kept, **state.vacated}),

@@ -155,8 +155,19 @@ class Drain(BaseModel):
     until_ms: Ms | None
 
 
+class Failing(BaseModel):
+    """`jobs`: of which attempts have failed there, with no success in between. `until_ms`: until then the node is
+    placed last, if nothing else fails there and nothing succeeds.
+    """
+
+    jobs: list[str]
+    until_ms: Ms
+
+
 class Node(BaseModel):
-    """`running`: tasks that hold room there. `unschedulable`: why its agent takes no new tasks, empty if it does."""
+    """`running`: tasks that hold room there. `unschedulable`: why its agent takes no new tasks, empty if it does.
+    `failing`: why it is placed last; null: it is not.
+    """
 
     node: str
     state: Literal["ready", "draining", "unschedulable", "lost", "left", "removed"]
@@ -171,6 +182,7 @@ class Node(BaseModel):
     address: str
     unschedulable: str
     drain: Drain | None
+    failing: Failing | None
 
 
 class Nodes(BaseModel):

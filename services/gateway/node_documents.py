@@ -55,7 +55,16 @@ def _node(state: State, name: str, node: NodeRow) -> Document:
         "address": node.address,
         "unschedulable": node.unschedulable,
         "drain": _drain(node),
+        "failing": _failing(state, name),
     }
+
+
+def _failing(state: State, name: str) -> Document | None:
+    """Of a node that is placed last since attempts fail there in a row: of which jobs, and until when; else null."""
+    failures = state.failures.get(name)
+    if failures is None or failures.until_ms <= state.time:
+        return None
+    return {"jobs": list(failures.jobs), "until_ms": failures.until_ms}
 
 
 def _drain(node: NodeRow) -> Document | None:

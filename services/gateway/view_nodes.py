@@ -15,8 +15,11 @@ from services.gateway.view_tasks import fold_tasks
 # ---------------------------------------------------------------- nodes
 def fold_registered(state: State, record: Record) -> None:
     body: NodeRegistered = record.body
+    before = state.nodes.get(body.node)
     _set_node(state, body)
     fold_tasks(state, record)
+    if before is not None and before.epoch != body.epoch:
+        state.failures.pop(body.node, None)
 
 
 def fold_reported(state: State, record: Record) -> None:
@@ -53,4 +56,5 @@ def fold_lost(state: State, record: Record) -> None:
 
 def fold_forgotten(state: State, record: Record) -> None:
     del state.nodes[record.body.node]
+    state.failures.pop(record.body.node, None)
     touch(state, node=record.body.node)

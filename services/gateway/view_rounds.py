@@ -1,6 +1,7 @@
 """What the gateway's view learns of rounds: winning Shares, Asks and Grants, and what a closing grants."""
 
 from largesse.ids import shard_of
+from largesse.lifecycle.failing_nodes import expire
 from schemas import Asks, ClassWait, Grants, Record, RoundClosed, RoundOpened, Shares, Vector
 from schemas.placement_rules import class_key
 from services.gateway.copies import begin_copy
@@ -15,6 +16,8 @@ def fold_opened(state: State, record: Record) -> None:
     """A round begins; jobs may be of other classes."""
     body: RoundOpened = record.body
     state.round, state.open, state.opened = record.round, True, record.seq
+    if state.failures:
+        expire(state.failures, record.time)
     fold_pools(state, record)
     for judged in body.judged:
         state.jobs[judged.job].job_class = judged.job_class

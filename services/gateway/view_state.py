@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Literal
 
+from largesse.lifecycle.failing_nodes import NodeFailures
 from largesse.lifecycle.ledger import LedgerSum
 from largesse.lifecycle.state import RunningLimits
 from schemas import (
@@ -183,7 +184,8 @@ class Touched:
 @dataclass(slots=True)
 class State:
     """One cell. `configured`: whether a config has ever been set. `running_limits`: which jobs may run. `opened`: seq
-    of the last opening; `answered`: of the last one whose round has closed. `holds`: by "job/stage/index"; `copies`:
+    of the last opening; `answered`: of the last one whose round has closed. `failures`: by node, what has failed there
+    in a row. `holds`: by "job/stage/index"; `copies`:
     the same of attempts beside that one, or after its success. `used`, `tasks`: by leaf, what attempts hold, and how
     many.
     `levels`: by queue, in 10^-9 of the cell. `shares`, `breaches`: by queue, as fairness published them last;
@@ -210,6 +212,7 @@ class State:
     opened: int = 0
     answered: int = 0
     nodes: dict[str, NodeRow] = field(default_factory=dict)
+    failures: dict[str, NodeFailures] = field(default_factory=dict)
     jobs: dict[str, LiveJob] = field(default_factory=dict)
     ended: dict[str, EndedJob] = field(default_factory=dict)
     places: dict[str, list[list[str]]] = field(default_factory=dict)

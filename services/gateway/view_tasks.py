@@ -1,5 +1,6 @@
 """What the gateway's view learns of tasks: attempts begin and end."""
 
+from largesse.lifecycle.failing_nodes import note_failure, note_success
 from largesse.lifecycle.job_life import COUNTED, backoff_ms, fail, gang_backoff_ms, give_up, succeed
 from largesse.lifecycle.task_facts import SpareEnd, facts_of
 from schemas import (
@@ -22,6 +23,8 @@ def fold_tasks(state: State, record: Record) -> None:
     for fact in facts_of(record.body):
         indices = range(fact.first, fact.first + fact.count)
         if isinstance(fact, TaskEnd):
+            if state.failures:
+                note_success(state.failures, fact)
             for index in indices:
                 note_used(state, fact, index)
                 own(state, fact.job, fact.stage, index, fact.attempt)
@@ -31,6 +34,7 @@ def fold_tasks(state: State, record: Record) -> None:
             if job is not None:
                 succeed(job, job.graph.position[fact.stage], fact.count, fact.attempt)
         elif isinstance(fact, TaskFailure):
+            note_failure(state.failures, fact, record.time)
             for index in indices:
                 own(state, fact.job, fact.stage, index, fact.attempt)
                 _fail(state, fact.job, failed_attempt(fact, index, record.time))

@@ -107,7 +107,8 @@ class Cell:
 
     def plain(self, task, *, aligned=False):
         able = [i for i, node in enumerate(self.room.nodes) if self.fits(task, node)]
-        return min(able, key=lambda i: (self.rank(task, self.room.nodes[i], aligned), i), default=None)
+        nodes = self.room.nodes
+        return min(able, key=lambda i: (nodes[i].last, self.rank(task, nodes[i], aligned), i), default=None)
 
     def fits(self, task, node):
         if not node.open or node.kept not in (None, task):
@@ -137,6 +138,11 @@ class Cell:
         amount = sum((self.free(node, kind) << 20) // most[kind] for kind in asked or scarce)
         return prefers, foreign, self.growth(task, node), left, amount, self.free(node, "cpu") if asked else alignment
 
+    def place_last(self):
+        """Attempts fail on other nodes from now on."""
+        for node in self.room.nodes:
+            self.room.put_last(node.name, self.chance.random() < 0.3)
+
     def step(self):
         what, task = self.chance.random(), self.chance.choice(self.classes)
         if what < 0.5:
@@ -153,7 +159,9 @@ class Cell:
                 self.room.put_back(task, number, self.room.take(task, number))
         elif what < 0.87:
             self.expect()
-        elif what < 0.95:
+        elif what < 0.9:
+            self.place_last()
+        elif what < 0.96:
             kept = self.chance.sample(range(len(self.given)), self.chance.randint(0, 2))
             self.room.keep({number: self.chance.choice(self.classes) for number in kept})
         else:

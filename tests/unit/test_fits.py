@@ -107,8 +107,9 @@ def test_the_set_of_some_numbers_has_these_and_no_others(some):
     st.lists(st.tuples(st.integers(0, 19), st.lists(st.integers(-5, 9), min_size=2, max_size=2)), max_size=10),
     st.dictionaries(st.integers(0, 1), st.tuples(st.integers(1, 9), st.integers(-3, -1))),
     st.sets(st.integers(0, 19)),
+    st.sets(st.integers(0, 19)),
 )
-def test_of_the_open_nodes_with_room_the_first_of_the_least_rank_is_found(given, moves, needs, shut):
+def test_of_the_open_nodes_with_room_the_first_of_the_least_rank_is_found(given, moves, needs, shut, barred):
     now = [list(free) for free in given]
     frees, moved = FreeAmounts(now, 2, [i not in shut for i in range(len(given))]), []
     for number, free in moves:
@@ -118,9 +119,10 @@ def test_of_the_open_nodes_with_room_the_first_of_the_least_rank_is_found(given,
     frees.set(moved)
 
     wants = [(p, amount, weight) for p, (amount, weight) in needs.items()]
-    best = frees.least(wants)
+    best = frees.least(wants, sorted(number for number in barred if number < len(now)))
 
-    able = [i for i in range(len(now)) if i not in shut and all(now[i][p] >= amount for p, amount, _ in wants)]
+    out = shut | barred
+    able = [i for i in range(len(now)) if i not in out and all(now[i][p] >= amount for p, amount, _ in wants)]
     assert best == min(able, key=lambda i: (sum(weight * now[i][p] for p, _, weight in wants), i), default=None)
 
 

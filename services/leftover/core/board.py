@@ -34,6 +34,9 @@ def build(state: State) -> Board:
         devices = [(device.index, device.milli) for device in node.devices]
         room.add(name, node.epoch, node.capacity, node.labels, devices, not (node.draining or node.unschedulable))
     room.set_mix(mix_of(state))
+    for name, failures in state.failures.items():
+        if failures.until_ms and name in room.number:
+            room.put_last(name, True)
     alignment = Alignment(state.policy.tetris_fairness_permille, state.policy.leftover_order == "packing")
     orders, maxima = _orders(state), _maxima(state)
     board = Board(

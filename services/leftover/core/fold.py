@@ -4,6 +4,7 @@ record.
 
 from largesse.core import Folds
 from largesse.lifecycle.dag import graph_of, progress_of
+from largesse.lifecycle.failing_nodes import note_failure, note_success
 from largesse.lifecycle.job_life import fail, give_up, succeed
 from largesse.lifecycle.promises import fold_plans, switch
 from largesse.lifecycle.queue_policy import groups, serving_leaf, uses_shadow_order
@@ -50,6 +51,7 @@ from services.leftover.core.round_fold import (
     fold_opening,
     fold_shares,
     forget_board,
+    rank_nodes,
 )
 from services.leftover.core.serving import depart, join, note_capacity, note_duration, set_up
 from services.leftover.core.state import Job, Node, Reserving, State
@@ -106,6 +108,8 @@ def _registered(state: State, record: Record[NodeRegistered]) -> None:
     state.nodes[body.node] = node
     forget_board(state)
     _tasks(state, record)
+    if before is not None and before.epoch != body.epoch:
+        state.failures.pop(body.node, None)
 
 
 def _usable(node: Node | None) -> Vector:
@@ -138,6 +142,7 @@ def _lost(state: State, record: Record[NodeLost]) -> None:
 
 def _forgotten(state: State, record: Record[NodeForgotten]) -> None:
     del state.nodes[record.body.node]  # It was lost, so it is on no board.
+    state.failures.pop(record.body.node, None)
 
 
 def _admitted(state: State, record: Record[JobAdmitted]) -> None:
@@ -222,11 +227,15 @@ def _tasks(state: State, record: Record) -> None:
             _release(state, fact.node, name, stage, first, count)
             if state.runs:
                 stragglers.note_end(state, fact)
+            if state.failures:
+                rank_nodes(state, note_success(state.failures, fact))
             _succeed(state, fact, name, stage, count, rule)
         elif isinstance(fact, TaskFailure):
             _release(state, fact.node, name, stage, first, count)
             if state.runs:
                 stragglers.note_end(state, fact)
+            if note_failure(state.failures, fact, record.time):
+                rank_nodes(state, [fact.node])
             _fail(state, fact)
         elif isinstance(fact, SpareEnd):
             _release(state, fact.node, name, stage, first, count, spare=True)

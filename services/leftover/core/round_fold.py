@@ -2,6 +2,7 @@
 binding. A board that corresponds to the answer that was closed is kept; any other is dropped.
 """
 
+from largesse.lifecycle.failing_nodes import expire
 from largesse.lifecycle.promises import open_promises
 from largesse.lifecycle.queue_policy import uses_shadow_order
 from schemas import (
@@ -34,9 +35,21 @@ def forget_board(state: State) -> None:
     state.board = state.decided = None
 
 
+def rank_nodes(state: State, names: list[str]) -> None:
+    """These nodes have begun or ceased to be failing."""
+    board = state.board
+    if board is not None:
+        for name in names:
+            failures = state.failures.get(name)
+            if name in board.room.number:
+                board.room.put_last(name, failures is not None and failures.until_ms > 0)
+
+
 # ---------------------------------------------------------------- winners and closings
 def fold_opening(state: State, record: Record[RoundOpened]) -> None:
     state.opened, state.opened_ms = record.seq, record.time
+    if state.failures:
+        rank_nodes(state, expire(state.failures, record.time))
     if open_promises(state.promises, record.time):
         forget_board(state)  # Shares are of something else.
     body = record.body

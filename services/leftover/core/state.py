@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 
 from mypy_extensions import mypyc_attr
 
+from largesse.lifecycle.failing_nodes import NodeFailures
 from largesse.lifecycle.queue_policy import Group
 from largesse.lifecycle.run_times import NOTHING_SEEN, History, Seen
 from largesse.lifecycle.state import Graph, JobLife, Progress, Promises, RunningLimits
@@ -263,7 +264,7 @@ class State:
     same, what was last said of stages that wait for room that is not promised. `delays`: by job and stage, tasks that
     wait for nodes that they prefer, as [since ms, tasks], oldest first; `awaited`: by node, room that they leave free.
     `failed_on`: by job and task, as "stage position/index", nodes on which attempts of it have failed, the last at the
-    end.
+    end; `failures`: by node, what has failed there in a row.
     `shadow`: when jobs would end if all had their shares. `copied`: by job, live or ended, tasks of which several
     attempts hold room, as "stage/index"; `runs`: by live job and stage position, what may become a straggler
     (stragglers.py). `mix`: for whom placement keeps room on GPUs. `board` ranks all that and can be built from it;
@@ -301,6 +302,7 @@ class State:
     delays: dict[str, dict[str, list[list[int]]]] = field(default_factory=dict)
     awaited: dict[str, HeldRoom] = field(default_factory=dict)
     failed_on: dict[str, dict[str, list[str]]] = field(default_factory=dict)
+    failures: dict[str, NodeFailures] = field(default_factory=dict)
     pools_ppm: list[int] = field(default_factory=list)
     guarantees: dict[str, int] = field(default_factory=dict)
     pool_breaches: dict[str, PoolBreach] = field(default_factory=dict)

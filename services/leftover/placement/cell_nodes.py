@@ -12,7 +12,8 @@ from services.leftover.placement.node_choice import WHOLE, NodeChoice, left_on_d
 from services.leftover.placement.task_class import NodeRoom, Shape, TaskClass
 
 _SCALE_BITS: Final = 60
-_PREFERRED: Final = 1 << 162  # Outweighs everything else.
+_PREFERRED: Final = 1 << 162  # Outweighs everything but
+_LAST: Final = 1 << 200  # whether attempts fail on the node one after another.
 
 _AT_ONCE_RANK: Final = 1 << 62
 """Ranks are computed in arrays only for classes whose ranks stay below this, so that they fit into 64 bits."""
@@ -116,6 +117,10 @@ class CellNodes:
 
     def suits(self, task: TaskClass, node: NodeRoom) -> int | None:
         """The rank of the node for one task of the class, less is better; None where it does not fit now."""
+        rank = self._rank(task, node)
+        return rank if rank is None or not node.last else rank + _LAST
+
+    def _rank(self, task: TaskClass, node: NodeRoom) -> int | None:
         if not node.open or (node.kept is not None and node.kept.index != task.index):
             return None
         choice = task.choice

@@ -259,13 +259,12 @@ class FreeAmounts:
             for number in numbers:
                 self._free[:, number] = frees[number]
 
-    def least(self, needs: list[tuple[int, int, int]]) -> int | None:
+    def least(self, needs: list[tuple[int, int, int]], barred: list[int]) -> int | None:
         """Of the open nodes with room for `needs`, as (resource position, amount, weight), that with the least sum of
-        weight x free, the first of equals; None where none has room. Sums have to stay below 2^63.
+        weight x free, the first of equals; None where none has room. Sums have to stay below 2^63. Nodes that are
+        `barred` are left out.
         """
-        free, fits = self._free, self._opens
-        for p, amount, _ in needs:
-            fits = np.logical_and(fits, free[p] >= amount, self._fits)
+        free, fits = self._free, self._fitting(needs, barred)
         fitting = fits.nonzero()[0]  # In a full cell they are few: only these are ranked.
         if not len(fitting):
             return None
@@ -280,13 +279,8 @@ class FreeAmounts:
         """The same for a class by its `choice` (node_choice.py), with a demand of whole GPUs, a part of one, or none;
         nodes that are `barred` are left out. What counts first narrows the choice first.
         """
-        free, fits, needs = self._free, self._opens, task.needs
-        for p, amount, _ in needs:
-            fits = np.logical_and(fits, free[p] >= amount, self._fits)
-        if barred:
-            fits = fits.copy()
-            fits[barred] = False
-        fitting = fits.nonzero()[0]
+        free, needs = self._free, task.needs
+        fitting = self._fitting(needs, barred).nonzero()[0]
         left = None
         if choice.gpu and len(fitting):
             whole, part = divmod(choice.gpu, WHOLE)
@@ -323,6 +317,16 @@ class FreeAmounts:
         for p, _, weight in needs:
             aligned += free[p][fitting] * weight
         return int(fitting[aligned.argmin()])
+
+    def _fitting(self, needs: list[tuple[int, int, int]], barred: list[int]) -> np.ndarray:
+        """By node, whether it is open, has room and is not barred; to be read before the next call."""
+        fits = self._opens
+        for p, amount, _ in needs:
+            fits = np.logical_and(fits, self._free[p] >= amount, self._fits)
+        if barred:
+            fits = fits.copy()
+            fits[barred] = False
+        return fits
 
     def _foreign_kinds(self, kinds: int) -> np.ndarray:
         """By node, how many scarce kinds it has beside these."""

@@ -1,11 +1,11 @@
 """Nodes with what they have free, and for each class of tasks the node that suits it best.
 
-Which node that is follows from the policy (node_choice.py); nodes with preferred labels come before all others, and of
-equals the node that registered first. By alignment it is the node whose free room aligns most with the demand (Tetris:
-dot product of both, each as a part of the largest node). A bitmap index (fits.py) names the nodes that may have room,
-so the cost follows these and not all nodes. A class of which many tasks wait keeps a *view*: a heap of the nodes that
-suit it by rank. Where ranks only worsen as nodes fill, it is updated with the nodes that got room; else with all nodes
-that have changed.
+Which node that is follows from the policy (node_choice.py); nodes with preferred labels come before all others, nodes
+where attempts fail one after another come last, and of equals the node that registered first. By alignment it is the
+node whose free room aligns most with the demand (Tetris: dot product of both, each as a part of the largest node). A
+bitmap index (fits.py) names the nodes that may have room, so the cost follows these and not all nodes. A class of which
+many tasks wait keeps a *view*: a heap of the nodes that suit it by rank. Where ranks only worsen as nodes fill, it is
+updated with the nodes that got room; else with all nodes that have changed.
 """
 
 from typing import Final
@@ -49,6 +49,7 @@ class Room(CellNodes):
         self.grown.size(len(capacities))
         self.altered.size(len(capacities))
         self.kept_nodes: list[int] = []
+        self.last_nodes: list[int] = []  # Those that come after all others.
         self.moves = [0] * len(capacities)  # By node, how often what it has free has changed,
         self.moves_all = 0  # and of all nodes together.
         self._fits: NodeIndex | None = None  # Built at the first look, when all nodes are there.
@@ -216,10 +217,25 @@ class Room(CellNodes):
         else:
             frees.set(list(self._moved))
         self._moved = {}
+        barred = list[int]()
+        if task.choice is not None:
+            barred = [number for number in self.kept_nodes if self.nodes[number].kept is not task]
+        best = self._least(frees, task, barred + self.last_nodes)
+        return self._least(frees, task, barred) if best is None and self.last_nodes else best
+
+    def _least(self, frees: FreeAmounts, task: TaskClass, barred: list[int]) -> int | None:
         if task.choice is None:
-            return frees.least(task.needs)
-        barred = [number for number in self.kept_nodes if self.nodes[number].kept is not task]
+            return frees.least(task.needs, barred)
         return frees.least_packed(task, task.choice, barred, self.fragments, self.nodes)
+
+    def put_last(self, name: str, last: bool) -> None:
+        """From now on the node comes after all others that have room, or does so no more."""
+        number = self.number[name]
+        node = self.nodes[number]
+        if node.last != last:
+            node.last = last
+            self.last_nodes = [number for number, node in enumerate(self.nodes) if node.last]
+            self.touch(number)
 
     def take(self, task: TaskClass, number: int) -> list[tuple[int, int]]:
         """One task of the class starts on the node: its device shares as (index, milli)."""

@@ -15,7 +15,8 @@ from services.leftover.placement.node_choice import NodeChoice
 class NodeRoom:
     """One node. `capacity` and `free`: by resource position. `devices` and `sizes`: by device position, the milli-units
     that are free and that there are. `open`: tasks may start here; `kept`: only tasks of this class. `scarce`: bit set
-    of the scarce kinds of resources that it has; `kind`: which labels of those asked for it has (fragments.py).
+    of the scarce kinds of resources that it has; `kind`: which labels of those asked for it has (fragments.py). `last`:
+    it comes after all others.
     """
 
     name: str
@@ -30,6 +31,7 @@ class NodeRoom:
     kept: "TaskClass | None" = None
     scarce: int = 0
     kind: int = 0
+    last: bool = False
 
 
 @dataclass(slots=True, eq=False)
