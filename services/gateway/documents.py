@@ -14,6 +14,7 @@ from schemas.edge.queues import tree_document
 from schemas.grants import WaitReason
 from services.gateway.document import Document
 from services.gateway.kept import results_of
+from services.gateway.lacking import Lacking
 from services.gateway.node_documents import state_of_node
 from services.gateway.places import indexes_of
 from services.gateway.promised_waits import NEED_ROOM, promised_text, revocable_document
@@ -189,7 +190,7 @@ def _stage(state: State, queueing: Queueing, job: LiveJob, at: int, whole: bool)
         at_work = "running" if running or starting else "waiting"
     else:
         at_work = "skipped" if skipped else "failed" if has_failed(job, at) else "succeeded"
-    why = _why(state, queueing, job, at, waiting) if waiting else []
+    why = _why(state, queueing, job, at, waiting, whole) if waiting else []
     document = {
         "stage": stage.stage,
         "after": stage.after,
@@ -207,8 +208,10 @@ def _stage(state: State, queueing: Queueing, job: LiveJob, at: int, whole: bool)
     return document
 
 
-def _why(state: State, queueing: Queueing, job: LiveJob, at: int, waiting: int) -> list[Document]:
-    """Why tasks of a stage wait: reasons with how many tasks each holds back."""
+def _why(state: State, queueing: Queueing, job: LiveJob, at: int, waiting: int, whole: bool) -> list[Document]:
+    """Why tasks of a stage wait: reasons with how many tasks each holds back. `whole`: with numbers, which take a look
+    at every node.
+    """
     stage = job.spec.stages[at]
     if job.progress.parents[at]:
         left = [name for name in stage.after if job.progress.left[job.graph.position[name]]]
@@ -231,6 +234,8 @@ def _why(state: State, queueing: Queueing, job: LiveJob, at: int, waiting: int) 
             found |= {"reason": "promised", "text": text}
         if found["reason"] in ("no_node", "gang_no_room") and (text := _no_node(queueing, stage, found["reason"])):
             found["text"] = text
+        elif whole and found["reason"] in NEED_ROOM:
+            found["text"] += Lacking(state).text(job.spec.queue, stage)
         reasons.append(found)
     if waiting > asked:
         left_ms = job.retry_ms[at] - state.time
