@@ -8,11 +8,13 @@ from largesse.lifecycle.slots import counted_capacity, counted_demand, slots_of
 from schemas import HeldRoom, Stage, Vector
 from schemas.placement_rules import class_key
 from schemas.quantities import SHARE_UNITS, SLOTS, rounded_text, tasks_on_devices
+from schemas.wording import plural
 from services.gateway.promised_waits import moment
 from services.gateway.queue_documents import held_shares
 from services.gateway.view_state import NodeRow, State, stage_class_key
 
 NODES_NAMED_MAX: Final = 3
+_WHOLE: Final = 1 << 20
 
 
 class _Lack(NamedTuple):
@@ -41,7 +43,7 @@ class Lacking:
     # ------------------------------------------------------------ nodes
     def _gang(self, stage: Stage) -> str:
         room = sum([self._tasks_on(node, stage) for node in self._state.nodes.values()])
-        return f"room is free for {min(room, stage.tasks - 1)} of them"
+        return f"room is free for {min(room, stage.tasks - 1)} of them" if room else "room is free for none of them"
 
     def _nearest(self, stage: Stage) -> str:
         """The node that lacks least."""
@@ -49,6 +51,8 @@ class Lacking:
         if not found:
             return ""
         least = min(found)
+        if least.part == _WHOLE:
+            return f"{plural(len(found), 'node')} could run it and {'is' if len(found) == 1 else 'are'} full"
         return f"{least.node} comes nearest, with {least.text}" if least.kinds else ""
 
     def _lack(self, order: int, name: str, stage: Stage) -> _Lack | None:
@@ -63,7 +67,7 @@ class Lacking:
                 return None
             have = max(0, free.get(kind, 0))
             if have < amount:
-                lacks.append((((amount - have) << 20) // amount, kind, have, amount))
+                lacks.append(((amount - have) * _WHOLE // amount, kind, have, amount))
         texts = [
             f"{kind} {rounded_text(kind, have)} of {rounded_text(kind, amount)} free" for _, kind, have, amount in lacks
         ]

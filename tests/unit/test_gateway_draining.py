@@ -70,7 +70,7 @@ def test_nodes_that_drain_say_nothing_of_a_gang_that_they_do_not_keep_waiting(as
 
     assert why(waiting(cell, gang=True, **asked)) == (
         "gang_no_room",
-        f"there is no room for all tasks of the gang ({asked['tasks']}) at once",
+        f"there is no room for all tasks of the gang ({asked['tasks']}) at once; room is free for none of them",
     )
 
 
@@ -166,4 +166,4 @@ def test_a_task_that_waits_for_another_node_than_those_on_which_it_has_failed_sa
 
     assert why(cell) == ("failed_there", "it has failed on the nodes that have room, and waits for another")
     cell.submit("hog2", stage()).settle()
-    assert why(cell) == ("no_room", "no node has room for it now")
+    assert why(cell) == ("no_room", "no node has room for it now; 2 nodes could run it and are full")

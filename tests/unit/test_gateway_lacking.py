@@ -56,7 +56,13 @@ def test_of_a_gang_it_is_said_how_many_tasks_find_room(used, room):
     cell = filled(*used)
     cell.submit("j", stage(tasks=3, cpu=2, gang=True))
     plain = "there is no room for all tasks of the gang (3) at once"
-    assert text(cell) == f"{plain}; room is free for {room} of them"
+    assert text(cell) == f"{plain}; room is free for {room or 'none'} of them"
+
+
+def test_where_nothing_is_free_nodes_that_could_run_it_are_counted():
+    cell = filled(4, 4).take(NodeRegistered("small", "e1", {"cpu": 1_000}))
+    cell.submit("j", stage(cpu=3))
+    assert text(cell) == f"{NO_ROOM}; 2 nodes could run it and are full"
 
 
 def test_room_that_is_gathered_for_it_is_named_and_when_that_is_complete():

@@ -359,7 +359,7 @@ def test_no_maximum_is_why_a_task_waits_under_fifo():
     cell.submit("many", stage(tasks=6), queue="a")
 
     assert cell.tasks("many") == {"starting": 4, "waiting": 2}
-    assert why(cell, "many") == ("no_room", "no node has room for it now")
+    assert why(cell, "many") == ("no_room", "no node has room for it now; 1 node could run it and is full")
 
 
 @pytest.mark.parametrize(

@@ -47,7 +47,7 @@ def test_every_waiting_task_says_why():
     assert cell.why("wide", 0) == [("no_room", 1)]
     assert cell.why("wide", 1) == [("after", 1)]
     assert cell.job("wide")["stages"][1]["why"][0]["text"] == "waits for a"
-    assert cell.job("wide")["why"] == "no node has room for it now"
+    assert cell.job("wide")["why"] == "no node has room for it now; 1 node could run it and is full"
 
 
 def test_a_gang_says_that_it_needs_room_for_all():
