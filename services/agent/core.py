@@ -37,7 +37,7 @@ from schemas import (
 )
 from schemas.tasks import TaskEnd, TaskFailure
 
-LAYOUT = 6
+LAYOUT = 7
 EPOCHS_MAX = 64
 """Registrations of a node that its agent remembers, to know one that comes again."""
 

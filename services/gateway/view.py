@@ -41,6 +41,7 @@ from schemas import (
     TaskStarted,
     TimeReached,
 )
+from schemas.jobs import width_of
 from schemas.queue_tree import walk
 from schemas.wording import placed
 from services.gateway.places import forget_places, keep_places
@@ -63,7 +64,7 @@ NAME = "gateway"
 TOPIC = ""
 UPSTREAM = ()
 READS = ("shares", "asks", "grants")
-LAYOUT = 21
+LAYOUT = 22
 
 
 def start(shard: int = 0, of: int = 1) -> State:
@@ -124,7 +125,8 @@ def _let_run(state: State, names: list[str], record: Record) -> None:
         job = state.jobs[name]
         job.began = record.seq
         ready = zip(job.progress.left, job.progress.parents, strict=True)
-        job.asked = [0 if parents else left for left, parents in ready]
+        widths = [width_of(stage) for stage in job.graph.stages]
+        job.asked = [0 if parents else min(left, most) for (left, parents), most in zip(ready, widths, strict=True)]
         touch(state, name)
 
 

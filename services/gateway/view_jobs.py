@@ -8,6 +8,7 @@ from largesse.lifecycle.state import JobLife
 from schemas import (
     JobSpec,
 )
+from schemas.jobs import width_of
 from schemas.tasks import Failure
 
 JobOutcome = Literal["succeeded", "failed", "cancelled", "rejected"]
@@ -104,6 +105,15 @@ def succeeded_of(job: LiveJob, at: int) -> int:
 def waiting_of(job: LiveJob, at: int) -> int:
     """How many tasks of a stage wait. A gang that has failed for good waits for nothing, though some of it may run."""
     return max(0, job.progress.left[at] - job.running[at] - job.starting[at])
+
+
+def held_in(job: LiveJob, at: int, waiting: int) -> int:
+    """How many of the waiting tasks of a stage its `running_max` keeps from starting, even where there is room."""
+    stage = job.graph.stages[at]
+    if stage.running_max is None:
+        return 0
+    may_start = max(job.asked[at], width_of(stage) - job.running[at] - job.starting[at])
+    return max(0, waiting - may_start)
 
 
 @dataclass(slots=True)
