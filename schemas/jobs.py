@@ -97,11 +97,11 @@ class Stage:
     on_failure: OnFailure = "fail"
     running_max: int | None = None
 
-
-def width_of(stage: Stage) -> int:
-    """How many tasks of a stage run at a time at most."""
-    most = stage.running_max
-    return stage.tasks if most is None or most > stage.tasks else most
+    @property
+    def width(self) -> int:
+        """How many of its tasks run at a time at most."""
+        most = self.running_max
+        return self.tasks if most is None or most > self.tasks else most
 
 
 @dataclass(slots=True)

@@ -7,7 +7,7 @@ from typing import Final
 
 from largesse.lifecycle.state import Graph, Progress
 from schemas.estimates import duration_ms
-from schemas.jobs import JobSpec, Stage, width_of
+from schemas.jobs import JobSpec, Stage
 
 SHAPES_STAGES_MAX: Final = 16_384
 """Graphs are cached, and shared by equal jobs, until they have more stages than this together; the oldest are evicted
@@ -178,4 +178,4 @@ def waves_of(stage: Stage, tasks: int) -> int:
     """How many waves of tasks so many of a stage take at least, one after the other: more than one where it has a
     `running_max`.
     """
-    return 1 if stage.running_max is None or not tasks else -(-tasks // width_of(stage))
+    return 1 if stage.running_max is None or not tasks else -(-tasks // stage.width)

@@ -59,7 +59,7 @@ MIB_MEANT_MAX = 1 << 16  # A larger number was hardly meant in MiB.
 
 TASK_VARIABLES = (
     *("LARGESSE_JOB", "LARGESSE_STAGE", "LARGESSE_TASK_INDEX", "LARGESSE_TASK_COUNT"),
-    *("LARGESSE_ATTEMPT", "LARGESSE_NODE"),
+    *("LARGESSE_ATTEMPT", "LARGESSE_NODE", "LARGESSE_PEERS", "LARGESSE_MASTER_ADDR", "LARGESSE_MASTER_PORT"),
 )
 """What an agent says to a task; a spec may not say otherwise."""
 

@@ -41,7 +41,6 @@ from schemas import (
     TaskStarted,
     TimeReached,
 )
-from schemas.jobs import width_of
 from schemas.queue_tree import walk
 from schemas.wording import placed
 from services.gateway.places import forget_places, keep_places
@@ -125,7 +124,7 @@ def _let_run(state: State, names: list[str], record: Record) -> None:
         job = state.jobs[name]
         job.began = record.seq
         ready = zip(job.progress.left, job.progress.parents, strict=True)
-        widths = [width_of(stage) for stage in job.graph.stages]
+        widths = [stage.width for stage in job.graph.stages]
         job.asked = [0 if parents else min(left, most) for (left, parents), most in zip(ready, widths, strict=True)]
         touch(state, name)
 

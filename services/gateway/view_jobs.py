@@ -8,7 +8,6 @@ from largesse.lifecycle.state import JobLife
 from schemas import (
     JobSpec,
 )
-from schemas.jobs import width_of
 from schemas.tasks import Failure
 
 JobOutcome = Literal["succeeded", "failed", "cancelled", "rejected"]
@@ -112,7 +111,7 @@ def held_in(job: LiveJob, at: int, waiting: int) -> int:
     stage = job.graph.stages[at]
     if stage.running_max is None:
         return 0
-    may_start = max(job.asked[at], width_of(stage) - job.running[at] - job.starting[at])
+    may_start = max(job.asked[at], stage.width - job.running[at] - job.starting[at])
     return max(0, waiting - may_start)
 
 

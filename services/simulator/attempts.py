@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from largesse.lifecycle.job_life import fail, give_up, is_gang_given_up
 from largesse.lifecycle.state import Graph, JobLife, Progress
 from schemas import Grant, Stage
-from schemas.jobs import width_of
 from schemas.tasks import Failure, TaskFailure
 
 
@@ -69,7 +68,7 @@ def note_failed(job: SimJob, at: int, item: TaskFailure) -> tuple[int, list[int]
             ready += give_up(job, at)
             if stage.gang:
                 return 0, ready
-    most = width_of(stage)
+    most = stage.width
     return item.count + min(job.progress.left[at], most) - min(before, most), ready
 
 
@@ -78,7 +77,7 @@ def more_after(job: SimJob, at: int, count: int) -> int:
     stage, left = job.graph.stages[at], job.progress.left[at]
     if stage.running_max is None or stage.gang:
         return 0
-    most = width_of(stage)
+    most = stage.width
     return count + min(left, most) - min(left + count, most)
 
 

@@ -36,7 +36,6 @@ from schemas import (
     TaskRange,
     TaskStarted,
 )
-from schemas.jobs import width_of
 from schemas.quantities import Vector
 from schemas.tasks import Failure
 from services.simulator.attempts import Run, SimJob, more_after, note_failed, stretch_of
@@ -193,7 +192,7 @@ class SimCluster:
     def _let_start(self, job: SimJob, name: str, ready: list[int], time: int) -> None:
         for at in ready:
             stage = job.graph.stages[at]
-            self.metrics.runnable(name, stage.stage, stage.demand, width_of(stage), time)
+            self.metrics.runnable(name, stage.stage, stage.demand, stage.width, time)
 
     def _supersede(self, job: SimJob, won: Run, time: int) -> None:
         """Tasks have succeeded: other attempts of them end."""
@@ -267,7 +266,7 @@ class SimCluster:
         self.metrics.submitted(spec.job, spec.queue, class_name(self._policy, body.job_class), tasks, record.time)
         for at in graph.roots:
             stage = graph.stages[at]
-            self.metrics.runnable(spec.job, stage.stage, stage.demand, width_of(stage), record.time)
+            self.metrics.runnable(spec.job, stage.stage, stage.demand, stage.width, record.time)
 
     def _rejected(self, record: Record) -> None:
         body: JobRejected = record.body

@@ -111,8 +111,8 @@ def test_a_manifest_without_times_is_a_job_file(written):
     assert (line["queue"], "submit_ms" in line) == ("gpus", False)
     assert line["stages"] == [{
         "stage": "pod", "after": [], "tasks": 6, "demand": {"cpu": "2", "gpu": "2", "memory": "1536Mi"}, "retries": 2,
-        "on_failure": "continue", "labels": {"zone": "a"}, "running_max": 3, "command": ["python", "train.py", "--epochs", "3"],
-        "env": {"SEED": "7"}, "cwd": "/work"}]  # fmt: skip
+        "on_failure": "continue", "labels": {"zone": "a"}, "running_max": 3,
+        "command": ["python", "train.py", "--epochs", "3"], "env": {"SEED": "7"}, "cwd": "/work"}]  # fmt: skip
     assert left["image: tasks are started as they are"] == left["variable: from the cluster"] == 1
     assert readable(line)
 

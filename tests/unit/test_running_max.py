@@ -7,7 +7,6 @@ import pytest
 from largesse.lifecycle.dag import critical_path_ms, graph_of
 from schemas.edge.base import Malformed
 from schemas.edge.jobs import read_job
-from schemas.jobs import width_of
 from services.admission.core.keys import digest_of
 from services.admission.job_class import class_of
 from services.planner.rdl.of_job import request_text
@@ -26,7 +25,7 @@ def read(tasks=10, **more):
 @pytest.mark.parametrize(("said", "width"), [(None, 10), (1, 1), (10, 10), (11, 10)])
 def test_so_many_tasks_run_at_a_time(said, width):
     of = read(running_max=said)
-    assert (of.running_max, width_of(of)) == (said, width)
+    assert (of.running_max, of.width) == (said, width)
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,6 @@ Of a stage with a `running_max` more may wait than may start: it is asked for on
 from collections.abc import Sequence
 
 from largesse.lifecycle.state import Span
-from schemas.jobs import width_of
 from services.altruism.core.state import NO_WAITS, BackingOff, Job
 
 
@@ -58,7 +57,7 @@ def may_start(job: Job, at: int, spans: list[Span], later: Sequence[BackingOff])
         return waits
     resting = sum([item.count for item in later if item.stage == at])
     running = job.progress.left[at] - waits - resting
-    return max(0, min(waits, width_of(stage) - running))
+    return max(0, min(waits, stage.width - running))
 
 
 def first_of(spans: list[Span], count: int) -> list[Span]:

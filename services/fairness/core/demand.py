@@ -9,7 +9,6 @@ from largesse.lifecycle.promises import divisible
 from largesse.lifecycle.remaining import set_of
 from largesse.lifecycle.slots import counted_capacity, counted_demand, counted_promises
 from schemas import Stage, Vector
-from schemas.jobs import width_of
 from schemas.quantities import add_amounts
 from services.fairness.core.stale import change_demand, change_sums
 from services.fairness.core.state import Job, State
@@ -84,7 +83,7 @@ def is_limited(stage: Stage) -> bool:
 
 def asked_of(stage: Stage, left: int) -> int:
     """How many tasks of a stage are asked for at a time, those that run among them, where so many have not ended."""
-    return min(left, width_of(stage)) if is_limited(stage) else left
+    return min(left, stage.width) if is_limited(stage) else left
 
 
 def resting_of(job: Job, at: int) -> int:

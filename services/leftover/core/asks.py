@@ -4,7 +4,6 @@ and are not stored: in a full cell nearly all jobs are like that.
 
 from largesse.ids import shard_of
 from schemas import Asks, StageAsk
-from schemas.jobs import width_of
 from services.leftover.core.state import NO_ASKS, Job
 
 
@@ -22,7 +21,7 @@ def asks_of(job: Job) -> list[StageAsk]:
     """What it asks for, in its order. To be read only."""
     if job.fresh_ms < 0:
         return job.asks
-    return [StageAsk(s.stage, 0, width_of(s), 1, job.fresh_ms) for s in job.graph.stages if not s.after]
+    return [StageAsk(s.stage, 0, s.width, 1, job.fresh_ms) for s in job.graph.stages if not s.after]
 
 
 def ask(job: Job, asks: list[StageAsk]) -> None:

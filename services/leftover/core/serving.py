@@ -10,7 +10,6 @@ from largesse.lifecycle.queue_policy import uses_shadow_order
 from largesse.lifecycle.run_times import expected_ms
 from largesse.lifecycle.state import Graph
 from schemas import Queue, Vector
-from schemas.jobs import width_of
 from schemas.quantities import SHARE_UNITS, largest_share
 from services.leftover.core.order import STALE, claim, end_of, note_size, renew
 from services.leftover.core.shadow import advance, arrive, fork, leave
@@ -146,7 +145,7 @@ def _work_of(name: str, leaf: str, job: Job, time: int) -> Work:
         lasts * waves_of(stage, left) for stage, lasts, left in zip(graph.stages, lasts_ms, tasks, strict=True)
     ]
     work = Work(name, leaf, demands, tasks, lasts_ms, _paths(graph, in_waves_ms), graph.children, [], [], time)
-    most = {at: width_of(stage) for at, stage in enumerate(graph.stages) if stage.running_max is not None}
+    most = {at: stage.width for at, stage in enumerate(graph.stages) if stage.running_max is not None}
     if most:
         work.most = most
     return work
