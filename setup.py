@@ -106,6 +106,7 @@ COMPILED = {
         "locality",
         "mix",
         "pool_breaches",
+        "ports",
         "promised",
         "reserved",
         "reserved_runs",

@@ -70,7 +70,8 @@ class Stage:
     `locality_wait_ms`: for so long a task that could run elsewhere waits for a node with the labels that it prefers;
     None: as the policy. `speculative`: whether slow tasks may be copied, where the policy has copies made.
     `max_failed`: so many tasks may fail for good without the stage failing; `on_failure`: whether a failed stage ends
-    the job at once, or only keeps the stages that come after it from running.
+    the job at once, or only keeps the stages that come after it from running. `running_max`: so many of its tasks run
+    at a time at most; None: all.
     """
 
     stage: str
@@ -94,6 +95,13 @@ class Stage:
     speculative: bool = True
     max_failed: int = 0
     on_failure: OnFailure = "fail"
+    running_max: int | None = None
+
+    @property
+    def width(self) -> int:
+        """How many of its tasks run at a time at most."""
+        most = self.running_max
+        return self.tasks if most is None or most > self.tasks else most
 
 
 @dataclass(slots=True)

@@ -74,7 +74,9 @@ class NodeRegistered:
     `address`: where its agent shows what tasks print (`HOST:PORT`); empty: nowhere. `unschedulable`: why its agent
     takes no new tasks at the moment (its disk is full, for instance); empty: it does. What runs there runs on.
     `parts`: how many AttemptsKnown went before it; `attempts` has what they named, too. `results`: what it keeps of
-    ended jobs; None: it does not say. `spare`: ended attempts that do not end their task.
+    ended jobs; None: it does not say. `spare`: ended attempts that do not end their task. `host`: by which name tasks
+    on other nodes reach those on this one; empty: by the node's. `port_first`, `port_last`: from where to where gangs'
+    tasks are given ports; 0: none are.
     """
 
     node: str
@@ -90,6 +92,9 @@ class NodeRegistered:
     parts: int = 0
     results: ResultsKept | None = None
     spare: list[SpareAttempt] = field(default_factory=list)
+    host: str = ""
+    port_first: int = 0
+    port_last: int = 0
 
 
 @dataclass(slots=True)

@@ -158,12 +158,13 @@ def skip_after(graph: Graph, progress: Progress, at: int) -> None:
 
 def critical_path_ms(graph: Graph) -> int:
     """How long a job takes at least, by the estimates of its stages: the longest sum of run times along its graph.
-    A stage without an estimate counts as `duration_ms` has it.
+    A stage without an estimate counts as `duration_ms` has it, one with a `running_max` as often as it takes waves.
     """
     begins, parents = [0] * len(graph.stages), graph.parents.copy()
     longest, order = 0, graph.roots.copy()
     for at in order:
-        end = begins[at] + duration_ms(graph.stages[at].estimate_ms, 0, 0)
+        stage = graph.stages[at]
+        end = begins[at] + waves_of(stage, stage.tasks) * duration_ms(stage.estimate_ms, 0, 0)
         longest = max(longest, end)
         for child in graph.children[at]:
             begins[child] = max(begins[child], end)
@@ -171,3 +172,10 @@ def critical_path_ms(graph: Graph) -> int:
             if not parents[child]:
                 order.append(child)
     return longest
+
+
+def waves_of(stage: Stage, tasks: int) -> int:
+    """How many waves of tasks so many of a stage take at least, one after the other: more than one where it has a
+    `running_max`.
+    """
+    return 1 if stage.running_max is None or not tasks else -(-tasks // stage.width)

@@ -59,7 +59,7 @@ MIB_MEANT_MAX = 1 << 16  # A larger number was hardly meant in MiB.
 
 TASK_VARIABLES = (
     *("LARGESSE_JOB", "LARGESSE_STAGE", "LARGESSE_TASK_INDEX", "LARGESSE_TASK_COUNT"),
-    *("LARGESSE_ATTEMPT", "LARGESSE_NODE"),
+    *("LARGESSE_ATTEMPT", "LARGESSE_NODE", "LARGESSE_PEERS", "LARGESSE_MASTER_ADDR", "LARGESSE_MASTER_PORT"),
 )
 """What an agent says to a task; a spec may not say otherwise."""
 
@@ -116,6 +116,7 @@ class StageSubmission(Input):
     speculative: bool = True
     max_failed: MaxFailed = None
     on_failure: OnFailure = "fail"
+    running_max: Annotated[int, Field(ge=1, le=TASKS_MAX)] | None = None
 
 
 class JobSubmission(Input):
@@ -212,7 +213,15 @@ def _stage(stage: StageSubmission) -> Stage:
         speculative=stage.speculative,
         max_failed=most_failed(stage.max_failed, tasks, gang=stage.gang),
         on_failure=stage.on_failure,
+        running_max=_running_max(stage, tasks),
     )
+
+
+def _running_max(stage: StageSubmission, tasks: int) -> int | None:
+    most = stage.running_max
+    if most is not None and stage.gang and most < tasks:
+        raise Malformed("running_max", f"is {most}, but all {tasks} tasks of a gang run together: leave it out")
+    return most
 
 
 def _locality_wait_ms(stage: StageSubmission) -> int | None:

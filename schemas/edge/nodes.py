@@ -48,6 +48,7 @@ DEVICES_MAX = 1_024  # GPUs of one node, listed or not.
 DEVICE_MILLI = 1_000  # A device as a whole; a smaller one is a part of a device that was divided.
 
 ADDRESS_MAX = 300
+HOST_MAX = 255
 FOLDER_MAX = 4_096  # Characters of a path on a node.
 UNSCHEDULABLE_MAX = 300
 """Characters of the reason why an agent takes no new tasks."""
@@ -97,7 +98,8 @@ class ResultsInput(Input):
 class NodeRegistration(NodeReport):
     """An agent takes charge of a node under a new epoch, and says which attempts it knows, and where it shows what
     tasks print (`HOST:PORT`). `parts`: how many messages of the form `known` went before it and name attempts too.
-    Unless all of them have come in, the registration is refused, and the agent has to send everything again.
+    Unless all of them have come in, the registration is refused, and the agent has to send everything again. `host`: by
+    which tasks on other nodes reach those on this one; `port_first`, `port_last`: ports that gangs' tasks are given.
     """
 
     node: NewName
@@ -105,6 +107,9 @@ class NodeRegistration(NodeReport):
     address: Annotated[str, Field(max_length=ADDRESS_MAX)] = ""
     parts: Annotated[int, Field(ge=0, le=KNOWN_PARTS_MAX)] = 0
     results: ResultsInput | None = None
+    host: Annotated[str, Field(max_length=HOST_MAX)] = ""
+    port_first: Annotated[int, Field(ge=0, le=PORT_MAX)] = 0
+    port_last: Annotated[int, Field(ge=0, le=PORT_MAX)] = 0
 
 
 class NodeLeave(Input):
@@ -185,6 +190,8 @@ def read_node(document: object, author: str) -> NodeMessage:
     capacity, devices = offered(node.capacity, node.devices, "register")
     attempts = [known_attempt(attempt, f"register.attempts[{i}]") for i, attempt in enumerate(node.attempts)]
     check_address(node.address, "register.address")
+    check_host(node.host, "register.host")
+    check_ports(node.port_first, node.port_last, "register.port_last")
     return NodeRegistered(
         node.node,
         node.epoch,
@@ -197,15 +204,35 @@ def read_node(document: object, author: str) -> NodeMessage:
         unschedulable=node.unschedulable,
         parts=node.parts,
         results=None if node.results is None else ResultsKept(**node.results.model_dump()),
+        host=node.host,
+        port_first=node.port_first,
+        port_last=node.port_last,
     )
 
 
 def check_address(address: str, field: str) -> None:
     """Nothing, or `HOST:PORT` with a name or a number as its host (`[::1]:9464`). Raises Malformed."""
     host, _, port = address.rpartition(":")
-    named = re.fullmatch(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?|\[[0-9A-Fa-f:.]+\]", host)
-    if address and not (named and re.fullmatch("[0-9]{1,5}", port) and 0 < int(port) <= PORT_MAX):
+    if address and not (_is_host(host) and re.fullmatch("[0-9]{1,5}", port) and 0 < int(port) <= PORT_MAX):
         raise Malformed(field, f"has to be HOST:PORT, like node-1:9464, is {shown(address)}")
+
+
+def check_host(host: str, field: str) -> None:
+    """Nothing, or a name or a number of a machine (`[::1]`). Raises Malformed."""
+    if host and not _is_host(host):
+        raise Malformed(field, f"has to be a name or an address of a machine, like node-1 or [::1], is {shown(host)}")
+
+
+def check_ports(first: int, last: int, field: str) -> None:
+    """No ports (0 and 0), or those from `first` to `last`. Raises Malformed."""
+    if (first or last) and not 1 <= first <= last:
+        raise Malformed(
+            field, f"is {last}, but the first port is {first}: write two ports, the first one first, or 0 0"
+        )
+
+
+def _is_host(text: str) -> bool:
+    return re.fullmatch(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?|\[[0-9A-Fa-f:.]+\]", text) is not None
 
 
 def offered(amounts: Mapping[str, object], listed: DevicesInput, parent: str) -> tuple[Vector, list[Device]]:

@@ -1,7 +1,8 @@
 """A job's class by the dominant share of its request (DRESS, section IV-C; docs/concepts/dress.md).
 
-A request is the largest tasks x demand of a stage. The reference is by default the total capacity: against what is
-available at the moment, as the paper has it, every job is large on a full cluster.
+A request is the largest tasks x demand of a stage, of its tasks as many as may run at a time. The reference is by
+default the total capacity: against what is available at the moment, as the paper has it, every job is large on a full
+cluster.
 """
 
 from collections.abc import Sequence
@@ -28,6 +29,6 @@ def class_of(spec: JobSpec, reference: Vector, thresholds: Sequence[int]) -> int
 def _exceeds(spec: JobSpec, reference: Vector, threshold: int) -> bool:
     for stage in spec.stages:
         for kind, amount in stage.demand.items():
-            if amount * stage.tasks * WHOLE_PERMILLE > threshold * reference.get(kind, 0):
+            if amount * stage.width * WHOLE_PERMILLE > threshold * reference.get(kind, 0):
                 return True
     return False

@@ -6,7 +6,7 @@ Decides nothing by `decide`: `take` says what has changed for the node since it 
 exactly what the sequencer holds for the node, whatever the epoch, so a restarted agent can tell what is still wanted.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -16,6 +16,7 @@ from largesse.lifecycle.task_facts import SpareEnd, TaskFact, facts_of
 from schemas import (
     ConfigChanged,
     DeviceShare,
+    Grant,
     JobAdmitted,
     JobCancelled,
     JobEnded,
@@ -37,7 +38,7 @@ from schemas import (
 )
 from schemas.tasks import TaskEnd, TaskFailure
 
-LAYOUT = 6
+LAYOUT = 7
 EPOCHS_MAX = 64
 """Registrations of a node that its agent remembers, to know one that comes again."""
 
@@ -50,13 +51,15 @@ Standing = Literal["new", "registered", "lost", "taken"]
 class Job:
     """A job that has not ended. `run`: seq of its admission, which tells it from an earlier job of its name. `broken`:
     by gang stage, the last attempt that ended without success. `copied`: tasks of which copies were granted, here or
-    elsewhere, as "stage/index"."""
+    elsewhere, as "stage/index". `peers`: by gang stage that has started here, where the tasks of its last attempt are
+    reached, in order, as HOST:PORT."""
 
     spec: JobSpec
     run: int
     over: bool = False
     broken: dict[str, int] = field(default_factory=dict)
     copied: dict[str, bool] = field(default_factory=dict)
+    peers: dict[str, list[str]] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -86,7 +89,7 @@ class State:
     in the next `take`. `rival`: the epoch of another agent that has registered this node after ours, whether or not
     ours was lost by then. `epochs`: the latest that were registered, the last one last. `unschedulable`: why the
     node takes no new tasks, as the log has it of our epoch. `drain_until_ms`: the log time at which all that is
-    held is revoked, as a drain asks for; None: it is not.
+    held is revoked, as a drain asks for; None: it is not. `hosts`: by node of the cell, where its tasks are reached.
     """
 
     node: str
@@ -102,15 +105,17 @@ class State:
     held: dict[str, HeldAttempt] = field(default_factory=dict)
     held_of: dict[str, dict[str, bool]] = field(default_factory=dict)
     changed: dict[str, bool] = field(default_factory=dict)
+    hosts: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """Run this attempt, once."""
+    """Run this attempt, once. `peers`: where the tasks of its gang are reached, in order; none where it is of none."""
 
     key: str
     held: HeldAttempt
     stage: Stage
+    peers: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +187,8 @@ def take(state: State, *, may_start: bool = True) -> list[Action]:
         elif held.epoch == state.epoch and not held.given:
             if may_start:
                 held.given = True
-                actions.append(Start(key, held, _stage_of(state.jobs[held.job], held.stage)))
+                job = state.jobs[held.job]
+                actions.append(Start(key, held, _stage_of(job, held.stage), job.peers.get(held.stage, ())))
             else:
                 waiting[key] = True
     state.changed = waiting
@@ -243,6 +249,7 @@ def _closed(state: State, record: Record[RoundClosed]) -> None:
             state.held[key] = held
             state.held_of.setdefault(held.job, {})[key] = True
             state.changed[key] = True
+    _note_peers(state, body.grants)
     for revoked in body.revoked:
         if revoked.node == state.node:
             for key in _keys(revoked):
@@ -250,6 +257,25 @@ def _closed(state: State, record: Record[RoundClosed]) -> None:
                     # Somebody waits for the room of a copy, and nothing is lost with it.
                     state.held[key].grace_ms = 0 if state.held[key].copy else state.revoke_grace_ms
                     _stop(state, key, "revoked")
+
+
+def _note_peers(state: State, grants: Sequence[Grant]) -> None:
+    """Gangs start, all tasks of each in one round."""
+    here = {(grant.job, grant.stage): True for grant in grants if grant.node == state.node and grant.ports}
+    if not here:
+        return
+    found: dict[tuple[str, str], dict[int, str]] = {key: {} for key in here}
+    for grant in grants:
+        peers = found.get((grant.job, grant.stage))
+        if peers is not None:
+            host = state.hosts.get(grant.node) or grant.node
+            peers.update({grant.first + i: f"{host}:{port}" for i, port in enumerate(grant.ports)})
+    for (name, stage), peers in found.items():
+        job = state.jobs[name]
+        if len(peers) == _stage_of(job, stage).tasks:
+            job.peers[stage] = [peers[index] for index in sorted(peers)]
+        else:
+            job.peers.pop(stage, None)  # A node of it offers no ports.
 
 
 def _tasks(state: State, record: Record) -> None:
@@ -284,6 +310,7 @@ def _lost(state: State, record: Record[NodeLost]) -> None:
 def _registered(state: State, record: Record[NodeRegistered]) -> None:
     body = record.body
     _tasks(state, record)
+    state.hosts[body.node] = body.host
     if body.node != state.node:
         return
     # An agent ends once another epoch has followed its own: an epoch that comes again is an old message of it.
@@ -348,6 +375,7 @@ def _drained(state: State, record: Record[NodeDrained]) -> None:
 
 def _forgotten(state: State, record: Record[NodeForgotten]) -> None:
     body = record.body
+    state.hosts.pop(body.node, None)
     if body.node == state.node:
         state.drain_until_ms = None
 

@@ -118,6 +118,8 @@ class Reporter:
         where = {"node": state.node, "epoch": state.epoch}
         known = [{"known": {**where, "part": part, "attempts": batch}} for part, batch in enumerate(before)]
         register = {**offer, "attempts": last, "address": self._node.address, "parts": len(before)}
+        first, last_port = self._node.ports
+        register |= {"host": self._node.host, "port_first": first, "port_last": last_port}
         return [*known, {"register": {**register, "results": self._results()}}]
 
     def _results(self) -> dict[str, Any] | None:

@@ -2,6 +2,7 @@
 
 import os
 import pwd
+import re
 import socket
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -11,7 +12,7 @@ from typing import Any, Literal, get_args
 from largesse.settings import PREFIX, Settings, SettingWrong
 from schemas import Device, Vector
 from schemas.edge.base import sorted_map
-from schemas.edge.nodes import NodeReport, check_address, offered
+from schemas.edge.nodes import PORT_MAX, NodeReport, check_address, check_host, offered
 from schemas.edge.read import Malformed
 from schemas.edge.strict_json import loads
 from schemas.edge.validated import validated
@@ -67,6 +68,11 @@ VARIABLES = {
         "fewer are kept while less disk space is free (on a small disk: less than a tenth)",
     ),
     "NODE_BEHIND_RUNS": ("5000", "with more ended runs that are still to be removed the node takes no new tasks"),
+    "NODE_HOST": ("the host's name", "name or address at which tasks on other nodes reach tasks of gangs on this one"),
+    "NODE_PORTS": (
+        "21000-28999",
+        "ports that tasks of gangs are given, FIRST-LAST, which nothing else on this machine listens on; none: none",
+    ),
     "TASK_USER": ("the agent's user", "user as whom tasks run; needs an agent that runs as root"),
     "ADVERTISE": (
         "the host's name and LARGESSE_METRICS_PORT",
@@ -106,7 +112,8 @@ class NodeSettings:
     the next one to take them over. `leaves`: the agent then says that the node goes, and what it holds is run elsewhere
     at once. `departing`: the node is not run any more: its agent reports what has ended, ends the rest, and leaves.
     `address`: where the agent shows what tasks print, as `HOST:PORT`; empty: nowhere. `task_user`: as whom
-    tasks run; None: as the agent's own user, who can write wherever the agent can.
+    tasks run; None: as the agent's own user, who can write wherever the agent can. `host`: at which tasks on other
+    nodes reach those here; `ports`: those that tasks of gangs are given, from the first to the last; 0: none.
     """
 
     name: str
@@ -137,6 +144,8 @@ class NodeSettings:
     departing: bool = False
     address: str = ""
     task_user: TaskUser | None = None
+    host: str = "127.0.0.1"
+    ports: tuple[int, int] = (21_000, 28_999)
 
 
 def read_node_settings(settings: Settings, environment: Mapping[str, str] | None = None) -> NodeSettings:
@@ -148,7 +157,8 @@ def read_node_settings(settings: Settings, environment: Mapping[str, str] | None
     commas between),
     LARGESSE_NODE_AT_END (`keep`: tasks run on; `leave`: they end, and are run elsewhere), LARGESSE_ADVERTISE
     (`HOST:PORT` at which others reach what LARGESSE_METRICS_PORT serves; default: that port at the host's name, or at
-    the one address at which it is served), LARGESSE_TASK_USER (a user other than root, as whom tasks run; the agent has
+    the one address at which it is served), LARGESSE_NODE_HOST (a name or an address; default: the host's name),
+    LARGESSE_TASK_USER (a user other than root, as whom tasks run; the agent has
     to run as root), and what `with_limits` reads.
     """
     environment = os.environ if environment is None else environment
@@ -171,6 +181,7 @@ def read_node_settings(settings: Settings, environment: Mapping[str, str] | None
         leaves=leaves,
         address=_address(settings, environment.get(f"{PREFIX}ADVERTISE", "")),
         task_user=read_task_user(environment),
+        host=_host(environment.get(f"{PREFIX}NODE_HOST") or socket.gethostname()),
     )
     return with_limits(node, environment)
 
@@ -194,6 +205,7 @@ def with_limits(node: NodeSettings, environment: Mapping[str, str] | None = None
         output_bytes=_number(environment, "NODE_OUTPUT_MIB", least=1) << 20,
         kept=_kept(environment),
         room=Room(_number(environment, "NODE_ROOM_MIB") << 20, _number(environment, "NODE_ROOM_INODES")),
+        ports=_ports(environment.get(f"{PREFIX}NODE_PORTS") or VARIABLES["NODE_PORTS"][0]),
     )
 
 
@@ -242,6 +254,25 @@ def _number(environment: Mapping[str, str], name: str, least: int = 0) -> int:
     if not text.isascii() or not text.isdecimal() or not least <= int(text) <= NUMBER_MAX:
         raise SettingWrong(f"{PREFIX}{name}={text}: has to be a whole number from {least} to {NUMBER_MAX}")
     return int(text)
+
+
+def _host(text: str) -> str:
+    try:
+        check_host(text, "")
+    except Malformed as fault:
+        raise SettingWrong(f"{PREFIX}NODE_HOST={text}: {fault}") from None
+    return text
+
+
+def _ports(text: str) -> tuple[int, int]:
+    """FIRST-LAST, or `none`."""
+    if text == "none":
+        return 0, 0
+    match = re.fullmatch(r"([0-9]{1,5})-([0-9]{1,5})", text)
+    first, last = (int(match[1]), int(match[2])) if match is not None else (0, 0)
+    if not 1 <= first <= last <= PORT_MAX:
+        raise SettingWrong(f"{PREFIX}NODE_PORTS={text}: has to be FIRST-LAST, like 21000-28999, or none")
+    return first, last
 
 
 def _address(settings: Settings, advertised: str) -> str:

@@ -1,6 +1,7 @@
 """What an attempt begins with: the instructions of its shim, and the environment of its command."""
 
 import os
+from collections.abc import Sequence
 
 from largesse.descriptors import inherited_limit
 from schemas import Stage
@@ -17,6 +18,10 @@ MEMORY_MIB_MIN = 64
 """A limit of memory is never below this: an interpreter takes as much before it does anything."""
 ADDRESS_MIB_EXTRA = 256
 """On top of the memory asked for, in an `address_space` limit: programs, libraries and locale tables are mapped too."""
+
+
+PEERS_MAX = 100_000
+"""Characters of LARGESSE_PEERS. A command with a variable of 128 KiB cannot be started."""
 
 
 def limits_of(start: Start, settings: NodeSettings) -> Limits:
@@ -74,7 +79,17 @@ def environment(start: Start, settings: NodeSettings) -> dict[str, str]:
     env["LARGESSE_JOB"], env["LARGESSE_STAGE"] = held.job, held.stage
     env["LARGESSE_TASK_INDEX"], env["LARGESSE_ATTEMPT"] = str(held.index), str(held.attempt)
     env["LARGESSE_NODE"], env["LARGESSE_TASK_COUNT"] = settings.name, str(start.stage.tasks)
-    return env
+    return env | _of_gang(start.peers)
+
+
+def _of_gang(peers: Sequence[str]) -> dict[str, str]:
+    """Where a task of a gang reaches the others, and first of all task 0."""
+    if not peers:
+        return {}
+    host, _, port = peers[0].rpartition(":")
+    env = {"LARGESSE_MASTER_ADDR": host.strip("[]"), "LARGESSE_MASTER_PORT": port}
+    text = ",".join(peers)
+    return env | {"LARGESSE_PEERS": text} if len(text) <= PEERS_MAX else env
 
 
 def fate_of(stage: Stage, index: int) -> Result:

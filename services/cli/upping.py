@@ -69,6 +69,7 @@ INSTEAD = {
     "NODE_AT_END": "--stop-tasks",
     "NODE_CUT_OFF_SECONDS": "there is no bus to be cut off from",
     "ADVERTISE": "output is read from --data",
+    "NODE_HOST": "tasks of gangs reach each other at 127.0.0.1",
 }
 """Settings of services that are processes of their own, by name without the prefix, and what `up` goes by instead."""
 

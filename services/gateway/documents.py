@@ -20,7 +20,15 @@ from services.gateway.places import indexes_of
 from services.gateway.promised_waits import NEED_ROOM, promised_text, revocable_document
 from services.gateway.queueing import Queueing
 from services.gateway.usage import memory_text, usage_document
-from services.gateway.view_jobs import EndedJob, EndedStage, FailedAttempt, LiveJob, succeeded_of, waiting_of
+from services.gateway.view_jobs import (
+    EndedJob,
+    EndedStage,
+    FailedAttempt,
+    LiveJob,
+    held_in,
+    succeeded_of,
+    waiting_of,
+)
 from services.gateway.view_state import State, said_of, stage_class_key
 
 WHY: dict[WaitReason | str, str] = {
@@ -35,6 +43,7 @@ WHY: dict[WaitReason | str, str] = {
     "spread": "the nodes that have room are barred to it by its anti_affinity or spread",
     "failed_there": "it has failed on the nodes that have room, and waits for another",
     "behind_head": "waits behind an earlier job, which does not fit yet",
+    "running_max": "running_max of stage {stage} is {most}",
     "next_round": "is considered in the next round",
 }
 """Texts for the reasons why tasks wait. Where a queue is the cause, `Queueing` has more precise ones."""
@@ -237,13 +246,16 @@ def _why(state: State, queueing: Queueing, job: LiveJob, at: int, waiting: int, 
         elif whole and found["reason"] in NEED_ROOM:
             found["text"] += Lacking(state).text(job.spec.queue, stage)
         reasons.append(found)
-    if waiting > asked:
+    held = held_in(job, at, waiting)
+    if rest := waiting - asked - held:
         left_ms = job.retry_ms[at] - state.time
         if left_ms > 0:
             seconds = -(-left_ms // 1_000)
-            reasons.append(_reason("back_off", waiting - asked, failed=_who_failed(job, at), seconds=seconds))
+            reasons.append(_reason("back_off", rest, failed=_who_failed(job, at), seconds=seconds))
         else:
-            reasons.append(_reason("next_round", waiting - asked))
+            reasons.append(_reason("next_round", rest))
+    if held:
+        reasons.append(_reason("running_max", held, stage=stage.stage, most=stage.running_max))
     return reasons
 
 

@@ -37,6 +37,7 @@ PendingReason = Literal[
     "lease",
     "promise_used",
     "promised",
+    "running_max",
     "next_round",
 ]
 """Why tasks wait, as documents and metrics say it."""

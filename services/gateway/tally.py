@@ -18,7 +18,7 @@ from services.gateway.node_documents import state_of_node
 from services.gateway.promised_waits import NEED_ROOM
 from services.gateway.queueing import Queueing
 from services.gateway.reserved_waits import ReservedWaits
-from services.gateway.view_jobs import LiveJob, waiting_of
+from services.gateway.view_jobs import LiveJob, held_in, waiting_of
 from services.gateway.view_state import State, Touched, said_of, stage_class_key
 
 LOOKED_AT_ONCE = 200
@@ -248,13 +248,13 @@ def _keys_of(state: State, reserved: ReservedWaits, job: LiveJob) -> Keys:
     for at, stage in enumerate(job.spec.stages):
         working = job.running[at] + job.starting[at]
         waiting = waiting_of(job, at)
-        asked = 0
+        asked = held = 0
         if job.progress.parents[at]:
             reason = "after"
         elif not job.began:
             reason = "running_limit"
         else:
-            asked = min(waiting, job.asked[at])
+            asked, held = min(waiting, job.asked[at]), held_in(job, at, waiting)
             reason = "back_off" if job.retry_ms[at] > state.time else "next_round"
         waits = reserved.why(job, at) if asked else None
         if waits is not None:
@@ -263,7 +263,8 @@ def _keys_of(state: State, reserved: ReservedWaits, job: LiveJob) -> Keys:
             _put(keys, (job.spec.queue, "promised", ""), asked)
         elif asked:
             _put(keys, (job.spec.queue, "asked", stage_class_key(job.spec, stage)), asked, stage)
-        _put(keys, (job.spec.queue, reason, ""), waiting - asked)
+        _put(keys, (job.spec.queue, "running_max", ""), held)
+        _put(keys, (job.spec.queue, reason, ""), waiting - asked - held)
         _put(keys, (job.spec.queue, "running", ""), working)
     return keys
 

@@ -124,7 +124,8 @@ def _let_run(state: State, names: list[str], record: Record) -> None:
         job = state.jobs[name]
         job.began = record.seq
         ready = zip(job.progress.left, job.progress.parents, strict=True)
-        job.asked = [0 if parents else left for left, parents in ready]
+        widths = [stage.width for stage in job.graph.stages]
+        job.asked = [0 if parents else min(left, most) for (left, parents), most in zip(ready, widths, strict=True)]
         touch(state, name)
 
 

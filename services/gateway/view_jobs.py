@@ -106,6 +106,15 @@ def waiting_of(job: LiveJob, at: int) -> int:
     return max(0, job.progress.left[at] - job.running[at] - job.starting[at])
 
 
+def held_in(job: LiveJob, at: int, waiting: int) -> int:
+    """How many of the waiting tasks of a stage its `running_max` keeps from starting, even where there is room."""
+    stage = job.graph.stages[at]
+    if stage.running_max is None:
+        return 0
+    may_start = max(job.asked[at], stage.width - job.running[at] - job.starting[at])
+    return max(0, waiting - may_start)
+
+
 @dataclass(slots=True)
 class EndedStage:
     """What came of one stage. `failed` counts attempts, `given_up` tasks that failed for good, at most `max_failed` of

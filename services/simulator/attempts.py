@@ -61,15 +61,24 @@ def note_failed(job: SimJob, at: int, item: TaskFailure) -> tuple[int, list[int]
     """These attempts have failed: how many tasks could run again, and which stages may run from now on."""
     if is_gang_given_up(job, at):
         return 0, []
-    back, before = item.count, job.progress.left[at]
+    stage, before = job.graph.stages[at], job.progress.left[at]
     ready: list[int] = []
     for index in range(item.first, item.first + item.count):
         if fail(job, at, index, item.attempt, item.reason) == "given_up":
             ready += give_up(job, at)
-            if job.graph.stages[at].gang:
+            if stage.gang:
                 return 0, ready
-            back, before = back - 1, before - 1
-    return back + job.progress.left[at] - before, ready
+    most = stage.width
+    return item.count + min(job.progress.left[at], most) - min(before, most), ready
+
+
+def more_after(job: SimJob, at: int, count: int) -> int:
+    """How many tasks more of a stage could run in the places of those, so many, that have just succeeded."""
+    stage, left = job.graph.stages[at], job.progress.left[at]
+    if stage.running_max is None or stage.gang:
+        return 0
+    most = stage.width
+    return count + min(left, most) - min(left + count, most)
 
 
 _AS_ESTIMATED = (1, 1)

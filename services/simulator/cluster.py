@@ -38,7 +38,7 @@ from schemas import (
 )
 from schemas.quantities import Vector
 from schemas.tasks import Failure
-from services.simulator.attempts import Run, SimJob, note_failed, stretch_of
+from services.simulator.attempts import Run, SimJob, more_after, note_failed, stretch_of
 from services.simulator.copies import Copies
 from services.simulator.metrics import Metrics
 from services.simulator.schedule import AttemptOutcome, Schedule
@@ -184,12 +184,15 @@ class SimCluster:
         job = self._finish(run, name, named, end_ms, "succeeded")
         if job.copied is not None:
             self._supersede(job, run, end_ms)
-        self._let_start(job, name, succeed(job, job.graph.position[named], count, grant.attempt) or [], end_ms)
+        at = job.graph.position[named]
+        self._let_start(job, name, succeed(job, at, count, grant.attempt) or [], end_ms)
+        if more := more_after(job, at, count):
+            self.metrics.runnable(name, named, job.graph.stages[at].demand, more, end_ms)
 
     def _let_start(self, job: SimJob, name: str, ready: list[int], time: int) -> None:
         for at in ready:
             stage = job.graph.stages[at]
-            self.metrics.runnable(name, stage.stage, stage.demand, stage.tasks, time)
+            self.metrics.runnable(name, stage.stage, stage.demand, stage.width, time)
 
     def _supersede(self, job: SimJob, won: Run, time: int) -> None:
         """Tasks have succeeded: other attempts of them end."""
@@ -263,7 +266,7 @@ class SimCluster:
         self.metrics.submitted(spec.job, spec.queue, class_name(self._policy, body.job_class), tasks, record.time)
         for at in graph.roots:
             stage = graph.stages[at]
-            self.metrics.runnable(spec.job, stage.stage, stage.demand, stage.tasks, record.time)
+            self.metrics.runnable(spec.job, stage.stage, stage.demand, stage.width, record.time)
 
     def _rejected(self, record: Record) -> None:
         body: JobRejected = record.body

@@ -8,7 +8,7 @@ from schemas.placement_rules import rules_of
 from schemas.quantities import on_devices, tasks_on_devices
 from schemas.queue_tree import upwards, walk
 from services.admission.core.granted import attempt_of, is_held, marks
-from services.altruism.core.waits import does_wait, waiting
+from services.altruism.core.waits import does_wait, first_of, waiting
 from services.fairness.core.backoff import could_start
 from services.fairness.hdrf.static import fill
 from services.fairness.tree import TreeNode
@@ -68,6 +68,33 @@ def check_grants_fit(cell):
 
 
 # ---------------------------------------------------------------- tasks
+def running_in(cell, job, stage):
+    """How many attempts of a stage hold room."""
+    return sum(key.startswith(f"{job}/{stage}/") for key in holds_of(cell.admission))
+
+
+def could_start_of(cell, name):
+    """By stage position, the tasks of a live job that wait and may start beside those that run."""
+    found = {}
+    for at, spans in waiting(cell.altruism.jobs[name]).items():
+        of = cell.altruism.jobs[name].graph.stages[at]
+        most = of.tasks
+        if of.running_max is not None:
+            most = of.running_max - running_in(cell, name, of.stage)
+        if spans := first_of(spans, most):
+            found[at] = spans
+    return found
+
+
+def check_running_max(cell):
+    """No stage ever has more attempts at work than may run at a time."""
+    for name, job in cell.admission.jobs.items():
+        for of in job.graph.stages:
+            if of.running_max is not None:
+                running = running_in(cell, name, of.stage)
+                assert running <= of.running_max, f"{running} tasks of {name}/{of.stage} run, not {of.running_max}"
+
+
 def check_tasks(cell):
     """Every task of a live job is in one place: not yet runnable, waiting, backing off, running, or done."""
     holds = holds_of(cell.admission)
@@ -117,7 +144,7 @@ def check_asks(cell):
     for name, job in cell.altruism.jobs.items():
         waits = {
             (job.graph.stages[at].stage, index, span.attempt, span.since_ms)
-            for at, spans in waiting(job).items()
+            for at, spans in could_start_of(cell, name).items()
             for span in spans
             for index in range(span.first, span.first + span.count)
             if name not in cell.altruism.held_back
@@ -190,8 +217,9 @@ def demand_of(state):
         for at, of in enumerate(job.graph.stages):
             if not job.progress.parents[at]:
                 each = leaf.setdefault(tuple(sorted(kind for kind, amount in of.demand.items() if amount)), {})
+                asked = min(job.progress.left[at], of.running_max or of.tasks)
                 for kind, amount in of.demand.items():
-                    each[kind] = each.get(kind, 0) + amount * job.progress.left[at]
+                    each[kind] = each.get(kind, 0) + amount * asked
     return {leaf: {key: each for key, each in sets.items() if any(each.values())} for leaf, sets in demand.items()}
 
 
@@ -218,10 +246,10 @@ def check_levels(cell, before):
 def check_could_start(cell):
     """What fairness takes for tasks that could start is what altruism asks for: none that waits out a back-off."""
     asked = {}
-    for name, job in cell.altruism.jobs.items():
+    for name in cell.altruism.jobs:
         if name in cell.altruism.held_back:
             continue
-        tasks = sum(span.count for spans in waiting(job).values() for span in spans)
+        tasks = sum(span.count for spans in could_start_of(cell, name).values() for span in spans)
         if tasks:
             leaf = cell.fairness.jobs[name].queue
             asked[leaf] = asked.get(leaf, 0) + tasks
@@ -260,7 +288,7 @@ def check_conserved(cell):
     reasons, delayed = {}, set()
     said = {(*_class_of(w, w.gang, w.rules), w.near): w.reason for w in cell.leftover.reasons.values()}
     for name, job in cell.altruism.jobs.items():
-        for at, spans in waiting(job).items():
+        for at, spans in could_start_of(cell, name).items():
             of = job.graph.stages[at]
             gang, own = of.tasks if of.gang else 0, rules_of(name, cell.leftover.jobs[name].queue, of)
             assert not spans or sum(span.count for span in spans)

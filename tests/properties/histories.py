@@ -84,7 +84,20 @@ def drawn(seed, most=90):
     """
     chance = Random(seed)
     steps = chance.choice([CALM, WILD])
-    return [_step(chance, chance.choice(steps)) for _ in range(chance.randint(most // 3, most))]
+    found = [_step(chance, chance.choice(steps)) for _ in range(chance.randint(most // 3, most))]
+    return found if seed % 3 else limited(found, Random(seed))
+
+
+def limited(steps, chance):
+    """The same steps, with stages of which only so many tasks run at a time."""
+    return [(step[0], _limited(step[1], chance), *step[2:]) if step[0] == "submit" else step for step in steps]
+
+
+def _limited(stages, chance):
+    return [
+        each if each.gang or chance.random() < 0.3 else replace(each, running_max=chance.choice([1, 1, 2, 3, 9]))
+        for each in stages
+    ]
 
 
 class Seeded(NamedTuple):

@@ -19,7 +19,11 @@ class Virtual:
     def ready(self):
         """Stages that could start a task, the longest way to the end first."""
         stages = [
-            each for each in self.spec.stages if self.waits[each.stage] and not any(self.left[up] for up in each.after)
+            each
+            for each in self.spec.stages
+            if self.waits[each.stage]
+            and not any(self.left[up] for up in each.after)
+            and (each.running_max is None or [name for _, name in self.running].count(each.stage) < each.running_max)
         ]
         return sorted(stages, key=lambda each: -self.paths[each.stage])
 
@@ -33,7 +37,8 @@ class Virtual:
 
 
 def _path(spec, name):
-    own = next(each.estimate_ms for each in spec.stages if each.stage == name)
+    own = next(each for each in spec.stages if each.stage == name)
+    own = own.estimate_ms * -(-own.tasks // min(own.tasks, own.running_max or own.tasks))
     return own + max((_path(spec, each.stage) for each in spec.stages if name in each.after), default=0)
 
 
@@ -50,9 +55,9 @@ def ends(arrivals, capacity):
         moments = [end for job in jobs.values() for end, _ in job.running] + [when for _, (when, _) in waiting]
         now_ms = min(moments)
         for number, job in list(jobs.items()):
+            stages_before = {each.stage for each in job.ready()}
             ended = [name for end, name in job.running if end == now_ms]
             job.running = [each for each in job.running if each[0] != now_ms]
-            stages_before = {each.stage for each in job.ready()}
             for name in ended:
                 job.left[name] -= 1
             if {each.stage for each in job.ready()} - stages_before:

@@ -26,6 +26,7 @@ from tests.properties.cell_laws import (
     check_maxima,
     check_room,
     check_rules,
+    check_running_max,
     check_tasks,
 )
 from tests.properties.histories import Play, replay, seeded_histories
@@ -110,6 +111,7 @@ class Watched(SlowCell):
         if record.type not in ("RoundOpened", "RoundClosed"):
             check_room(self)
             check_tasks(self)
+            check_running_max(self)
         return record
 
     def _answer(self):
@@ -131,6 +133,7 @@ class Watched(SlowCell):
         self.attempts.check(self, body)
         check_maxima(self, [grant.job for grant in body.grants if grant.job in self.leftover.jobs])
         check_room(self)
+        check_running_max(self)
         check_tasks(self)
         if undisturbed:
             check_asks(self)

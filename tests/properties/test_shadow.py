@@ -27,7 +27,9 @@ def arrivals(draw):
             after = tuple(sorted(draw(st.sets(st.integers(0, at - 1), max_size=2)))) if at else ()
             lasts = 500 * draw(st.integers(1, 6))
             names = tuple(f"s{up}" for up in after)
-            stages.append(stage(f"s{at}", draw(st.integers(1, 6)), after=names, duration_ms=lasts, demand=demand))
+            most = draw(st.sampled_from([None, None, 1, 2]))
+            tasks = draw(st.integers(1, 6))
+            stages.append(stage(f"s{at}", tasks, after=names, duration_ms=lasts, demand=demand, running_max=most))
         found.append((when, job(f"j{number}", *stages)))
     return found
 

@@ -179,7 +179,8 @@ def _shape(demand: Demand, job: JobState) -> Shape | None:
         return _shape_of_stage(demand, job)
     waiting, request = [], 0
     for at, left in enumerate(job.progress.left):
-        tasks = left - _running(job, at) if left and not job.progress.parents[at] else 0
+        most = min(left, job.graph.stages[at].width)  # So many ask for room at a time.
+        tasks = most - _running(job, at) if left and not job.progress.parents[at] else 0
         waiting.append(max(0, tasks))
     totals: Vector = {}
     for at, tasks in enumerate(waiting):
@@ -195,7 +196,7 @@ def _shape(demand: Demand, job: JobState) -> Shape | None:
 
 def _shape_of_stage(demand: Demand, job: JobState) -> Shape | None:
     """The same for a job of one stage. A round that opens over a full cell may have to look at a million of them."""
-    tasks, request = job.progress.left[0] - (job.held - job.extra), 0
+    tasks, request = min(job.progress.left[0], job.graph.stages[0].width) - (job.held - job.extra), 0
     if tasks <= 0:
         return None
     for kind, amount in job.graph.stages[0].demand.items():

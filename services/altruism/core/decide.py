@@ -28,7 +28,7 @@ def decide(state: State, opened: OpenRound) -> list[Asks]:
         for name in names:
             job = state.jobs.get(name)
             if job is not None and name not in state.held_back and (does_wait(job) or not state.full):
-                asks.append(JobAsk(name, asks_of(state, job, None, opened.time)))
+                asks.append(JobAsk(name, asks_of(state, name, job, None, opened.time)))
     ledger = [*state.settling, *_accounts(state, opened, asks)]
     wake_ms = opened.time + 1 if planned else _wake_ms(state, opened, asks)
     return [Asks(state.shard, of, asks, state.full, wake_ms, ledger, planned)]
@@ -55,7 +55,7 @@ def _planned_asks(state: State, opened: OpenRound, names: dict[str, bool]) -> tu
             continue
         job, said_plan = state.jobs[name], plans.get(name)
         in_force = planned_of(state, job, said_plan) if said_plan is not None else job.plan
-        asks.append(JobAsk(name, asks_of(state, job, in_force, opened.time), said_plan))
+        asks.append(JobAsk(name, asks_of(state, name, job, in_force, opened.time), said_plan))
     return asks, planned
 
 

@@ -58,7 +58,7 @@ from services.altruism.core.round_fold import (
     put_first,
 )
 from services.altruism.core.state import NOTHING_STARTED, BackingOff, Job, State
-from services.altruism.core.waits import begin, does_wait, own_waits
+from services.altruism.core.waits import begin, does_wait, is_held_in, own_waits
 
 
 def start(shard: int = 0, of: int = 1) -> State:
@@ -235,6 +235,8 @@ def _go_on(state: State, job: Job, name: str, at: int, ready: list[int], time: i
     if not job.progress.left[at] and state.policy.preset in PLANNING and is_ours(state, name):
         state.stale[name] = True
         change(state, name)
+    if is_held_in(job, at):
+        change(state, name)  # More of it may start.
     if ready:
         _ready(job, ready, time)
         change(state, name)

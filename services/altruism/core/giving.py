@@ -5,7 +5,7 @@ moved by more than a tolerance, and when tasks have missed their latest start; n
 would end the job later than the one it has is not taken while the job is in time by that and its share is no smaller.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from largesse.core import OpenRound
 from largesse.ids import draw
@@ -22,12 +22,16 @@ from schemas.queues import JobOrder
 from services.altruism.core.late_starts import due_by, late_of, next_need
 from services.altruism.core.ledger import note_held
 from services.altruism.core.state import NOTHING_STARTED, Job, Planned, Started, State
-from services.altruism.core.waits import waiting
+from services.altruism.core.waits import first_of, may_start, waiting
 from services.altruism.planning.orders import Scores
 from services.altruism.planning.plan import completed, forward
 from services.altruism.planning.work import Amounts, Running, Work
 
 PERMILLE = 1_000
+
+LIMITS_MAX = 16
+"""A plan keeps within `running_max` of so many stages, the first in the order of the graph, each as a resource of its
+own: cost follows the number of resources. What it says of others is too early, so they are late and planned again."""
 
 STEPS_A_ROUND = 1_000
 """No job is planned *again* in a round in which planning has taken this many steps (instants that a packing looks at);
@@ -65,8 +69,9 @@ def plan_of(
         return None, 1
     kinds = sorted(state.capacity)
     vector = share_vector(direction, state.capacity, share)
-    work = work_left(job, kinds, now_ms)
-    begun = forward(work, [vector.get(kind, 0) for kind in kinds], _job_order(state))
+    limits = _limits_of(job)
+    work = work_left(job, kinds, now_ms, limits)
+    begun = forward(work, [*[vector.get(kind, 0) for kind in kinds], *limits.values()], _job_order(state))
     deadline_ms = now_ms + begun.packing.makespan_ms
     before = job.plan
     if before is not None and deadline_ms >= before.deadline_ms and not job.derailed and share >= before.share:
@@ -116,8 +121,18 @@ def _estimates_of(job: Job) -> list[StageEstimate]:
     return found
 
 
-def work_left(job: Job, kinds: list[str], now_ms: int) -> Work:
-    """A job's work as the planner takes it: stages that have ended have none."""
+def _limits_of(job: Job) -> dict[int, int]:
+    """By position of a stage that has more tasks left than may run at a time, how many that are."""
+    limits: dict[int, int] = {}
+    for at, stage in enumerate(job.graph.stages):
+        if stage.running_max is not None and stage.running_max < job.progress.left[at] and len(limits) < LIMITS_MAX:
+            limits[at] = stage.running_max
+    return limits
+
+
+def work_left(job: Job, kinds: list[str], now_ms: int, limits: Iterable[int] = ()) -> Work:
+    """A job's work as the planner takes it: stages that have ended have none. Behind the kinds of resources stands what
+    a task counts for against the limit of each of these stages."""
     demand: list[Amounts] = []
     lasts, waiting, running = [], [], []
     for at, stage in enumerate(job.graph.stages):
@@ -126,7 +141,7 @@ def work_left(job: Job, kinds: list[str], now_ms: int) -> Work:
             Running(each.count, max(1, end_ms(each.start_ms, lasts_ms, now_ms) - now_ms))
             for each in job.started.get(at, ())
         ]
-        demand.append([stage.demand.get(kind, 0) for kind in kinds])
+        demand.append([*[stage.demand.get(kind, 0) for kind in kinds], *[int(at == limited) for limited in limits]])
         lasts.append(lasts_ms)
         running.append(groups)
         waiting.append(max(0, job.progress.left[at] - sum([each.count for each in groups])))
@@ -180,39 +195,40 @@ def next_due(job: Job, now_ms: int) -> int | None:
     return found
 
 
-def _in_share(state: State, job: Job, planned: Planned) -> dict[int, int]:
+def _in_share(state: State, job: Job, planned: Planned, may: dict[int, int]) -> dict[int, int]:
     """How many waiting tasks of each stage a job that gives nothing asks for: in the order of the graph, what fits into
-    its share beside what it runs."""
+    its share beside what it runs; at most as many as `may` start."""
     vector = share_vector(
         direction_of(work_of(job.graph, job.progress, job.seen), state.capacity), state.capacity, planned.share
     )
-    waits = waiting(job)
-    for at in waits:
+    for at in may:
         for kind, amount in job.graph.stages[at].demand.items():
             vector[kind] = max(vector.get(kind, 0), amount)
     for at, groups in job.started.items():
         for kind, amount in job.graph.stages[at].demand.items():
             vector[kind] = vector.get(kind, 0) - amount * sum([each.count for each in groups])
     found = {}
-    for at in sorted(waits):
+    for at in sorted(may):
         stage = job.graph.stages[at]
         demand = [(kind, amount) for kind, amount in stage.demand.items() if amount]
-        count = min([sum([span.count for span in waits[at]]), *[vector[kind] // amount for kind, amount in demand]])
+        count = min([may[at], *[vector[kind] // amount for kind, amount in demand]])
         found[at] = count = 0 if count < (stage.tasks if stage.gang else 1) else count
         for kind, amount in demand:
             vector[kind] -= amount * count
     return found
 
 
-def asks_of(state: State, job: Job, planned: Planned | None, now_ms: int) -> list[StageAsk]:
+def asks_of(state: State, name: str, job: Job, planned: Planned | None, now_ms: int) -> list[StageAsk]:
     """What could start now, tasks of a stage that come back first: all that has to start, stage by stage in the order
     of the graph, then the rest."""
     asks: dict[AskKind, list[StageAsk]] = {"required": [], "optional": []}
-    fits = _in_share(state, job, planned) if planned is not None and not planned.gives else {}
+    later = state.backing_off.get(name, ())
+    may = {at: may_start(job, at, spans, later) for at, spans in waiting(job).items()}
+    fits = _in_share(state, job, planned, may) if planned is not None and not planned.gives else {}
     for at, spans in sorted(waiting(job).items()):
         stage = job.graph.stages[at].stage
         need = None if planned is None else fits[at] if fits else required_of(job, planned, at, spans, now_ms)
-        for span in spans:
+        for span in first_of(spans, may[at]):
             first = span.count if need is None else min(need, span.count)
             if need is not None:
                 need -= first

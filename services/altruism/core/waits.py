@@ -1,9 +1,13 @@
 """What of a job could start now. Of a job of which nothing has been granted yet it follows from its graph, and is not
 written down: in a full cell nearly all jobs are like that.
+
+Of a stage with a `running_max` more may wait than may start: it is asked for only up to that number, less what runs.
 """
 
+from collections.abc import Sequence
+
 from largesse.lifecycle.state import Span
-from services.altruism.core.state import NO_WAITS, Job
+from services.altruism.core.state import NO_WAITS, BackingOff, Job
 
 
 def begin(job: Job, time: int) -> None:
@@ -37,6 +41,35 @@ def forget_empty(job: Job, at: int) -> None:
     del job.waits[at]
     if not job.waits:
         job.waits = NO_WAITS
+
+
+def is_held_in(job: Job, at: int) -> bool:
+    """Whether more of a stage may start once tasks of it have ended."""
+    return job.graph.stages[at].running_max is not None and at in job.waits
+
+
+def may_start(job: Job, at: int, spans: list[Span], later: Sequence[BackingOff]) -> int:
+    """How many tasks of a stage may start beside those that run, of those that wait, `spans`; `later`: what of the job
+    waits out a back-off."""
+    waits = sum([span.count for span in spans])
+    stage = job.graph.stages[at]
+    if stage.running_max is None:
+        return waits
+    resting = sum([item.count for item in later if item.stage == at])
+    running = job.progress.left[at] - waits - resting
+    return max(0, min(waits, stage.width - running))
+
+
+def first_of(spans: list[Span], count: int) -> list[Span]:
+    """The first `count` tasks of some spans, as spans. To be read only."""
+    found: list[Span] = []
+    for span in spans:
+        if count >= span.count:
+            found.append(span)
+        elif count > 0:
+            found.append(Span(span.first, count, span.attempt, span.since_ms))
+        count -= span.count
+    return found
 
 
 def take(spans: list[Span], first: int, count: int) -> None:

@@ -16,4 +16,4 @@ NAME = "estimator"
 TOPIC = "releases"
 UPSTREAM = ()
 READS = ()
-LAYOUT = 7
+LAYOUT = 8

@@ -10,7 +10,7 @@ from heapq import heappop, heappush
 from largesse.lifecycle.job_life import backoff_ms, gang_backoff_ms
 from schemas import Vector
 from schemas.tasks import Failure
-from services.fairness.core.demand import add_rest
+from services.fairness.core.demand import add_rest, count_rests, rest
 from services.fairness.core.state import Backoff, Job, State
 
 
@@ -20,7 +20,7 @@ def back_off(state: State, job: Job, name: str, at: int, index: int, reason: Fai
         stage = job.graph.stages[at]
         key = f"{stage.stage}/{index}"
         state.backing_off.setdefault(name, {})[key] = Backoff(time + wait_ms, 1, stage.demand)
-        add_rest(state, job.queue, stage.demand, 1)
+        rest(state, job, at, 1)
         heappush(state.backoff_ends, (time + wait_ms, name, key))
 
 
@@ -53,8 +53,7 @@ def wake(state: State, time: int) -> None:
 
 def count_backoffs(state: State, job: Job, name: str, sign: int) -> None:
     """The job asks from now on (`sign` 1), or no longer (-1): so what of it is in back-off counts, or does not."""
-    for each in state.backing_off.get(name, {}).values():
-        add_rest(state, job.queue, each.demand, sign * each.tasks)
+    count_rests(state, job, name, sign)
 
 
 def forget_backoffs(state: State, job: Job, name: str) -> None:
@@ -81,5 +80,4 @@ def _end(state: State, job: Job, name: str, key: str) -> None:
     ended = state.backing_off[name].pop(key)
     if not state.backing_off[name]:
         del state.backing_off[name]
-    if job.began:
-        add_rest(state, job.queue, ended.demand, -ended.tasks)
+    rest(state, job, job.graph.position[key.partition("/")[0]], -ended.tasks)

@@ -1,13 +1,17 @@
-"""Demand and use by leaf queue, in the units that count (largesse/lifecycle/slots.py)."""
+"""Demand and use by leaf queue, in the units that count (largesse/lifecycle/slots.py).
+
+A stage with a `running_max` asks for no more tasks at a time than that, whatever is left of it, so its queue is owed
+no room that it may not use. Of its tasks in back-off those count that would otherwise be among those asked for.
+"""
 
 from largesse.lifecycle.job_life import is_gang_given_up
 from largesse.lifecycle.promises import divisible
 from largesse.lifecycle.remaining import set_of
 from largesse.lifecycle.slots import counted_capacity, counted_demand, counted_promises
-from schemas import Vector
+from schemas import Stage, Vector
 from schemas.quantities import add_amounts
-from services.fairness.core.stale import change_sums
-from services.fairness.core.state import State
+from services.fairness.core.stale import change_demand, change_sums
+from services.fairness.core.state import Job, State
 
 
 def divide_capacity(state: State) -> None:
@@ -34,10 +38,11 @@ def recount(state: State) -> None:
     for job in state.jobs.values():
         for at, left in enumerate(job.progress.left):
             if job.queue and job.began and left and job.progress.parents[at] == 0:
+                asked = asked_of(job.graph.stages[at], left)
                 demand = counted_demand(state.policy, job.graph.stages[at].demand)
-                add_demand(state, job.queue, demand, left)
-                add_tasks(state.waiting, job.queue, demand, left)
-                add_waits(state, job.queue, left)
+                add_demand(state, job.queue, demand, asked)
+                add_tasks(state.waiting, job.queue, demand, asked)
+                add_waits(state, job.queue, asked)
     for key, held in state.held.items():
         if not held.leaf:
             continue
@@ -48,11 +53,73 @@ def recount(state: State) -> None:
         if live is not None and not is_gang_given_up(live, live.graph.position[stage]):
             add_tasks(state.waiting, held.leaf, demand, -len(held.since))
             add_waits(state, held.leaf, -len(held.since))
-    for name, backing_off in state.backing_off.items():
-        for each in backing_off.values() if state.jobs[name].began else ():
-            add_rest(state, state.jobs[name].queue, each.demand, each.tasks)
+    for name in state.backing_off:
+        if state.jobs[name].began:
+            count_rests(state, state.jobs[name], name, 1)
 
 
+def count_tasks(state: State, leaf: str, demand: Vector, asked: int, waiting: int, held: int = 0) -> None:
+    """A leaf asks for so many tasks more (fewer, where negative), so many more of those wait, and it holds so many
+    more. Nothing where the leaf is "": what is reserved is outside the tree."""
+    if not leaf:
+        return
+    demand = counted_demand(state.policy, demand)
+    if asked:
+        change_demand(state, leaf)
+        add_demand(state, leaf, demand, asked)
+    if waiting:
+        add_tasks(state.waiting, leaf, demand, waiting)
+        add_waits(state, leaf, waiting)
+    if held:
+        add_tasks(state.used, leaf, demand, held)
+    change_sums(state, leaf)
+
+
+# ---------------------------------------------------------------- stages with a running_max
+def is_limited(stage: Stage) -> bool:
+    """Whether fewer tasks of a stage than have not ended may be asked for."""
+    return stage.running_max is not None and not stage.gang
+
+
+def asked_of(stage: Stage, left: int) -> int:
+    """How many tasks of a stage are asked for at a time, those that run among them, where so many have not ended."""
+    return min(left, stage.width) if is_limited(stage) else left
+
+
+def resting_of(job: Job, at: int) -> int:
+    """How many tasks fewer of a stage with a `running_max` are asked for than if none were in back-off."""
+    return _resting(job.graph.stages[at], job.progress.left[at], job.resting.get(at, 0))
+
+
+def _resting(stage: Stage, left: int, resting: int) -> int:
+    return asked_of(stage, left) - asked_of(stage, left - resting)
+
+
+def shift(state: State, job: Job, at: int, left: int, resting: int) -> None:
+    """Of a stage with a `running_max` tasks have ended, are in back-off from now on or no longer; so many had not ended
+    before, and were in back-off."""
+    stage = job.graph.stages[at]
+    more = asked_of(stage, job.progress.left[at]) - asked_of(stage, left)
+    count_tasks(state, job.queue, stage.demand, more, more)
+    add_rest(state, job.queue, stage.demand, resting_of(job, at) - _resting(stage, left, resting))
+
+
+def rest(state: State, job: Job, at: int, tasks: int) -> None:
+    """So many tasks more of a stage (fewer, where negative) are in back-off."""
+    stage = job.graph.stages[at]
+    if not is_limited(stage):
+        if job.began:
+            add_rest(state, job.queue, stage.demand, tasks)
+        return
+    before = job.resting.get(at, 0)
+    job.resting = {**job.resting, at: before + tasks}
+    if not job.resting[at]:
+        del job.resting[at]
+    if job.began:
+        shift(state, job, at, job.progress.left[at], before)
+
+
+# ---------------------------------------------------------------- sums
 def add_waits(state: State, leaf: str, tasks: int) -> None:
     """So many tasks more of a leaf (fewer, where negative) wait."""
     waits = state.waits.get(leaf, 0) + tasks
@@ -60,6 +127,15 @@ def add_waits(state: State, leaf: str, tasks: int) -> None:
         state.waits[leaf] = waits
     else:
         del state.waits[leaf]
+
+
+def count_rests(state: State, job: Job, name: str, sign: int) -> None:
+    """What of a job is in back-off counts (`sign` 1), or no longer does (-1)."""
+    for key, each in state.backing_off.get(name, {}).items():
+        if not is_limited(job.graph.stages[job.graph.position[key.partition("/")[0]]]):
+            add_rest(state, job.queue, each.demand, sign * each.tasks)
+    for at in job.resting:
+        add_rest(state, job.queue, job.graph.stages[at].demand, sign * resting_of(job, at))
 
 
 def add_rest(state: State, leaf: str, demand: Vector, tasks: int) -> None:

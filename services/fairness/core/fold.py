@@ -34,13 +34,12 @@ from schemas import (
 from schemas.queues import Estimates
 from schemas.tasks import Failure, TaskEnd, TaskFailure
 from services.fairness.core.backoff import back_off, count_backoffs, forget_backoffs, requeue_gang
-from services.fairness.core.demand import recount
+from services.fairness.core.demand import asked_of, count_tasks, is_limited, recount, shift
 from services.fairness.core.fill_tree import goes_by_holdings
 from services.fairness.core.placeable import forget_placed
 from services.fairness.core.promised import divide_anew, place_reserved, queue_of, queues_named, switch_promises
 from services.fairness.core.queue_report import forget_queues
 from services.fairness.core.round_fold import (
-    count_tasks,
     fold_abandoned,
     fold_closing,
     fold_opening,
@@ -135,7 +134,7 @@ def _begin(state: State, names: list[str]) -> None:
         entitle(state)
         for at, left in enumerate(job.progress.left):
             if left and job.progress.parents[at] == 0:
-                _ask(state, job, at, left)
+                _ask(state, job, at, asked_of(job.graph.stages[at], left))
         count_backoffs(state, job, name, 1)
 
 
@@ -157,7 +156,13 @@ def _ask_nothing(state: State, name: str, job: Job) -> None:
     entitle(state)
     for at, left in enumerate(job.progress.left):
         if left and job.progress.parents[at] == 0:
-            _ask(state, job, at, -left)
+            _ask(state, job, at, -asked_of(job.graph.stages[at], left))
+
+
+def _ask_all(state: State, job: Job, at: int) -> None:
+    """The stages before it are over."""
+    stage = job.graph.stages[at]
+    _ask(state, job, at, asked_of(stage, stage.tasks))
 
 
 def _ask(state: State, job: Job, at: int, tasks: int) -> None:
@@ -223,6 +228,7 @@ def _succeed(state: State, ended: TaskEnd, time: int, rule: Estimates, ends: dic
     at = job.graph.position[stage]
     job.seen = observe(job.seen, job.graph.stages[at], count, ended.run_ms, rule)
     change_work(state, name)
+    left = job.progress.left[at]
     ready = succeed(job, at, count, ended.attempt)
     if ready is None:
         is_over = is_gang_given_up(job, at)
@@ -231,14 +237,17 @@ def _succeed(state: State, ended: TaskEnd, time: int, rule: Estimates, ends: dic
             requeue_gang(state, job, name, at, time)
         return
     before = ends.get(key)
-    if before is None:
+    if is_limited(job.graph.stages[at]):
+        count_tasks(state, held.leaf, held.demand, 0, count, -count)
+        shift(state, job, at, left, job.resting.get(at, 0))
+    elif before is None:
         ends[key] = _Ends(held, count)
     else:
         before.tasks += count
     if ready:
         _count_ends(state, ends)
         for child in ready:
-            _ask(state, job, child, job.graph.stages[child].tasks)
+            _ask_all(state, job, child)
 
 
 def _count_ends(state: State, ends: dict[str, _Ends]) -> None:
@@ -277,9 +286,13 @@ def _give_up(state: State, job: Job, name: str, at: int, left: int) -> None:
     stage = job.graph.stages[at]
     held = state.held.get(f"{name}/{stage.stage}") if stage.gang else None
     tasks = left if stage.gang else 1
-    count_tasks(state, job.queue, stage.demand, -tasks, (len(held.since) if held is not None else 0) - tasks)
-    for child in give_up(job, at):
-        _ask(state, job, child, job.graph.stages[child].tasks)
+    ready = give_up(job, at)
+    if is_limited(stage):
+        shift(state, job, at, left, job.resting.get(at, 0))
+    else:
+        count_tasks(state, job.queue, stage.demand, -tasks, (len(held.since) if held is not None else 0) - tasks)
+    for child in ready:
+        _ask_all(state, job, child)
 
 
 def _give_back(state: State, key: str, first: int, tasks: int) -> Allocation:

@@ -2,7 +2,6 @@
 
 from largesse.lifecycle.entitlements import fold_entitlements
 from largesse.lifecycle.promises import open_promises
-from largesse.lifecycle.slots import counted_demand
 from schemas import (
     Grant,
     Record,
@@ -14,35 +13,14 @@ from schemas import (
     Vector,
 )
 from services.fairness.core.backoff import wake
-from services.fairness.core.demand import (
-    add_demand,
-    add_tasks,
-    add_waits,
-)
+from services.fairness.core.demand import count_tasks
 from services.fairness.core.entitlement import open_entitlement
 from services.fairness.core.placeable import fold_levels, watch_room
 from services.fairness.core.promised import divide_anew
 from services.fairness.core.queue_report import accounts_of, fold_said, watch
-from services.fairness.core.stale import abandon, change_demand, change_sums
+from services.fairness.core.stale import abandon
 from services.fairness.core.state import Allocation, State
 from services.fairness.core.tolerance import open_round
-
-
-def count_tasks(state: State, leaf: str, demand: Vector, asked: int, waiting: int, held: int = 0) -> None:
-    """A leaf asks for so many tasks more (fewer, where negative), so many more of those wait, and it holds so many
-    more. Nothing where the leaf is "": what is reserved is outside the tree."""
-    if not leaf:
-        return
-    demand = counted_demand(state.policy, demand)
-    if asked:
-        change_demand(state, leaf)
-        add_demand(state, leaf, demand, asked)
-    if waiting:
-        add_tasks(state.waiting, leaf, demand, waiting)
-        add_waits(state, leaf, waiting)
-    if held:
-        add_tasks(state.used, leaf, demand, held)
-    change_sums(state, leaf)
 
 
 # ---------------------------------------------------------------- what is held

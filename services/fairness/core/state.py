@@ -15,17 +15,23 @@ if TYPE_CHECKING:
     from services.fairness.core.refill import CellLevels
 
 
+NOTHING_RESTS: dict[int, int] = {}
+"""Of jobs of which that is so: shared, and never changed."""
+
+
 @mypyc_attr(allow_interpreted_subclasses=True)
 @dataclass(slots=True)
 class Job(JobLife):
     """A live job and how far it has come. `began`: no `running_jobs_max` holds it back, so it asks. `queue` is
     empty while its reservation is accepted: it is outside the tree then. `seen`: by stage, how long its tasks ran,
-    where it may be needed.
+    where it may be needed. `resting`: by position of a stage with a `running_max`, how many of its tasks are in
+    back-off.
     """
 
     queue: str
     began: bool = False
     seen: dict[str, Seen] = field(default_factory=dict)
+    resting: dict[int, int] = field(default_factory=dict)
 
     def __init__(self, queue: str, graph: Graph, progress: Progress) -> None:
         self.graph = graph
@@ -34,6 +40,7 @@ class Job(JobLife):
         self.queue = queue
         self.began = False
         self.seen = NOTHING_SEEN
+        self.resting = NOTHING_RESTS
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)

@@ -21,7 +21,7 @@ def asks_of(job: Job) -> list[StageAsk]:
     """What it asks for, in its order. To be read only."""
     if job.fresh_ms < 0:
         return job.asks
-    return [StageAsk(s.stage, 0, s.tasks, 1, job.fresh_ms) for s in job.graph.stages if not s.after]
+    return [StageAsk(s.stage, 0, s.width, 1, job.fresh_ms) for s in job.graph.stages if not s.after]
 
 
 def ask(job: Job, asks: list[StageAsk]) -> None:

@@ -5,6 +5,7 @@ The base of the shadow follows log time. After each arrival or change of capacit
 an estimate from its work.
 """
 
+from largesse.lifecycle.dag import waves_of
 from largesse.lifecycle.queue_policy import uses_shadow_order
 from largesse.lifecycle.run_times import expected_ms
 from largesse.lifecycle.state import Graph
@@ -140,7 +141,14 @@ def _work_of(name: str, leaf: str, job: Job, time: int) -> Work:
     lasts_ms = [expected_ms(stage, job.seen) for stage in graph.stages]
     tasks = job.progress.left.copy()
     demands = [stage.demand for stage in graph.stages]
-    return Work(name, leaf, demands, tasks, lasts_ms, _paths(graph, lasts_ms), graph.children, [], [], time)
+    in_waves_ms = [
+        lasts * waves_of(stage, left) for stage, lasts, left in zip(graph.stages, lasts_ms, tasks, strict=True)
+    ]
+    work = Work(name, leaf, demands, tasks, lasts_ms, _paths(graph, in_waves_ms), graph.children, [], [], time)
+    most = {at: stage.width for at, stage in enumerate(graph.stages) if stage.running_max is not None}
+    if most:
+        work.most = most
+    return work
 
 
 def _paths(graph: Graph, lasts_ms: list[int]) -> list[int]:

@@ -26,6 +26,9 @@ LEAVES_A_STEP: Final = 8
 NOBODY: Final = -1
 """In place of a job: none."""
 
+NO_LIMIT: Final = -1
+"""In place of how many tasks of a stage run at a time: as many as it has."""
+
 _STRAYS_MAX: Final = 64
 """Entries of a heap that say nothing any more, before anybody counts them."""
 
@@ -147,7 +150,7 @@ def _end(shadow: Shadow, cluster: Cluster, job: int, stage: int, count: int, end
     share, before = largest_share(run.held, shadow.total), run.share
     run.share = share
     run.left[stage] -= count
-    woken = not run.left[stage] and _release(run, work, stage)
+    woken = _release(run, work, stage) if not run.left[stage] else _reopen(run, work, stage)
     if woken or (run.ready and share != before):
         _queue(line, job, run, LINE if woken else run.at)
 
@@ -173,6 +176,15 @@ def _release(run: Run, work: Work, stage: int) -> bool:
         path_ms = work.path_ms
         run.ready = [at for _, at in sorted([(-path_ms[at], at) for at in run.ready])]
     return woken
+
+
+def _reopen(run: Run, work: Work, stage: int) -> bool:
+    """Tasks of a stage are over: whether others may start in their places where its limit had been reached."""
+    if stage not in work.most or not run.waits[stage] or stage in run.ready:
+        return False
+    path_ms = work.path_ms
+    run.ready = [at for _, at in sorted([(-path_ms[at], at) for at in [*run.ready, stage]])]
+    return True
 
 
 def _serve(shadow: Shadow, cluster: Cluster, steps: int) -> int:
@@ -288,6 +300,9 @@ def _start(shadow: Shadow, cluster: Cluster, line: Lines, job: int, most: int) -
             continue
         needs, held, of_leaf = work.needs[stage], run.held, line.held
         count = min(run.waits[stage], max(1, most // max(1, work.shares[stage])))
+        at_once = work.most.get(stage, NO_LIMIT)
+        if at_once != NO_LIMIT:
+            count = min(count, at_once - run.left[stage] + run.waits[stage])
         for p, amount in needs:
             count = min(count, free[p] // amount)
         for p, amount in needs:
@@ -296,7 +311,7 @@ def _start(shadow: Shadow, cluster: Cluster, line: Lines, job: int, most: int) -
             of_leaf[p] = of_leaf[p] + amount * count
         run.share, line.share = largest_share(held, shadow.total), largest_share(of_leaf, shadow.total)
         run.waits[stage] -= count
-        if not run.waits[stage]:
+        if not run.waits[stage] or run.left[stage] - run.waits[stage] == at_once:
             run.ready = [other for other in run.ready if other != stage]
         heappush(cluster.running, (cluster.now_ms + work.lasts_ms[stage], job, stage, count))
         _queue(line, job, run, LINE)

@@ -16,6 +16,9 @@ LINE: Final = -1
 NOWHERE: Final = -2
 """It waits for nothing."""
 
+NO_LIMITS: Final[dict[int, int]] = {}
+"""Of jobs none of whose stages has a limit: shared, and never changed."""
+
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 @dataclass(slots=True)
@@ -23,7 +26,8 @@ class Work:
     """A job as the shadow takes it; by stage position. `leaf`: the queue it is served in; `lasts_ms`: expected run time
     of a task; `path_ms`: longest sum of those from a stage to the end of the job; `needs`, `shares`: demand of a task,
     and its dominant share, by the capacity in force. `joined_ms`: when it joined the shadow; `size`: its work by then,
-    in share units x ms, 0 while the cell has no capacity.
+    in share units x ms, 0 while the cell has no capacity. `most`: of stages with a `running_max`, how many tasks run at
+    a time.
     """
 
     name: str
@@ -37,6 +41,7 @@ class Work:
     shares: list[int]
     joined_ms: int
     size: int
+    most: dict[int, int]
 
     def __init__(
         self,
@@ -51,6 +56,7 @@ class Work:
         shares: list[int],
         joined_ms: int = 0,
         size: int = 0,
+        most: dict[int, int] | None = None,
     ) -> None:
         self.name = name
         self.leaf = leaf
@@ -63,6 +69,7 @@ class Work:
         self.shares = shares
         self.joined_ms = joined_ms
         self.size = size
+        self.most = most if most is not None else NO_LIMITS
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)

@@ -26,8 +26,8 @@ ENDED_BY_OTHERS: tuple[Failure, ...] = ("superseded", "revoked", "lost", "killed
 
 def may_be_copied(state: State, name: str, stage: Stage) -> bool:
     """Whether tasks of a stage may have copies at all. Those of a gang run together, and those of a job with a
-    reservation where that has its room."""
-    return stage.speculative and not stage.gang and name not in state.reserving
+    reservation where that has its room; where so many may run at a time, a copy would be one more."""
+    return stage.speculative and not stage.gang and stage.running_max is None and name not in state.reserving
 
 
 def note_change(state: State, job: str, at: int) -> None:

@@ -19,4 +19,4 @@ NAME = "planner"
 TOPIC = "plans"
 UPSTREAM = ()
 READS = ()
-LAYOUT = 7
+LAYOUT = 8

@@ -148,7 +148,7 @@ def _atom(stage: Stage, margin_percent: int) -> str:
     lasts_s = -(-stage.estimate_ms * (100 + margin_percent) // 100_000)
     least = stage.tasks if stage.gang else 1
     work_s = stage.tasks * lasts_s
-    return f'atom(b="{amounts}", g={least}, h={stage.tasks}, l={_duration(lasts_s)}, w={_duration(work_s)})'
+    return f'atom(b="{amounts}", g={least}, h={stage.width}, l={_duration(lasts_s)}, w={_duration(work_s)})'
 
 
 def _duration(seconds: int) -> str:

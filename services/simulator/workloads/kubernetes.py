@@ -121,9 +121,9 @@ def _line(job: Row, queue: str, leave: Leave) -> Line | None:
         return None
     if tasks > TASKS_MAX:
         raise Damaged(spec.where, "completions", f"has to be at most {TASKS_MAX}, is {tasks}")
-    if parallelism < tasks:
-        leave("all tasks may run at a time", "parallelism")
     stage: Line = {"stage": "pod", "after": [], "tasks": tasks, "demand": quantity_texts(_demand(pod, leave))}
+    if parallelism < tasks:
+        stage["running_max"] = parallelism
     if "backoffLimitPerIndex" in spec:
         stage["retries"] = spec.whole("backoffLimitPerIndex", most=1_000)
         stage |= _failures_of(spec, tasks, leave)

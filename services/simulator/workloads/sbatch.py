@@ -119,7 +119,7 @@ def convert(
                 leave(f"--{name}", "option")
             elif name == "gres" and any(part.split(":")[0] not in ("gpu", "gres/gpu") for part in text.split(",")):
                 leave("in --gres other than GPUs", "resource")
-        indexes = _indexes(script, leave)
+        indexes, running_max = _indexes(script)
         tasks, demand = _shape(script, leave)
         stage: Line = {
             "stage": "run", "after": [], "tasks": len(indexes) or tasks, "demand": quantity_texts(demand),
@@ -128,6 +128,8 @@ def convert(
             leave("each is one task here, not a gang of several nodes", "array index", len(indexes))
         elif tasks > 1:
             stage["gang"] = True
+        if running_max:
+            stage["running_max"] = running_max
         limit_ms = _limit_ms(script)
         if limit_ms:
             stage |= {"timeout_ms": limit_ms, "estimate_ms": limit_ms}
@@ -191,14 +193,14 @@ def _take(script: Script, text: str, number: int) -> None:
         script.lines[name] = number
 
 
-def _indexes(script: Script, leave: Leave) -> list[int]:
-    """Indexes of an array, in order; none where the job is no array."""
+def _indexes(script: Script) -> tuple[list[int], int]:
+    """Indexes of an array, in order, and how many may run at a time (0: all); none where the job is no array."""
     text = script.options.get("array")
     if text is None:
-        return []
-    text, percent, _ = text.partition("%")
-    if percent:
-        leave("all tasks of an array may run at a time", "limit of --array")
+        return [], 0
+    text, percent, limit = text.partition("%")
+    if percent and (re.fullmatch(r"[0-9]{1,7}", limit) is None or not int(limit)):
+        raise script.fault("array", f"has to end in a limit of 1 or more like 0-9%4, has {limit[:40]!r}")
     found: dict[int, None] = {}
     for part in text.split(","):
         match = _RANGE.fullmatch(part)
@@ -208,7 +210,7 @@ def _indexes(script: Script, leave: Leave) -> list[int]:
         if len(found) + len(span) > TASKS_MAX:
             raise script.fault("array", f"has more than {TASKS_MAX} indexes")
         found |= dict.fromkeys(span)
-    return sorted(found)
+    return sorted(found), min(int(limit or 0), TASKS_MAX)
 
 
 def _shape(script: Script, leave: Leave) -> tuple[int, Vector]:

@@ -1,0 +1,99 @@
+"""Stages of which only so many tasks run at a time: what is read, what is asked for, and what is said of those that
+wait. tests/simulation/test_running_max.py has the law, under every preset.
+"""
+
+import pytest
+
+from largesse.lifecycle.dag import critical_path_ms, graph_of
+from schemas.edge.base import Malformed
+from schemas.edge.jobs import read_job
+from services.admission.core.keys import digest_of
+from services.admission.job_class import class_of
+from services.planner.rdl.of_job import request_text
+from tests.builders import config, job, node, tree
+from tests.builders import stage as tasks_of
+from tests.cells import SlowCell, holds_of
+from tests.gateway_watch import Watched, stage
+
+
+# ---------------------------------------------------------------- what is read
+def read(tasks=10, **more):
+    document = {"stage": "s", "tasks": tasks, "demand": {"cpu": "1"}, "command": ["true"], **more}
+    return read_job({"stages": [document]}, "ann").stages[0]
+
+
+@pytest.mark.parametrize(("said", "width"), [(None, 10), (1, 1), (10, 10), (11, 10)])
+def test_so_many_tasks_run_at_a_time(said, width):
+    of = read(running_max=said)
+    assert (of.running_max, of.width) == (said, width)
+
+
+@pytest.mark.parametrize(
+    ("more", "reason"),
+    [
+        ({"running_max": 0}, "has to be at least 1"),
+        ({"running_max": "8"}, "has to be a whole number"),
+        ({"running_max": 2.5}, "has to be a whole number"),
+        ({"running_max": 9, "gang": True}, "is 9, but all 10 tasks of a gang run together: leave it out"),
+    ],
+)
+def test_what_is_wrong_with_it(more, reason):
+    with pytest.raises(Malformed) as caught:
+        read(**more)
+    assert caught.value.field == "stages[0].running_max"
+    assert reason in caught.value.reason
+
+
+def test_a_gang_within_its_limit_is_taken():
+    assert read(gang=True, running_max=10).running_max == 10
+
+
+def test_specs_without_it_keep_the_name_that_they_had():
+    """As this was computed before the field was there."""
+    assert digest_of(job("j", tasks_of(max_failed=1))) == "e46643c3adadf653dd53fa87ae3c4453"
+    names = [digest_of(job("j", tasks_of(running_max=most))) for most in (None, 1, 2)]
+    assert len({*names}) == 3
+
+
+# ---------------------------------------------------------------- what follows
+def test_waiting_tasks_say_what_they_wait_for_and_the_next_starts_when_one_ends():
+    cell = Watched(cpu=9).submit("j", stage("a", tasks=5, running_max=2))
+    assert cell.tasks("j") == {"starting": 2, "waiting": 3}
+    assert cell.why("j") == [("running_max", 3)]
+    assert cell.job("j")["why"] == "running_max of stage a is 2"
+
+    cell.start("j", "a", count=2).finish("j", "a")
+    assert cell.tasks("j") == {"starting": 1, "running": 1, "waiting": 2, "succeeded": 1}
+
+
+def test_what_could_start_but_finds_no_room_says_so():
+    cell = Watched(cpu=1).submit("j", stage("a", tasks=5, running_max=2))
+    assert cell.why("j") == [("no_room", 1), ("running_max", 3)]
+
+
+def test_a_retry_waits_for_its_turn_as_any_other():
+    cell = Watched(cpu=9, retry_backoff_ms=1_000).submit("j", stage("a", tasks=4, running_max=2, retries=1))
+    cell.start("j", "a", count=2).fail("j", "a", index=0)
+    assert cell.tasks("j") == {"starting": 1, "running": 1, "waiting": 2, "failed_attempts": 1}
+
+    cell.settle(1_000).start("j", "a", first=2).finish("j", "a", first=1)
+    assert [cell.view.jobs["j"].starting, cell.view.jobs["j"].running] == [[1], [1]]
+    assert cell.cell.admission.nodes["n0"].holds["j/a/0"].attempt == 2, "what comes back goes first"
+
+
+def test_its_queue_is_owed_nothing_for_tasks_that_may_not_run():
+    story = SlowCell()
+    story.take(config(tree("a", "b"), preset="hdrf"), node("n1", cpu=10_000))
+    story.take(job("few", tasks_of(tasks=50, running_max=2), queue="a"), job("many", tasks_of(tasks=50), queue="b"))
+    story.settle()
+    held = [key.partition("/")[0] for key in holds_of(story.admission)]
+    assert {name: held.count(name) for name in held} == {"few": 2, "many": 8}
+    assert story.fairness.demand["a"] == {"cpu": 2_000}
+    assert "a" not in story.fairness.below
+
+
+def test_what_is_planned_goes_by_as_many_as_may_run():
+    spec = job("j", tasks_of(tasks=10, running_max=4, duration_ms=60_000))
+    assert critical_path_ms(graph_of(spec)) == 3 * 60_000
+    assert class_of(spec, {"cpu": 20_000}, [200, 400]) == 0
+    assert "h=4," in request_text(spec, "0", "100h")
