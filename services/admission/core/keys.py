@@ -36,8 +36,9 @@ def is_free(state: State, ended: Ended, time: int) -> bool:
 
 
 _LATER_OF_STAGE: Final = ", max_failed=0, on_failure='fail')"
-_LATER_OF_JOB: Final = ", revocable='auto')"
-"""How texts of stages and jobs end that do without fields which are younger than the digests in older logs."""
+_LATER_OF_JOB: Final = (", hold=False)", ", revocable='auto')")
+"""How texts of stages and jobs end that do without fields which are younger than the digests in older logs, the
+youngest first."""
 
 
 def digest_of(spec: JobSpec) -> str:
@@ -46,7 +47,9 @@ def digest_of(spec: JobSpec) -> str:
     """
     head = f"JobSpec(job={spec.job!r}, queue={spec.queue!r}, stages=["
     stages = ", ".join([_without(repr(stage), _LATER_OF_STAGE) for stage in spec.stages])
-    rest = _without(repr(replace(spec, stages=[])), _LATER_OF_JOB)[len(head) :]
+    rest = repr(replace(spec, stages=[]))[len(head) :]
+    for end in _LATER_OF_JOB:
+        rest = _without(rest, end)
     text = f"{head}{stages}{rest}"
     return content_hash(text.encode("ascii", "backslashreplace"))[:32]
 

@@ -7,7 +7,7 @@ from largesse.lifecycle.slots import counted_capacity, counted_demand, counted_p
 from schemas import Vector
 from schemas.quantities import add_amounts
 from services.fairness.core.stale import change_sums
-from services.fairness.core.state import State
+from services.fairness.core.state import Job, State
 
 
 def divide_capacity(state: State) -> None:
@@ -48,9 +48,24 @@ def recount(state: State) -> None:
         if live is not None and not is_gang_given_up(live, live.graph.position[stage]):
             add_tasks(state.waiting, held.leaf, demand, -len(held.since))
             add_waits(state, held.leaf, -len(held.since))
+    for name in [name for name, might_run in state.on_hold.items() if might_run]:
+        live = state.jobs[name]
+        for at, stage in enumerate(live.graph.stages):
+            tasks = running(state, name, live, at)
+            if tasks and live.queue:  # What it runs counts, as it does above for all others.
+                demand = counted_demand(state.policy, stage.demand)
+                add_demand(state, live.queue, demand, tasks)
+                add_tasks(state.waiting, live.queue, demand, tasks)
+                add_waits(state, live.queue, tasks)
     for name, backing_off in state.backing_off.items():
         for each in backing_off.values() if state.jobs[name].began else ():
             add_rest(state, state.jobs[name].queue, each.demand, each.tasks)
+
+
+def running(state: State, name: str, job: Job, at: int) -> int:
+    """How many tasks of a stage hold something. Of a gang that has failed for good none counts."""
+    held = state.held.get(f"{name}/{job.graph.stages[at].stage}")
+    return len(held.since) if held is not None and not is_gang_given_up(job, at) else 0
 
 
 def add_waits(state: State, leaf: str, tasks: int) -> None:
