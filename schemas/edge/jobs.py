@@ -148,13 +148,18 @@ class JobCancellation(Input):
     cancel: Name
 
 
-class JobChange(Input):
-    """A user holds a live job, releases it, or changes its priority or its queue; what is left out stays as it is."""
+class JobPatch(Input):
+    """What a user changes of a live job; what is left out stays as it is."""
 
-    change: Name
     hold: bool | None = None
     priority: Priority | None = None
     queue: QueuePath | None = None
+
+
+class JobChange(JobPatch):
+    """A user holds a live job, releases it, or changes its priority or its queue; what is left out stays as it is."""
+
+    change: Name
 
 
 def read_job(document: object, author: str) -> JobSpec | JobCancelled | JobChanged:

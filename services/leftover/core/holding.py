@@ -44,7 +44,7 @@ def fold_changed(state: State, record: Record[JobChanged]) -> None:
         state.on_hold[name] = job.began > 0
         if job.began:
             _stop_asking(state, name, job)
-        depart(state, job, succeeded=False)
+        depart(state, job, returns=True)
         _note_runs(state, name)
     elif body.hold is False and name in state.on_hold:
         if state.on_hold.pop(name):
@@ -56,7 +56,7 @@ def _move(state: State, name: str, job: Job, queue: str, record: Record) -> None
     """A job of which nothing runs is of another queue from now on."""
     if job.began:
         _stop_asking(state, name, job)
-    depart(state, job, succeeded=False)
+    depart(state, job, returns=True)
     begin(state, leave(state.running_limits, name), record)
     job.queue = queue
     forget_board(state)
