@@ -77,6 +77,10 @@ async def jobs(ask):
     await ask(
         "POST", "/v1/jobs", content="job: by-yaml\nstages: [{stage: s, demand: {cpu: 1}, command: [x]}]\n", headers=YAML
     )
+    for patch in ({"hold": True}, {"queue": "elsewhere"}, {"hold": 7}):
+        await ask("PATCH", "/v1/jobs/gang", json=patch)
+    await ask("PATCH", "/v1/jobs/nobody", json={"hold": True})
+    await ask("PATCH", "/v1/jobs/gang", content=TOO_LARGE)
     await ask("POST", "/v1/jobs", content=b"{")
     await ask("POST", "/v1/jobs", content=TOO_LARGE)
     for job in ("j", "gang", "huge", "none"):

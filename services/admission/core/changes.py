@@ -41,13 +41,14 @@ def judge_change(state: State, body: JobChanged, author: str) -> JobChanged | In
     if queue == job.spec.queue:
         queue = None
     if queue is not None:
+        if problem := _problem(state, replace(job.spec, queue=queue)):
+            return _refused(problem[2], "queue" if problem[1].startswith("stages") else problem[1], author)
         if job.held:
             there = f"{plural(job.held, 'attempt')} of its tasks {'holds' if job.held == 1 else 'hold'} room"
             how = "hold the job and wait until none does"
-            return _refused(f"{there}, and a job changes its queue only while nothing of it runs: {how}", "queue", author)
-        moved = replace(job.spec, queue=queue)
-        if problem := _problem(state, moved):
-            return _refused(problem[2], "queue" if problem[1].startswith("stages") else problem[1], author)
+            return _refused(
+                f"{there}, and a job changes its queue only while nothing of it runs: {how}", "queue", author
+            )
         if priority is None:
             priority = job.spec.priority
     return JobChanged(body.job, body.hold, priority, queue, job.seq, author)
