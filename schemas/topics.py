@@ -27,9 +27,10 @@ DECISIONS = ("releases", "plans", "shares", "asks", "grants")
 
 _LOG_BODIES = (
     "SequencerClaimed SequencerAlive JobAdmitted JobRejected InputRefused InputRepeated InputSkipped JobCancelled "
-    "JobChanged JobEnded JobTurns NodeRegistered NodeReported NodeDrained NodeLost NodeRemoved NodeForgotten AttemptsKnown "
-    "TaskStarted TaskFinished TaskFailed ConfigChanged ReservationRequested ReservationUpdated ReservationDeleted "
-    "PlanProposed SeriesRequested SeriesEnded Releases Plans TimeReached RoundOpened RoundClosed RoundAbandoned"
+    "JobChanged JobEnded JobTurns NodeRegistered NodeReported NodeDrained NodeLost NodeRemoved NodeForgotten "
+    "AttemptsKnown TaskStarted TaskFinished TaskFailed ConfigChanged ReservationRequested ReservationUpdated "
+    "ReservationDeleted PlanProposed SeriesRequested SeriesEnded Releases Plans TimeReached RoundOpened RoundClosed "
+    "RoundAbandoned"
 )
 
 TOPICS = (

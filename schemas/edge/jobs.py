@@ -203,8 +203,8 @@ def _spec(job: JobSubmission) -> JobSpec:
         raise Malformed("stages", f"a job has at most {JOB_TASKS_MAX} tasks, this one has more: split it")
     queue = QUEUE_DEFAULT if job.queue is None else queue_path(job.queue)
     reserved = job.reservation, job.reservation_atom
-    optional = job.altruism_permille, job.revocable, job.hold
-    return JobSpec(job.job or "", queue, stages, job.priority, job.user, *reserved, *optional)
+    optional = job.altruism_permille, job.revocable
+    return JobSpec(job.job or "", queue, stages, job.priority, job.user, *reserved, *optional, hold=job.hold)
 
 
 def _stage(stage: StageSubmission) -> Stage:

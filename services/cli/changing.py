@@ -1,12 +1,15 @@
 """`largesse hold`, `release` and `change`: what users change of jobs while they live."""
 
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from services.cli.arguments import Json, Url, job_ids, jobs_named, queues_named
 from services.cli.client import Gateway, job_path
 from services.cli.ending import Ending, Refused, Unanswered, Wrong, note, out, out_json
+
+if TYPE_CHECKING:
+    from services.cli.watching import Document
 
 Jobs = Annotated[
     list[str], typer.Argument(help="the jobs' ids", metavar="ID...", callback=job_ids, autocompletion=jobs_named)
@@ -52,7 +55,7 @@ def change(
     With --json one job is one document, several are a list of them.
     """
     asked = {"priority": priority, "queue": queue}
-    patch = {field: value for field, value in asked.items() if value is not None}
+    patch: dict[str, object] = {field: value for field, value in asked.items() if value is not None}
     if not patch:
         raise Wrong("--priority: say what changes: --priority N, --queue PATH, or both")
     _change_each(Gateway(url), jobs, patch, json=json)
@@ -64,7 +67,7 @@ def _change_each(gateway: Gateway, jobs: list[str], patch: dict[str, object], *,
         document = _changed(gateway, jobs[0], patch)
         out_json(document) if json else out(_text(document))
         return
-    done: list[dict[str, Any]] = []
+    done: list[Document] = []
     for job in jobs:
         try:
             document = _changed(gateway, job, patch)
@@ -82,15 +85,14 @@ def _change_each(gateway: Gateway, jobs: list[str], patch: dict[str, object], *,
         raise Refused(f"{len(jobs) - len(done)} of {len(jobs)} could not be changed")
 
 
-def _changed(gateway: Gateway, job: str, patch: dict[str, object]) -> dict[str, Any]:
-    document: dict[str, Any]
+def _changed(gateway: Gateway, job: str, patch: dict[str, object]) -> "Document":
     document, status = gateway.answered("PATCH", job_path(job), "state", json=patch)
     if status == ACCEPTED:
         note(f"{job}: asked for; the log has not answered yet: largesse get job tells more")
     return document
 
 
-def _text(document: dict[str, Any]) -> str:
+def _text(document: "Document") -> str:
     held = document.get("held")
     by = f", held by {held['by']}" if held else ""
     return f"{document['job']}: {document['state']}, priority {document['priority']}, queue {document['queue']}{by}"

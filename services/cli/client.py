@@ -189,7 +189,7 @@ class Gateway:
         """What one request is answered with: a document that has these fields. Raises as `ask` does."""
         return self.answered(method, path, *fields, **request)[0]
 
-    def answered(self, method: str, path: str, *fields: str, **request: Any) -> tuple[Any, int]:
+    def answered(self, method: str, path: str, *fields: str, **request: object) -> tuple[Row, int]:
         """The same with the status of the answer."""
         response = self.ask(method, path, **request)
         try:

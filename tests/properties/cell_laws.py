@@ -186,8 +186,8 @@ def fair_levels(preset, queues, capacity, demand):
 
 
 def demand_of(state):
-    """By leaf and set of kinds, all that live jobs run or could start, from admission's own books. Those that users hold
-    start nothing."""
+    """By leaf and set of kinds, all that live jobs run or could start, from admission's own books. Those that users
+    hold start nothing."""
     demand = {}
     for job in state.jobs.values():
         leaf = demand.setdefault(job.spec.queue, {})

@@ -45,10 +45,8 @@ def judge_change(state: State, body: JobChanged, author: str) -> JobChanged | In
             return _refused(problem[2], "queue" if problem[1].startswith("stages") else problem[1], author)
         if job.held:
             there = f"{plural(job.held, 'attempt')} of its tasks {'holds' if job.held == 1 else 'hold'} room"
-            how = "hold the job and wait until none does"
-            return _refused(
-                f"{there}, and a job changes its queue only while nothing of it runs: {how}", "queue", author
-            )
+            rule = "a job changes its queue only while nothing of it runs"
+            return _refused(f"{there}, and {rule}: hold the job and wait until none does", "queue", author)
         if priority is None:
             priority = job.spec.priority
     return JobChanged(body.job, body.hold, priority, queue, job.seq, author)

@@ -1,8 +1,8 @@
 """Who may run in a queue with `running_jobs_max`: a job that may, and holds nothing, gives way to one held back.
 
 It does to one of higher priority, and, where no node that takes tasks now could run any task that it waits for, where
-it waits for its lease, or where a user holds it, to one that could start. A job whose lease has begun is let run whatever the limits say: its
-room was promised. What comes of it is a record, JobTurns, which all cores fold.
+it waits for its lease, or where a user holds it, to one that could start. A job whose lease has begun is let run
+whatever the limits say: its room was promised. What comes of it is a record, JobTurns, which all cores fold.
 """
 
 from largesse.lifecycle.empty_nodes import room_on

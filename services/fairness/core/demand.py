@@ -50,10 +50,10 @@ def recount(state: State) -> None:
             add_waits(state, held.leaf, -len(held.since))
     for name in [name for name, might_run in state.on_hold.items() if might_run]:
         live = state.jobs[name]
-        for at, stage in enumerate(live.graph.stages):
+        for at, of in enumerate(live.graph.stages):
             tasks = running(state, name, live, at)
             if tasks and live.queue:  # What it runs counts, as it does above for all others.
-                demand = counted_demand(state.policy, stage.demand)
+                demand = counted_demand(state.policy, of.demand)
                 add_demand(state, live.queue, demand, tasks)
                 add_tasks(state.waiting, live.queue, demand, tasks)
                 add_waits(state, live.queue, tasks)

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 @mypyc_attr(allow_interpreted_subclasses=True)
 @dataclass(slots=True)
 class Job(JobLife):
-    """A live job and how far it has come. `began`: neither a user nor a `running_jobs_max` holds it back, so it asks. `queue` is
-    empty while its reservation is accepted: it is outside the tree then. `seen`: by stage, how long its tasks ran,
-    where it may be needed.
+    """A live job and how far it has come. `began`: neither a user nor a `running_jobs_max` holds it back, so it asks.
+    `queue` is empty while its reservation is accepted: it is outside the tree then. `seen`: by stage, how long its
+    tasks ran, where it may be needed.
     """
 
     queue: str

@@ -72,8 +72,8 @@ def join(state: State, name: str, job: Job, time: int) -> None:
 
 
 def depart(state: State, job: Job, *, succeeded: bool = False, returns: bool = False) -> None:
-    """A job is over, or a user holds or moves it (`returns`). One that has succeeded stays in the shadow until it ends there: the share it would have used until
-    then determines who is served before whom.
+    """A job is over, or a user holds or moves it (`returns`). One that has succeeded stays in the shadow until it ends
+    there: the share it would have used until then determines who is served before whom.
     """
     shadow, seq = state.shadow, job.admitted
     if shadow.outside:
