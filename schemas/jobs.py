@@ -216,11 +216,14 @@ class InputRefused:
 
 @dataclass(slots=True)
 class InputRepeated:
-    """A submission of a job, or a request for a reservation, that the cell already has, word for word."""
+    """A submission of a job, or a request for a reservation, that the cell already has, word for word. `outcome`: of a
+    job that has ended; None: it lives, or it is none.
+    """
 
     job: str
     author: str = "unknown"
     reservation: str = ""
+    outcome: Outcome | None = None
 
 
 @dataclass(slots=True)

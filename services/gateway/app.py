@@ -197,7 +197,7 @@ def _submitted(name: str, found: Answer, warnings: list[str], before: str | None
             state, status = "waiting", 201
         case InputRepeated():
             state, status = "repeated", 200
-            answer["job_state"] = before
+            answer["job_state"] = before or body.outcome
         case JobRejected():
             detail = placed(body.field, body.detail) + hint
             if body.reason == "name_taken":

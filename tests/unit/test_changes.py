@@ -112,7 +112,7 @@ def test_a_changed_job_is_still_known_by_what_was_submitted():
     cell.settle()
     assert changed.priority == 7
     assert cell.admission.ended["big"].digest == digest_of(BIG)
-    assert isinstance(cell.take(BIG), InputRepeated)
+    assert cell.take(BIG) == InputRepeated("big", AUTHOR, outcome="cancelled")
 
 
 def test_a_spec_that_is_not_held_has_the_name_that_it_had():

@@ -201,7 +201,7 @@ def _ended(state: State, record: Record[JobEnded]) -> None:
         job = state.jobs.pop(end.job)
         if job.held or state.policy.name_kept_ms:
             digest = submission_of(state, end.job, job)
-            state.ended[end.job] = Ended(digest, record.time, job if job.held else None)
+            state.ended[end.job] = Ended(digest, record.time, end.outcome, job if job.held else None)
         forget_changes(state, end.job)
     for end in body.jobs:
         leave_queue(state, end.job)

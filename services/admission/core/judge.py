@@ -117,7 +117,7 @@ def _job(state: State, spec: JobSpec, author: str, time: int) -> JobAdmitted | J
         else:
             same = ended is not None and ended.digest == digest_of(spec)
         if same:
-            return InputRepeated(spec.job, author)
+            return InputRepeated(spec.job, author, outcome=None if ended is None else ended.outcome)
         return _rejected(spec, "name_taken", "job", f'"{spec.job}" names another job; choose a new name', author)
     if len(state.jobs) >= LIVE_JOBS_MAX:
         return _rejected(

@@ -6,6 +6,7 @@ from mypy_extensions import mypyc_attr
 
 from largesse.lifecycle.state import Graph, JobLife, Progress, RunningLimits
 from schemas import Cache, Device, JobEnd, JobSpec, Policy, Queue, ReleaseCurve, RoundOpened, Vector
+from schemas.jobs import Outcome
 from schemas.nodes import KnownAttempt
 
 LIVE_JOBS_MAX = 1_000_000
@@ -116,6 +117,7 @@ class Ended:
 
     digest: str
     at_ms: int
+    outcome: Outcome
     job: JobState | None = None
 
 
