@@ -22,6 +22,7 @@ from schemas.jobs import (
     InputSkipped,
     JobAdmitted,
     JobCancelled,
+    JobChanged,
     JobEnd,
     JobEnded,
     JobRejected,

@@ -109,7 +109,8 @@ class JobSpec:
     """One job. `queue` is a path without `root`; stages are in the submitter's order. `reservation`: what it runs
     under; `reservation_atom`: the part of it, as the path of an atom or of what holds it; empty: any part.
     `altruism_permille`: in so many of a thousand plans the job gives away what it does not need; None: as its queue.
-    `revocable`: whether its tasks may run on room that is promised to others.
+    `revocable`: whether its tasks may run on room that is promised to others. `hold`: none of its tasks starts until a
+    change says so.
     """
 
     job: str
@@ -121,6 +122,7 @@ class JobSpec:
     reservation_atom: str = ""
     altruism_permille: int | None = None
     revocable: Revocable = "auto"
+    hold: bool = False
 
 
 @dataclass
@@ -152,6 +154,21 @@ class JobCancelled:
     """A user asked for the job's end. Its running tasks are killed."""
 
     job: str
+    author: str = "unknown"
+
+
+@dataclass(slots=True)
+class JobChanged:
+    """A user changed a live job; what is None stays as it is. `hold`: no task of it starts from now on (those that run
+    go on), or tasks of it may start again. With `queue` there is always a `priority`: of the job, from now on.
+    `admitted`: the seq of its admission.
+    """
+
+    job: str
+    hold: bool | None = None
+    priority: int | None = None
+    queue: str | None = None
+    admitted: int = 0
     author: str = "unknown"
 
 
@@ -207,11 +224,14 @@ class InputRefused:
 
 @dataclass(slots=True)
 class InputRepeated:
-    """A submission of a job, or a request for a reservation, that the cell already has, word for word."""
+    """A submission of a job, or a request for a reservation, that the cell already has, word for word. `outcome`: of a
+    job that has ended; None: it lives, or it is none.
+    """
 
     job: str
     author: str = "unknown"
     reservation: str = ""
+    outcome: Outcome | None = None
 
 
 @dataclass(slots=True)

@@ -21,8 +21,8 @@ _VERSIONS = {"JobAdmitted": 2}
 NEWEST: dict[str, Released] = {
     model.__name__: Released(model, _VERSIONS.get(model.__name__, 1))
     for model in (
-        jobs.JobAdmitted, jobs.JobRejected, jobs.JobCancelled, jobs.JobEnded, jobs.JobTurns, jobs.InputRefused,
-        jobs.InputRepeated, jobs.InputSkipped,
+        jobs.JobAdmitted, jobs.JobRejected, jobs.JobCancelled, jobs.JobChanged, jobs.JobEnded, jobs.JobTurns,
+        jobs.InputRefused, jobs.InputRepeated, jobs.InputSkipped,
         nodes.NodeRegistered, nodes.NodeReported, nodes.NodeDrained, nodes.NodeLost, nodes.NodeRemoved,
         nodes.NodeForgotten, nodes.AttemptsKnown,
         tasks.TaskStarted, tasks.TaskFinished, tasks.TaskFailed,

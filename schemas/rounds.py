@@ -74,7 +74,9 @@ class RoundOpened:
 
 @dataclass(slots=True)
 class Struck:
-    """A grant that newer facts have overtaken. Its tasks wait again; no attempt is used."""
+    """A grant that newer facts have overtaken. Its tasks wait again; no attempt is used. `job_over`: the job that was
+    looked at is no more: it is over, a user holds it, or it is of another queue.
+    """
 
     grant: Grant
     reason: Strike

@@ -27,13 +27,14 @@ DECISIONS = ("releases", "plans", "shares", "asks", "grants")
 
 _LOG_BODIES = (
     "SequencerClaimed SequencerAlive JobAdmitted JobRejected InputRefused InputRepeated InputSkipped JobCancelled "
-    "JobEnded JobTurns NodeRegistered NodeReported NodeDrained NodeLost NodeRemoved NodeForgotten AttemptsKnown "
-    "TaskStarted TaskFinished TaskFailed ConfigChanged ReservationRequested ReservationUpdated ReservationDeleted "
-    "PlanProposed SeriesRequested SeriesEnded Releases Plans TimeReached RoundOpened RoundClosed RoundAbandoned"
+    "JobChanged JobEnded JobTurns NodeRegistered NodeReported NodeDrained NodeLost NodeRemoved NodeForgotten "
+    "AttemptsKnown TaskStarted TaskFinished TaskFailed ConfigChanged ReservationRequested ReservationUpdated "
+    "ReservationDeleted PlanProposed SeriesRequested SeriesEnded Releases Plans TimeReached RoundOpened RoundClosed "
+    "RoundAbandoned"
 )
 
 TOPICS = (
-    Topic("jobs", "input", ("JobSubmission", "JobCancellation"), ("clients", "gateway"), ("admission",)),
+    Topic("jobs", "input", ("JobSubmission", "JobCancellation", "JobChange"), ("clients", "gateway"), ("admission",)),
     Topic("reservations", "input", ("ReservationInput",), ("clients", "gateway", "planner"), ("admission",)),
     Topic("nodes", "input", ("NodeInput",), ("agent", "gateway"), ("admission",)),
     Topic("tasks", "input", ("TaskInput",), ("agent",), ("admission",)),

@@ -56,6 +56,16 @@ def leave(running: RunningLimits, job: str) -> list[str]:
     return _release(running)
 
 
+def rerank(running: RunningLimits, job: str, priority: int) -> None:
+    """A live job has another priority. One that is held back keeps waiting, at another place."""
+    waiting = running.parked.get(running.leaf.get(job, ""), [])
+    for parked in waiting:
+        if parked.job == job:
+            parked.priority = priority
+            waiting.sort(key=rank)
+            return
+
+
 def take_turns(running: RunningLimits, turns: JobTurns) -> None:
     """Some jobs may run no more, and others from now on, whatever the limits say."""
     for back in turns.held_back:

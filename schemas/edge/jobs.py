@@ -36,7 +36,7 @@ from schemas.edge.base import (
 from schemas.edge.cycles import find_cycle
 from schemas.edge.failures import MaxFailed, most_failed
 from schemas.edge.validated import validated
-from schemas.jobs import AntiAffinity, JobCancelled, JobSpec, OnFailure, Revocable, Spread, Stage
+from schemas.jobs import AntiAffinity, JobCancelled, JobChanged, JobSpec, OnFailure, Revocable, Spread, Stage
 from schemas.quantities import Vector
 from schemas.queue_tree import QUEUE_DEFAULT
 from schemas.wording import nearest, plural
@@ -67,6 +67,7 @@ ATOM_PATH_PATTERN = r"^([0-9]{1,4}(\.[0-9]{1,4})*)?$"
 ATOM_PATH_MAX = 60  # Characters: as deep as a request may be nested.
 
 QueuePath = Annotated[str, Field(max_length=QUEUE_DEPTH_MAX * (SEGMENT_MAX + 1), pattern=QUEUE_TEXT_PATTERN)]
+Priority = Annotated[int, Field(ge=-PRIORITY_MAX, le=PRIORITY_MAX)]
 Word = Annotated[str, Field(min_length=1, max_length=COMMAND_WORD_MAX, pattern=NO_NUL_PATTERN)]
 EnvName = Annotated[str, Field(max_length=NAME_MAX, pattern=ENV_NAME_PATTERN)]
 EnvValue = Annotated[str, Field(max_length=ENV_VALUE_MAX, pattern=NO_NUL_PATTERN)]
@@ -125,13 +126,14 @@ class JobSubmission(Input):
     job: NewName | None = None
     queue: QueuePath | None = None
     submit_ms: Whole | None = None
-    priority: Annotated[int, Field(ge=-PRIORITY_MAX, le=PRIORITY_MAX)] = 0
+    priority: Priority = 0
     user: Text = ""
     stages: Annotated[list[StageSubmission], Field(min_length=1, max_length=STAGES_MAX)]
     reservation: Name | None = None
     altruism_permille: Annotated[int, Field(ge=0, le=1_000)] | None = None
     reservation_atom: Annotated[str, Field(max_length=ATOM_PATH_MAX, pattern=ATOM_PATH_PATTERN)] = ""
     revocable: Revocable = "auto"
+    hold: bool = False
 
 
 class WorkloadLine(JobSubmission):
@@ -147,22 +149,47 @@ class JobCancellation(Input):
     cancel: Name
 
 
-def read_job(document: object, author: str) -> JobSpec | JobCancelled:
+class JobPatch(Input):
+    """What a user changes of a live job; what is left out stays as it is."""
+
+    hold: bool | None = None
+    priority: Priority | None = None
+    queue: QueuePath | None = None
+
+
+class JobChange(JobPatch):
+    """A user holds a live job, releases it, or changes its priority or its queue; what is left out stays as it is."""
+
+    change: Name
+
+
+def read_job(document: object, author: str) -> JobSpec | JobCancelled | JobChanged:
     """A message of the jobs topic. Raises Malformed."""
     if isinstance(document, dict) and "cancel" in document:
         return JobCancelled(validated(JobCancellation, document).cancel, author_of(author))
+    if isinstance(document, dict) and "change" in document:
+        return _change(validated(JobChange, document), author)
     return _spec(validated(JobSubmission, document))
 
 
 def read_workload_line(document: object) -> tuple[int, JobSpec]:
     """When the job is submitted, in milliseconds, and the job. Raises Malformed."""
     line = validated(WorkloadLine, document)
+    if line.hold:
+        raise Malformed("hold", "nobody releases a job in a simulation: leave it out")
     for i, stage in enumerate(line.stages):
         if stage.command is not None:
             raise Malformed(
                 f"stages[{i}].command", 'a workload line is simulated: write "duration_ms" or "durations_ms"'
             )
     return line.submit_ms, _spec(line)
+
+
+def _change(asked: JobChange, author: str) -> JobChanged:
+    if asked.hold is None and asked.priority is None and asked.queue is None:
+        raise Malformed("", 'changes nothing: write "hold" (true or false), "priority" or "queue"')
+    queue = None if asked.queue is None else queue_path(asked.queue)
+    return JobChanged(asked.change, asked.hold, asked.priority, queue, author=author_of(author))
 
 
 def _spec(job: JobSubmission) -> JobSpec:
@@ -178,7 +205,7 @@ def _spec(job: JobSubmission) -> JobSpec:
     queue = QUEUE_DEFAULT if job.queue is None else queue_path(job.queue)
     reserved = job.reservation, job.reservation_atom
     optional = job.altruism_permille, job.revocable
-    return JobSpec(job.job or "", queue, stages, job.priority, job.user, *reserved, *optional)
+    return JobSpec(job.job or "", queue, stages, job.priority, job.user, *reserved, *optional, hold=job.hold)
 
 
 def _stage(stage: StageSubmission) -> Stage:

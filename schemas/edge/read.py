@@ -9,12 +9,12 @@ from collections.abc import Callable
 from schemas.edge.base import Input, Malformed
 from schemas.edge.cluster import Cluster, ClusterFile, ClusterNode, cluster_warnings, read_cluster
 from schemas.edge.config import ConfigInput, ConfigPatch, config_warnings, knob_of_text, read_config
-from schemas.edge.jobs import JobCancellation, JobSubmission, WorkloadLine, read_job, read_workload_line
+from schemas.edge.jobs import JobCancellation, JobChange, JobSubmission, WorkloadLine, read_job, read_workload_line
 from schemas.edge.nodes import NodeInput, NodeLeft, read_node
 from schemas.edge.reservations import ReservationInput, read_reservation
 from schemas.edge.tasks import TaskInput, read_task
 from schemas.edge.unit_traps import job_warnings
-from schemas.jobs import JobCancelled, JobSpec
+from schemas.jobs import JobCancelled, JobChanged, JobSpec
 from schemas.nodes import AttemptsKnown, NodeDrained, NodeRegistered, NodeRemoved, NodeReported
 from schemas.plans import PlanProposed
 from schemas.reservations import (
@@ -43,6 +43,7 @@ __all__ = [
 InputBody = (
     JobSpec
     | JobCancelled
+    | JobChanged
     | NodeRegistered
     | NodeReported
     | AttemptsKnown
@@ -66,6 +67,7 @@ FORMS: dict[str, tuple[type[Input], int]] = {
     for model in (
         JobSubmission,
         JobCancellation,
+        JobChange,
         NodeInput,
         TaskInput,
         ConfigInput,

@@ -187,6 +187,10 @@ class Gateway:
 
     def document(self, method: str, path: str, *fields: str, **request: Any) -> Any:
         """What one request is answered with: a document that has these fields. Raises as `ask` does."""
+        return self.answered(method, path, *fields, **request)[0]
+
+    def answered(self, method: str, path: str, *fields: str, **request: object) -> tuple[Row, int]:
+        """The same with the status of the answer."""
         response = self.ask(method, path, **request)
         try:
             document = response.json()
@@ -194,7 +198,7 @@ class Gateway:
             raise stranger(response) from None
         if not isinstance(document, dict) or not all(field in document for field in fields):
             raise stranger(response)
-        return document
+        return document, response.status_code
 
     def get(self, path: str, *fields: str, **params: Any) -> Any:
         """The document at a path, which has these fields; parameters that are None are left out."""

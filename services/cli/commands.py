@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 from typer.core import TyperCommand
 
-from services.cli import contexts, live
+from services.cli import changing, contexts, live
 from services.cli.arguments import Json, knobs_named, presets_named
 from services.cli.context_commands import context_app
 from services.cli.ending import Wrong, out, out_json
@@ -51,6 +51,7 @@ def _late(group: type[LateGroup], text: str) -> typer.Typer:
 
 
 live.add_to(app)
+changing.add_to(app)
 app.add_typer(get_app, name="get")
 app.add_typer(node_app, name="node")
 app.add_typer(config_app, name="config")

@@ -68,6 +68,11 @@ def submit(
         answer = gateway.document("POST", "/v1/jobs", "job", "state", **written.request)
     note_answered(file, written, answer)
     known = HOW.get(answer.get("job_state"), "nothing happens")
+    over = answer["state"] == "repeated" and answer.get("job_state") in ("failed", "cancelled")
+    if over and not follow:
+        if json:
+            out_json(answer)
+        raise Refused(f"{answer['job']} is known here, word for word, and does not run again: {known}")
     outcome = {
         "repeated": f"is in the cell already, word for word: {known}",
         "unanswered": "was sent, but the log has not answered yet: largesse get job tells more",

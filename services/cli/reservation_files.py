@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from schemas.edge.read import Malformed, read_input
-from schemas.jobs import JobCancelled
+from schemas.jobs import JobSpec
 from services.cli.client import user
 from services.cli.ending import Ending, Wrong, note
 from services.cli.plan_chart import Document
@@ -75,7 +75,7 @@ def _for_job(name: str, wanted: Wanted, every: str | None) -> Source:
     assert wanted.job is not None and wanted.end is not None
     written = read_job(wanted.job, user)
     job = spec_of(written.document, "")
-    assert not isinstance(job, JobCancelled)
+    assert isinstance(job, JobSpec)
     if job.user and job.user != user():
         owner = f'the reservation would be of "{user()}", whose jobs alone may use it: set LARGESSE_USER'
         raise Wrong(f'{_shown(wanted.job)}: user: is "{job.user}"; {owner}')

@@ -162,7 +162,7 @@ def _clock() -> str:
 def job_text(document: Document, draw: Draw = listed) -> str:
     """One job: what it is, its stages, where it runs, the attempts that failed. `draw`: for whom, as `drawing` says."""
     rows = [(name, document[name]) for name in ("job", "state", "queue", "class", "priority")]
-    rows += [("reservation", _reservation(document))]
+    rows += [("held", _held(document)), ("reservation", _reservation(document))]
     rows += [(name, document[name]) for name in ("user", "author")]
     rows += [(name, _moment(document[f"{name}_ms"])) for name in ("submitted", "started", "ended")]
     rows += [("detail", document["detail"])]
@@ -176,6 +176,12 @@ def job_text(document: Document, draw: Draw = listed) -> str:
         more = f"and on {plural(left, 'more node')}\n" if left > 0 else ""
         text += "\n" + draw(("stage", "on node", "running", "tasks"), places[:shown], kinds="kkrl") + more
     return text + _usage_text(document, draw) + _failures_text(document, draw) + _results_text(document, draw)
+
+
+def _held(document: Document) -> str:
+    """Who holds a job, and since when; an older gateway does not tell."""
+    held = document.get("held")
+    return f"by {held['by']} since {_moment(held['since_ms'])}" if held else ""
 
 
 def _reservation(document: Document) -> str:

@@ -20,6 +20,7 @@ from schemas.wording import placed
 from services.gateway import documents
 from services.gateway.answers import Answer
 from services.gateway.api import Api
+from services.gateway.change_routes import add_changes
 from services.gateway.cluster_routes import add_cluster, add_config, add_nodes
 from services.gateway.document import Document
 from services.gateway.follow import Follower
@@ -79,6 +80,7 @@ def make_app(
     add_front_page(app, api)
     _add_health(app, api)
     _add_jobs(app, api)
+    add_changes(app, api)
     _add_streams(app, api)
     _add_logs(app, api)
     add_cluster(app, api)
@@ -195,7 +197,7 @@ def _submitted(name: str, found: Answer, warnings: list[str], before: str | None
             state, status = "waiting", 201
         case InputRepeated():
             state, status = "repeated", 200
-            answer["job_state"] = before
+            answer["job_state"] = before or body.outcome
         case JobRejected():
             detail = placed(body.field, body.detail) + hint
             if body.reason == "name_taken":

@@ -17,7 +17,7 @@ from services.gateway.kept import results_of
 from services.gateway.lacking import Lacking
 from services.gateway.node_documents import state_of_node
 from services.gateway.places import indexes_of
-from services.gateway.promised_waits import NEED_ROOM, promised_text, revocable_document
+from services.gateway.promised_waits import NEED_ROOM, moment, promised_text, revocable_document
 from services.gateway.queueing import Queueing
 from services.gateway.usage import memory_text, usage_document
 from services.gateway.view_jobs import (
@@ -33,6 +33,7 @@ from services.gateway.view_state import State, said_of, stage_class_key
 
 WHY: dict[WaitReason | str, str] = {
     "after": "waits for {after}",
+    "held": "held by {by} since {since}",
     "queue_max": "its queue, or a queue above it, has reached its max",
     "back_off": "{failed}, and is retried in {seconds} s",
     "no_room": "no node has room for it now",
@@ -150,6 +151,7 @@ def _live(state: State, queueing: Queueing, job: LiveJob, whole: bool) -> Docume
         "queue": spec.queue,
         "class": class_name(state.policy, job.job_class),
         "priority": spec.priority,
+        "held": None if job.hold is None else {"by": job.hold.by, "since_ms": job.hold.since_ms},
         "reservation": spec.reservation,
         "reservation_atom": spec.reservation_atom,
         "user": spec.user,
@@ -225,6 +227,8 @@ def _why(state: State, queueing: Queueing, job: LiveJob, at: int, waiting: int, 
     if job.progress.parents[at]:
         left = [name for name in stage.after if job.progress.left[job.graph.position[name]]]
         return [_reason("after", waiting, after=", ".join(left))]
+    if job.hold is not None:
+        return [_reason("held", waiting, by=job.hold.by, since=moment(job.hold.since_ms))]
     if not job.began:
         return [{"reason": "running_limit", "tasks": waiting, "text": queueing.held_back(job)}]
     asked = min(waiting, job.asked[at])
@@ -291,6 +295,7 @@ def _ended(state: State, job: EndedJob, whole: bool) -> Document:
         "queue": job.queue,
         "class": job.job_class,
         "priority": job.priority,
+        "held": None,
         "reservation": job.reservation,
         "reservation_atom": job.reservation_atom,
         "user": job.user,

@@ -115,7 +115,7 @@ def tasks_of(state: State, tree: Queue | None, policy: Policy | None = None) -> 
                 if left and not job.progress.parents[at]:
                     alike, running = _alike(found, job.spec.queue, job.spec.stages[at].demand), held_of(job, at)
                     alike["running"] += running
-                    alike["waiting"] += left - running
+                    alike["waiting"] += left - running if job.hold is None else 0
                     holding += running
     if holding < len(state.holds):
         for key, hold in state.holds.items():

@@ -131,6 +131,13 @@ class Results(BaseModel):
     until_ms: Ms | None
 
 
+class Held(BaseModel):
+    """Who holds a job, and since when."""
+
+    by: str
+    since_ms: Ms
+
+
 class JobSummary(BaseModel):
     """`why`: what it waits for, in words. `reason` and `detail`: why it was refused, or how it ended."""
 
@@ -139,6 +146,7 @@ class JobSummary(BaseModel):
     queue: str
     class_: Annotated[str | None, Field(alias="class", description="null: refused, or not judged yet")]
     priority: int
+    held: Annotated[Held | None, Field(description="a user holds it: none of its tasks starts; null: nobody does")]
     reservation: Annotated[str | None, Field(description="the reservation that it names")]
     reservation_atom: Annotated[str, Field(description="the part of the reservation that it is bound to; empty: any")]
     user: str

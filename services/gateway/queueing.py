@@ -23,6 +23,7 @@ from services.gateway.view_state import NodeRow, State
 
 PendingReason = Literal[
     "after",
+    "held",
     "running_limit",
     "queue_max",
     "back_off",

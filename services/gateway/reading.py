@@ -25,6 +25,8 @@ def read_request(data: bytes, content_type: str, topic: str) -> tuple[Any, Any]:
     document = read_document(data, content_type)
     if topic == "jobs" and isinstance(document, dict) and "cancel" in document:
         raise Problem(422, "malformed", "cancel: unknown field; to cancel, DELETE /v1/jobs/{id}", "cancel")
+    if topic == "jobs" and isinstance(document, dict) and "change" in document:
+        raise Problem(422, "malformed", "change: unknown field; to change a job, PATCH /v1/jobs/{id}", "change")
     try:
         return document, read_input(topic, document, "")
     except Malformed as fault:

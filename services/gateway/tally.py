@@ -251,6 +251,8 @@ def _keys_of(state: State, reserved: ReservedWaits, job: LiveJob) -> Keys:
         asked = held = 0
         if job.progress.parents[at]:
             reason = "after"
+        elif job.hold is not None:
+            reason = "held"
         elif not job.began:
             reason = "running_limit"
         else:

@@ -4,13 +4,14 @@ Folds   every fact of jobs, tasks, nodes, config and reservations; winning Share
 Decides nothing. `documents.py` words what is kept here for the outside.
 """
 
+from dataclasses import replace
 from typing import Any
 
 from largesse.core import Folds, OpenRound
 from largesse.lifecycle.dag import graph_of, lean, progress_of
 from largesse.lifecycle.job_classes import class_name
 from largesse.lifecycle.job_life import is_skipped
-from largesse.lifecycle.running_limit import admit, leave, limit, take_turns
+from largesse.lifecycle.running_limit import admit, leave, limit, rerank, take_turns
 from schemas import (
     Asks,
     ConfigChanged,
@@ -20,6 +21,7 @@ from schemas import (
     InputSkipped,
     JobAdmitted,
     JobCancelled,
+    JobChanged,
     JobEnded,
     JobRejected,
     JobTurns,
@@ -45,7 +47,7 @@ from schemas.queue_tree import walk
 from schemas.wording import placed
 from services.gateway.places import forget_places, keep_places
 from services.gateway.view_classes import fold_forecast
-from services.gateway.view_jobs import EndedJob, EndedStage, LiveJob, StageUse, succeeded_of
+from services.gateway.view_jobs import EndedJob, EndedStage, Hold, LiveJob, StageUse, succeeded_of, waiting_of
 from services.gateway.view_nodes import fold_drained, fold_forgotten, fold_lost, fold_registered, fold_reported
 from services.gateway.view_reservations import RESERVATION_FOLDS, forget_job, name_reservation, note_job
 from services.gateway.view_rounds import (
@@ -106,6 +108,7 @@ def _admitted(state: State, record: Record) -> None:
         copies=[0] * of,
         ending=[0] * of,
         began=0,
+        hold=Hold(body.spec.user or body.author, record.time) if body.spec.hold else None,
         started_ms=None,
         failures=[],
         used=[StageUse() for _ in body.spec.stages],
@@ -123,10 +126,16 @@ def _let_run(state: State, names: list[str], record: Record) -> None:
     for name in names:
         job = state.jobs[name]
         job.began = record.seq
-        ready = zip(job.progress.left, job.progress.parents, strict=True)
-        widths = [stage.width for stage in job.graph.stages]
-        job.asked = [0 if parents else min(left, most) for (left, parents), most in zip(ready, widths, strict=True)]
+        if job.hold is None:
+            _ask(job)
         touch(state, name)
+
+
+def _ask(job: LiveJob) -> None:
+    """A job is asked for from now on: for as many tasks of each stage that may start as may run at a time."""
+    for at, (stage, parents) in enumerate(zip(job.graph.stages, job.progress.parents, strict=True)):
+        free = stage.width - job.running[at] - job.starting[at]
+        job.asked[at] = 0 if parents else max(0, min(waiting_of(job, at), free))
 
 
 def _turned(state: State, record: Record) -> None:
@@ -138,6 +147,29 @@ def _turned(state: State, record: Record) -> None:
         job.began, job.asked = 0, [0] * len(job.asked)
         touch(state, back.job)
     _let_run(state, body.let_run, record)
+
+
+def _changed(state: State, record: Record) -> None:
+    """A user has changed a live job."""
+    body: JobChanged = record.body
+    name, job = body.job, state.jobs[body.job]
+    if body.priority is not None:
+        job.spec = replace(job.spec, priority=body.priority)
+        rerank(state.running_limits, name, body.priority)
+    if body.queue is not None:
+        _let_run(state, leave(state.running_limits, name), record)
+        job.spec = replace(job.spec, queue=body.queue)
+        job.began, job.asked = 0, [0] * len(job.asked)
+        if admit(state.running_limits, name, body.queue, job.spec.priority, job.admitted):
+            _let_run(state, [name], record)
+    if body.hold is True and job.hold is None:
+        job.hold, job.asked = Hold(body.author, record.time), [0] * len(job.asked)
+    elif body.hold is False and job.hold is not None:
+        job.hold = None
+        if job.began:
+            job.began = record.seq
+            _ask(job)
+    touch(state, name)
 
 
 def _rejected(state: State, record: Record) -> None:
@@ -254,6 +286,7 @@ _LOG: Folds[State] = {
     JobAdmitted: _admitted,
     JobRejected: _rejected,
     JobCancelled: _cancelled,
+    JobChanged: _changed,
     JobEnded: _job_ended,
     JobTurns: _turned,
     InputRefused: _only_seen,

@@ -42,6 +42,14 @@ class StageUse:
     cpu_ms: list[int] = field(default_factory=list)
 
 
+@dataclass(slots=True)
+class Hold:
+    """A user holds a job: who, and since when."""
+
+    by: str
+    since_ms: int
+
+
 @dataclass
 class LiveJob(JobLife):
     """A job that has not ended. Lists are by stage position: tasks that run, tasks granted and not begun, tasks
@@ -50,7 +58,7 @@ class LiveJob(JobLife):
     ("": none; as long as the highest index granted), by node how many attempts are there now, how many of those are
     copies, beside another attempt of their task, and how many are to end, since it has succeeded. `admitted`: seq of
     its admission. `began`: seq of the record since which it may run; 0: the queue's `running_jobs_max` holds it
-    back."""
+    back. `hold`: a user holds it, whatever `began` says."""
 
     # Written out: where the base is compiled, `slots=True` would make slots of its fields too, which hide them.
     __slots__ = (
@@ -63,6 +71,7 @@ class LiveJob(JobLife):
         "failed",
         "failures",
         "given_up",
+        "hold",
         "job_class",
         "nodes",
         "places",
@@ -91,6 +100,7 @@ class LiveJob(JobLife):
     copies: list[int]
     ending: list[int]
     began: int
+    hold: Hold | None
     started_ms: int | None
     failures: list[FailedAttempt]
     used: list[StageUse]

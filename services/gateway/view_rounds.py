@@ -86,7 +86,9 @@ def fold_asks(state: State, record: Record) -> None:
                 touch(state, name)
     for planned in body.jobs:
         found = state.jobs.get(planned.job)
-        if found is not None and found.admitted < state.opened:  # Else another job had the name when it was asked for.
+        if found is None or found.admitted > state.opened:
+            continue  # Another job had the name when it was asked for.
+        if found.hold is None:  # Else it is held since.
             found.asked = [0] * len(found.asked)
             touch(state, planned.job)
             for ask in planned.asks:

@@ -22,6 +22,7 @@ from schemas import (
     InputRefused,
     JobAdmitted,
     JobCancelled,
+    JobChanged,
     JobEnded,
     JobRejected,
     JobTurns,
@@ -55,6 +56,7 @@ FORECASTS_KEPT = 1_000
 
 _JUDGED_WHOLE = (
     JobCancelled,
+    JobChanged,
     NodeRegistered,
     NodeReported,
     AttemptsKnown,

@@ -111,6 +111,9 @@ def check_tasks(cell):
                 assert not does_wait(job), f"{name} is held back by a running limit"
                 continue
             assert not known.held, f"{name} gave way and holds something"
+        elif name in cell.altruism.on_hold and name not in cell.altruism.held_back:
+            assert not does_wait(job), f"{name} was held before it could begin"
+            continue
         for at, of in enumerate(job.graph.stages):
             waits = [i for span in waiting(job).get(at, []) for i in range(span.first, span.first + span.count)]
             resting = [item for item in cell.altruism.backing_off.get(name, []) if item.stage == at]
@@ -210,16 +213,19 @@ def fair_levels(preset, queues, capacity, demand):
 
 
 def demand_of(state):
-    """By leaf and set of kinds, all that live jobs run or could start, from admission's own books."""
+    """By leaf and set of kinds, all that live jobs run or could start, from admission's own books. Those that users
+    hold start nothing."""
     demand = {}
     for job in state.jobs.values():
         leaf = demand.setdefault(job.spec.queue, {})
         for at, of in enumerate(job.graph.stages):
             if not job.progress.parents[at]:
                 each = leaf.setdefault(tuple(sorted(kind for kind, amount in of.demand.items() if amount)), {})
+                runs = sum(high - low for low, high, mark in marks(job.granted[at], 0, of.tasks) if is_held(mark))
                 asked = min(job.progress.left[at], of.running_max or of.tasks)
+                tasks = runs if job.spec.job in state.on_hold else asked
                 for kind, amount in of.demand.items():
-                    each[kind] = each.get(kind, 0) + amount * asked
+                    each[kind] = each.get(kind, 0) + amount * tasks
     return {leaf: {key: each for key, each in sets.items() if any(each.values())} for leaf, sets in demand.items()}
 
 
@@ -288,7 +294,7 @@ def check_conserved(cell):
     reasons, delayed = {}, set()
     said = {(*_class_of(w, w.gang, w.rules), w.near): w.reason for w in cell.leftover.reasons.values()}
     for name, job in cell.altruism.jobs.items():
-        for at, spans in could_start_of(cell, name).items():
+        for at, spans in could_start_of(cell, name).items() if name not in cell.altruism.on_hold else ():
             of = job.graph.stages[at]
             gang, own = of.tasks if of.gang else 0, rules_of(name, cell.leftover.jobs[name].queue, of)
             assert not spans or sum(span.count for span in spans)

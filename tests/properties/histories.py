@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from schemas import (
     AntiAffinity,
+    JobChanged,
     JobSpec,
     NodeDrained,
     NodeRemoved,
@@ -207,6 +208,15 @@ class Play:
         if live := list(self.cell.admission.jobs):
             self.call("cancel", live[which % len(live)])
 
+    def _change(self, which, how):
+        """A user holds a job, releases it, or changes its priority or queue, sometimes several of these at once."""
+        if live := list(self.cell.admission.jobs):
+            paths = QUEUES_IN.get(self.tree, ("default", "x", "y"))
+            hold = (True, True, False, False, None)[how % 5]
+            priority = (None, None, -1, 0, 2)[how // 5 % 5]
+            queue = paths[how // 50 % len(paths)] if how // 25 % 2 else None
+            self.call("take", JobChanged(live[which % len(live)], hold, priority, queue))
+
     # ------------------------------------------------------------ agents
     def _holds(self, which, count):
         """Some attempts that hold room: as (job, stage, index, hold)."""
@@ -360,6 +370,8 @@ class Play:
         """
         self._close_open()
         self.call("take", config(round_gap_ms=0))
+        for name in list(self.cell.admission.on_hold):
+            self.call("take", JobChanged(name, hold=False))
         for name, plain in NODES.items():
             holds = attempts_of(self.cell.admission)
             held = [(*key.split("/"), hold) for key, hold in holds if hold.node == name]

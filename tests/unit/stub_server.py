@@ -16,7 +16,7 @@ def serving(answer: Callable[[BaseHTTPRequestHandler, bytes], None], protocol: s
         def handle_request(self) -> None:
             answer(self, self.rfile.read(int(self.headers.get("Content-Length", 0))))
 
-        do_GET = do_POST = do_PUT = do_DELETE = handle_request  # noqa: N815
+        do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = handle_request  # noqa: N815
 
         def log_message(self, *args: object) -> None:
             pass

@@ -46,6 +46,33 @@ def output(text, state="ended"):
     return 200, text, headers
 
 
+# ---------------------------------------------------------------- a job that is known
+@pytest.mark.parametrize(
+    ("state", "code", "noted"),
+    [
+        ("failed", 1, "j is known here, word for word, and does not run again: it failed"),
+        ("cancelled", 1, "j is known here, word for word, and does not run again: it was cancelled"),
+        ("succeeded", 0, "j is in the cell already, word for word: it succeeded"),
+        ("running", 0, "j is in the cell already, word for word: it is running"),
+        (None, 0, "j is in the cell already, word for word: nothing happens"),
+    ],
+)
+@pytest.mark.parametrize("json_too", [False, True])
+def test_a_resubmission_of_a_job_that_did_not_succeed_says_so_and_exits_1(tmp_path, state, code, noted, json_too):
+    stages = [{"stage": "s", "tasks": 1, "command": ["true"], "demand": {"cpu": "0.25"}}]
+    (tmp_path / "j.json").write_text(json.dumps({"job": "j", "stages": stages}))
+    known = {"job": "j", "state": "repeated", "job_state": state, "warnings": []}
+    with a_gateway({("POST", "/v1/jobs"): [(200, known, {})]}) as (url, _):
+        said = largesse("submit", tmp_path / "j.json", "--url", url, *(["--json"] if json_too else []))
+
+    assert said.code == code
+    assert noted in said.err
+    if json_too:
+        assert said.json == known
+    else:
+        assert said.out == ("" if code else "j\n")
+
+
 # ---------------------------------------------------------------- a busy gateway
 BUSY = (503, {"type": "urn:largesse:busy", "detail": "try again"}, {"Retry-After": "0"})
 

@@ -77,6 +77,10 @@ async def jobs(ask):
     await ask(
         "POST", "/v1/jobs", content="job: by-yaml\nstages: [{stage: s, demand: {cpu: 1}, command: [x]}]\n", headers=YAML
     )
+    for patch in ({"hold": True}, {"queue": "elsewhere"}, {"hold": 7}):
+        await ask("PATCH", "/v1/jobs/gang", json=patch)
+    await ask("PATCH", "/v1/jobs/nobody", json={"hold": True})
+    await ask("PATCH", "/v1/jobs/gang", content=TOO_LARGE)
     await ask("POST", "/v1/jobs", content=b"{")
     await ask("POST", "/v1/jobs", content=TOO_LARGE)
     for job in ("j", "gang", "huge", "none"):
@@ -199,6 +203,7 @@ async def silent(cell):
     await ask("DELETE", "/v1/reservations/r", params={"user": "ann"})
     await ask("POST", "/v1/jobs", json=JOB | {"job": "late"})
     await ask("PUT", "/v1/config", json={"set": {"headroom": "off"}})
+    await ask("PATCH", "/v1/jobs/j", json={"hold": True})
     await ask("DELETE", "/v1/jobs/j")
     for path in ("nodes/n1/drain", "nodes/n1/resume", "rounds/1/abandon", "inputs/jobs/7/skip"):
         await ask("POST", f"/v1/{path}")
@@ -315,7 +320,7 @@ def test_whoever_changes_something_may_say_who_they_are(recorded):
 
 @pytest.mark.parametrize(("path", "methods"), [
     ("/v1/jobs", "GET, POST"),
-    ("/v1/jobs/j", "DELETE, GET"),
+    ("/v1/jobs/j", "DELETE, GET, PATCH"),
     ("/v1/nodes/n1", "DELETE"),
     ("/v1/config", "GET, PUT"),
     ("/v1/rounds/1/abandon", "POST"),
@@ -323,7 +328,7 @@ def test_whoever_changes_something_may_say_who_they_are(recorded):
 ])  # fmt: skip
 def test_a_method_that_a_path_does_not_take_is_answered_with_all_that_it_takes(path, methods):
     async def story(cell):
-        return await cell.http.request("PATCH", path)
+        return await cell.http.request("TRACE", path)
 
     refused = run_in_memory(story)
     assert (refused.status_code, refused.headers["allow"]) == (405, methods)

@@ -160,8 +160,10 @@ def _look(state: State, demand: Demand, name: str) -> None:
 
 
 def _waits_for_pool(state: State, demand: Demand, name: str, job: JobState) -> bool:
-    """False for a job that a running limit holds back, or whose reservation is accepted: that has its promise."""
-    if job.over or job.parked:
+    """False for a job that a user or a running limit holds back, or whose reservation is accepted: that has its
+    promise.
+    """
+    if job.over or job.parked or name in state.on_hold:
         return False
     reservation = job.spec.reservation
     if reservation is None:

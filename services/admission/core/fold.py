@@ -10,6 +10,7 @@ from schemas import (
     InputSkipped,
     JobAdmitted,
     JobCancelled,
+    JobChanged,
     JobEnd,
     JobEnded,
     JobTurns,
@@ -40,9 +41,9 @@ from schemas import (
 from schemas.jobs import UNJUDGED
 from schemas.nodes import devices_of
 from schemas.queue_tree import leaf_paths, walk
+from services.admission.core.changes import fold_changed, forget_changes, submission_of
 from services.admission.core.demand import note_job, remeasure
 from services.admission.core.granted import nothing_yet
-from services.admission.core.keys import digest_of
 from services.admission.core.parked import admit_job, fold_turns, leave_queue, limit_queues
 from services.admission.core.reservations import fold_deleted, fold_proposed, fold_requested, fold_updated
 from services.admission.core.round_fold import (
@@ -177,6 +178,8 @@ def _admitted(state: State, record: Record[JobAdmitted]) -> None:
     granted, spec = nothing_yet(len(graph.tasks)), lean(body.spec, graph)
     job = JobState(spec, graph, progress_of(graph), record.seq, granted, body.job_class)
     state.jobs[body.spec.job] = job
+    if body.spec.hold:
+        state.on_hold[body.spec.job] = True
     if body.job_class == UNJUDGED:
         state.unjudged[body.spec.job] = True
     admit_job(state, body.spec.job, job)
@@ -197,7 +200,9 @@ def _ended(state: State, record: Record[JobEnded]) -> None:
     for end in body.jobs:
         job = state.jobs.pop(end.job)
         if job.held or state.policy.name_kept_ms:
-            state.ended[end.job] = Ended(digest_of(job.spec), record.time, job if job.held else None)
+            digest = submission_of(state, end.job, job)
+            state.ended[end.job] = Ended(digest, record.time, end.outcome, job if job.held else None)
+        forget_changes(state, end.job)
     for end in body.jobs:
         leave_queue(state, end.job)
     state.over = []
@@ -238,6 +243,7 @@ FOLDS: Folds[State] = {
     NodeRemoved: _removed,
     JobAdmitted: _admitted,
     JobCancelled: _cancelled,
+    JobChanged: fold_changed,
     JobEnded: _ended,
     JobTurns: fold_turns,
     TaskStarted: take_facts,

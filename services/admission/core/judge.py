@@ -15,6 +15,7 @@ from schemas import (
     InputRepeated,
     JobAdmitted,
     JobCancelled,
+    JobChanged,
     JobRejected,
     JobSpec,
     NodeDrained,
@@ -42,6 +43,7 @@ from schemas.jobs import Rejection
 from schemas.knobs import knob_conflict, with_knobs
 from schemas.nodes import KnownAttempt, devices_of
 from schemas.queue_tree import stranded, tree_conflict, with_default
+from services.admission.core.changes import is_same, judge_change
 from services.admission.core.classes import judged_class
 from services.admission.core.copies import spare_among
 from services.admission.core.job_limits import ceiling_problem, size_problem, tasks_problem
@@ -86,6 +88,8 @@ def judge(state: State, body: object, author: str, time: int) -> object:
             return judge_proposal(state, body, author)
         case JobCancelled():
             return _cancel(state, body, author)
+        case JobChanged():
+            return judge_change(state, body, author)
         case NodeDrained():
             return _drain(state, body, author)
         case NodeLeft():
@@ -108,9 +112,12 @@ def _job(state: State, spec: JobSpec, author: str, time: int) -> JobAdmitted | J
     if ended is not None and is_free(state, ended, time):
         ended = None
     if known is not None or ended is not None:
-        same = known.spec == spec if known is not None else ended is not None and ended.digest == digest_of(spec)
+        if known is not None:
+            same = is_same(state, spec.job, known, spec)
+        else:
+            same = ended is not None and ended.digest == digest_of(spec)
         if same:
-            return InputRepeated(spec.job, author)
+            return InputRepeated(spec.job, author, outcome=None if ended is None else ended.outcome)
         return _rejected(spec, "name_taken", "job", f'"{spec.job}" names another job; choose a new name', author)
     if len(state.jobs) >= LIVE_JOBS_MAX:
         return _rejected(

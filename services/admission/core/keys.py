@@ -36,7 +36,7 @@ def is_free(state: State, ended: Ended, time: int) -> bool:
 
 
 _LATER_OF_STAGE: Final = (", running_max=None)", ", max_failed=0, on_failure='fail')")
-_LATER_OF_JOB: Final = (", revocable='auto')",)
+_LATER_OF_JOB: Final = (", hold=False)", ", revocable='auto')")
 """How texts of stages and jobs end that do without fields which are younger than the digests in older logs, the last
 ones first: those that came together are one end.
 """

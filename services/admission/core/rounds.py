@@ -162,6 +162,8 @@ def _judge(state: State, grant: Grant, taken: dict[str, dict[str, int]]) -> Stri
     job = state.jobs.get(grant.job)
     if job is None or job.over or job.seq > state.open.seq:
         return "job_over"  # A job admitted since the opening has the name of the one that was meant.
+    if state.changed and (changed := state.changed.get(grant.job)) is not None and changed.seq > state.open.seq:
+        return "job_over"  # It is held since, or of another queue: not the job that was looked at.
     if grant.why == "speculative" and not can_copy(state, job, grant):
         return "task_over"
     name = grant.node

@@ -6,6 +6,7 @@ from mypy_extensions import mypyc_attr
 
 from largesse.lifecycle.state import Graph, JobLife, Progress, RunningLimits
 from schemas import Cache, Device, JobEnd, JobSpec, Policy, Queue, ReleaseCurve, RoundOpened, Vector
+from schemas.jobs import Outcome
 from schemas.nodes import KnownAttempt
 
 LIVE_JOBS_MAX = 1_000_000
@@ -102,11 +103,21 @@ class JobState(JobLife):
 
 
 @dataclass(slots=True)
+class Changed:
+    """A live job that is another than was submitted: `digest` of that spec. `seq`: of the last change by which grants
+    of a round that is open do not bind any more."""
+
+    digest: str
+    seq: int = 0
+
+
+@dataclass(slots=True)
 class Ended:
     """A name that stays taken for a while after its job's end. `job`: the job, while attempts of it still hold room."""
 
     digest: str
     at_ms: int
+    outcome: Outcome
     job: JobState | None = None
 
 
@@ -215,7 +226,8 @@ class State:
     """One cell. `configured`: whether a config has ever been set. `submitters` and `ceilings` (what tasks may hold
     together): by queue path, only where the tree in force says so. `lost_ms`: when each node that is down was lost, the
     longest first. `removed`: those of them that an operator has removed, and that are still to be forgotten. `known`:
-    by node, attempts named for a registration that has not come yet. `live_tasks`, `user_tasks`: tasks of all jobs that
+    by node, attempts named for a registration that has not come yet. `changed`: of live jobs, those that users have
+    changed; `on_hold`: those of which no task may start. `live_tasks`, `user_tasks`: tasks of all jobs that
     are not over, and of each user's ("": of jobs that name no user). `over`: jobs whose end is still to be announced.
     `needs_round`: something happened since the last opening that can change the schedule. `skips`: by "topic/offset",
     the inputs that an operator has skipped, the oldest first. `reservations`: by name; `series`: those that recur, by
@@ -240,6 +252,8 @@ class State:
     known: dict[str, PartialRegistration] = field(default_factory=dict)
     capacity: Vector = field(default_factory=dict)
     jobs: dict[str, JobState] = field(default_factory=dict)
+    changed: dict[str, Changed] = field(default_factory=dict)
+    on_hold: dict[str, bool] = field(default_factory=dict)
     live_tasks: int = 0
     user_tasks: dict[str, int] = field(default_factory=dict)
     ended: dict[str, Ended] = field(default_factory=dict)

@@ -1,8 +1,8 @@
 """Who may run in a queue with `running_jobs_max`: a job that may, and holds nothing, gives way to one held back.
 
-It does to one of higher priority, and, where no node that takes tasks now could run any task that it waits for or where
-it waits for its lease, to one that could start. A job whose lease has begun is let run whatever the limits say: its
-room was promised. What comes of it is a record, JobTurns, which all cores fold.
+It does to one of higher priority, and, where no node that takes tasks now could run any task that it waits for, where
+it waits for its lease, or where a user holds it, to one that could start. A job whose lease has begun is let run
+whatever the limits say: its room was promised. What comes of it is a record, JobTurns, which all cores fold.
 """
 
 from largesse.lifecycle.empty_nodes import room_on
@@ -39,13 +39,14 @@ def _reserved(state: State) -> list[str]:
 
 def _instead(state: State, look: "_Look", job: JobState) -> str | None:
     """The job held back that is to run instead of one that holds nothing, if any."""
-    running, priority = state.running_limits, job.spec.priority
+    running, priority, on_hold = state.running_limits, job.spec.priority, state.on_hold
     stuck = not look.can_start(job)
     best: Parked | None = None
     for queue, waiting in running.parked.items():
         if not _gives_room(running, job.spec.queue, queue):
             continue
-        for parked in waiting[:LOOKED_AT_MAX]:
+        able = [parked for parked in waiting if parked.job not in on_hold] if on_hold else waiting
+        for parked in able[:LOOKED_AT_MAX]:
             if best is not None and rank(best) <= rank(parked):
                 break  # They are in this order.
             if parked.priority <= priority and not stuck:
@@ -79,7 +80,7 @@ class _Look:
 
     def can_start(self, job: JobState) -> bool:
         """Whether any node that takes tasks could run something that the job waits for, were it empty."""
-        if self._waits_for_lease(job):
+        if job.spec.job in self._state.on_hold or self._waits_for_lease(job):
             return False
         for at, left in enumerate(job.progress.left):
             if left and not job.progress.parents[at] and self._fits_somewhere(job.graph.stages[at]):

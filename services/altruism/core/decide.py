@@ -26,9 +26,8 @@ def decide(state: State, opened: OpenRound) -> list[Asks]:
         asks, planned = _planned_asks(state, opened, names)
     else:
         for name in names:
-            job = state.jobs.get(name)
-            if job is not None and name not in state.held_back and (does_wait(job) or not state.full):
-                asks.append(JobAsk(name, asks_of(state, name, job, None, opened.time)))
+            if _is_asked(state, name):
+                asks.append(JobAsk(name, asks_of(state, name, state.jobs[name], None, opened.time)))
     ledger = [*state.settling, *_accounts(state, opened, asks)]
     wake_ms = opened.time + 1 if planned else _wake_ms(state, opened, asks)
     return [Asks(state.shard, of, asks, state.full, wake_ms, ledger, planned)]
@@ -60,7 +59,9 @@ def _planned_asks(state: State, opened: OpenRound, names: dict[str, bool]) -> tu
 
 
 def _is_asked(state: State, name: str) -> bool:
-    return name in state.jobs and name not in state.held_back and (not state.full or does_wait(state.jobs[name]))
+    if name not in state.jobs or name in state.held_back or name in state.on_hold:
+        return False
+    return not state.full or does_wait(state.jobs[name])
 
 
 def _plans(

@@ -21,6 +21,7 @@ from schemas import (
     ConfigChanged,
     JobAdmitted,
     JobCancelled,
+    JobChanged,
     JobEnded,
     JobTurns,
     NodeLost,
@@ -44,7 +45,8 @@ from services.altruism.core.giving import (
     running_now,
     stop_tasks,
 )
-from services.altruism.core.ledger import accrue, entry_of
+from services.altruism.core.holding import begin, derail, fold_changed, park
+from services.altruism.core.ledger import entry_of
 from services.altruism.core.reserving import admit_reserved, changed_sides, close_account
 from services.altruism.core.round_fold import (
     change,
@@ -58,7 +60,7 @@ from services.altruism.core.round_fold import (
     put_first,
 )
 from services.altruism.core.state import NOTHING_STARTED, BackingOff, Job, State
-from services.altruism.core.waits import begin, does_wait, is_held_in, own_waits
+from services.altruism.core.waits import does_wait, is_held_in, own_waits
 
 
 def start(shard: int = 0, of: int = 1) -> State:
@@ -85,7 +87,7 @@ def _config(state: State, record: Record[ConfigChanged]) -> None:
             path: queue.altruism_permille for path, queue in walk(body.queues) if queue.altruism_permille is not None
         }
         queues = [(name, job.queue) for name, job in state.jobs.items()]
-        _begin(state, relimit(state.running_limits, body.queues, queues), record.time)
+        begin(state, relimit(state.running_limits, body.queues, queues), record.time)
 
 
 def _switch(state: State, time: int, *, on: bool) -> None:
@@ -98,7 +100,7 @@ def _switch(state: State, time: int, *, on: bool) -> None:
         job.plan = job.account = None
         job.started = running_now(job, later, time) if on else NOTHING_STARTED
         if does_wait(job) or job.started:
-            _derail(state, name, job)
+            derail(state, name, job)
             change(state, name)
 
 
@@ -110,14 +112,8 @@ def _change_sides(state: State, time: int) -> None:
             if name in state.outside:
                 close_account(state, name, job, time)
             else:
-                _derail(state, name, job)
+                derail(state, name, job)
             change(state, name)
-
-
-def _derail(state: State, name: str, job: Job) -> None:
-    """A job is to be planned anew, whatever comes of that."""
-    if state.policy.preset in PLANNING and is_ours(state, name):
-        state.stale[name] = job.derailed = True
 
 
 def _admitted(state: State, record: Record[JobAdmitted]) -> None:
@@ -129,33 +125,18 @@ def _admitted(state: State, record: Record[JobAdmitted]) -> None:
         job.from_history = from_history
     job.altruism_permille = spec.altruism_permille
     admit_reserved(state, spec)
+    if spec.hold:
+        state.on_hold[spec.job] = False
     if may_run(state.running_limits, spec.job, spec.queue, spec.priority, record.seq):
-        _begin(state, [spec.job], record.time)
-
-
-def _begin(state: State, names: list[str], time: int) -> None:
-    """These jobs may run from now on. What they ask for follows from their graphs, so there is nothing to say."""
-    for name in names:
-        job = state.jobs[name]
-        if state.held_back.pop(name, False):
-            change(state, name)  # It waits for what it waited for before.
-        else:
-            begin(job, time)
-        state.written += is_ours(state, name)
-        if state.policy.preset in PLANNING:
-            _derail(state, name, job)
-            change(state, name)
+        begin(state, [spec.job], record.time)
 
 
 def _turned(state: State, record: Record[JobTurns]) -> None:
     body = record.body
     for back in body.held_back:
-        job, state.held_back[back.job] = state.jobs[back.job], True
-        accrue(job, record.time)
-        if job.account is not None:
-            job.account.vector = {}  # It is entitled to nothing until it may run again, and is planned anew then.
+        park(state, back.job, record.time)
     take_turns(state.running_limits, body)
-    _begin(state, body.let_run, record.time)
+    begin(state, body.let_run, record.time)
 
 
 def _ready(job: Job, stages: list[int], time: int) -> None:
@@ -169,12 +150,12 @@ def _ended(state: State, record: Record[JobEnded]) -> None:
     for end in body.jobs:
         _forget(state, end.job, record.time, end.outcome)
     for end in body.jobs:
-        _begin(state, leave(state.running_limits, end.job), record.time)
+        begin(state, leave(state.running_limits, end.job), record.time)
 
 
 def _cancelled(state: State, record: Record[JobCancelled]) -> None:
     _forget(state, record.body.job, record.time, "cancelled")
-    _begin(state, leave(state.running_limits, record.body.job), record.time)
+    begin(state, leave(state.running_limits, record.body.job), record.time)
 
 
 def _forget(state: State, name: str, time: int, end: Outcome) -> None:
@@ -195,6 +176,7 @@ def _forget(state: State, name: str, time: int, end: Outcome) -> None:
         state.outside,
         state.copied,
         state.held_back,
+        state.on_hold,
     ):
         kept.pop(name, None)
 
@@ -247,7 +229,7 @@ def _go_on(state: State, job: Job, name: str, at: int, ready: list[int], time: i
 def _fail(state: State, job: Job, name: str, at: int, index: int, attempt: int, reason: Failure, time: int) -> None:
     if state.policy.preset in PLANNING:
         stop_tasks(job, at, 1, time)
-        _derail(state, name, job)
+        derail(state, name, job)
         change(state, name)
     is_gang = job.graph.stages[at].gang
     if is_gang:
@@ -315,6 +297,7 @@ FOLDS: Folds[State] = {
     ConfigChanged: _config,
     JobAdmitted: _admitted,
     JobCancelled: _cancelled,
+    JobChanged: fold_changed,
     JobEnded: _ended,
     JobTurns: _turned,
     TaskFinished: _tasks,

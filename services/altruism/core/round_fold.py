@@ -168,8 +168,8 @@ def fold_asks(state: State, record: Record[Asks]) -> None:
         state.stale = {**dict.fromkeys(rest, True), **state.stale}
     for ask in body.jobs:
         job = state.jobs.get(ask.job)
-        if job is None or job.admitted > state.opened or ask.job in state.outside:
-            continue  # Another job had the name when it was planned; or its reservation has been accepted since.
+        if job is None or job.admitted > state.opened or ask.job in state.outside or ask.job in state.on_hold:
+            continue  # Another job had the name when it was planned; or it is reserved, or held, since.
         if ask.plan is not None:
             planned = planned_of(state, job, ask.plan)
             renew(job, planned, record.time)

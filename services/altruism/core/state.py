@@ -105,7 +105,8 @@ class Job(JobLife):
     may not run yet. `derailed`: tasks have failed or were lost since the last plan. `admitted`: seq of its admission.
     `seen`: by stage, how long its tasks ran, where somebody may ask for it; `from_history`: positions of the stages
     whose run time is known from earlier runs; `altruism_permille`: in how many of a thousand plans it gives, where it
-    says. `account`: what it has given away and received, where it is planned by this shard.
+    says. `account`: what it has given away and received, where it is planned by this shard. `began`: it might run at
+    some time, and so it waits for what its graph says.
     """
 
     queue: str = ""
@@ -119,6 +120,7 @@ class Job(JobLife):
     fresh_ms: int = -1
     altruism_permille: int | None = None
     account: Account | None = None
+    began: bool = False
 
     def __init__(self, graph: Graph, progress: Progress, queue: str = "", admitted: int = 0) -> None:
         self.graph = graph
@@ -135,6 +137,7 @@ class Job(JobLife):
         self.fresh_ms = -1
         self.altruism_permille = None
         self.account = None
+        self.began = False
 
 
 @dataclass(slots=True)
@@ -158,8 +161,8 @@ class State:
     `copied`: by live job, the number of the last copy that was granted of a task, by "stage position/index". A copy
     stands in no account: the task that it is of does.
 
-    `held_back`: jobs that gave way to others of a queue with a running limit. What they wait for is kept, and not asked
-    for.
+    `held_back`: jobs that gave way to others of a queue with a running limit, or that a user holds. What they wait for
+    is kept, and not asked for. `on_hold`: jobs that users hold, and whether they might run otherwise.
     """
 
     shard: int = 0
@@ -191,3 +194,4 @@ class State:
     written: int = 0
     copied: dict[str, dict[str, int]] = field(default_factory=dict)
     held_back: dict[str, bool] = field(default_factory=dict)
+    on_hold: dict[str, bool] = field(default_factory=dict)

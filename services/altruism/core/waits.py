@@ -15,6 +15,15 @@ def begin(job: Job, time: int) -> None:
     job.fresh_ms = time
 
 
+def wait_anew(job: Job, time: int) -> None:
+    """What waits of a job does so since now: for as long as a user held it, it waited for nobody."""
+    if job.fresh_ms >= 0:
+        job.fresh_ms = time
+    for spans in job.waits.values():
+        for span in spans:
+            span.since_ms = time
+
+
 def does_wait(job: Job) -> bool:
     """Whether anything of it could start now."""
     return job.fresh_ms >= 0 or bool(job.waits)

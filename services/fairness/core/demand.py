@@ -53,6 +53,15 @@ def recount(state: State) -> None:
         if live is not None and not is_gang_given_up(live, live.graph.position[stage]):
             add_tasks(state.waiting, held.leaf, demand, -len(held.since))
             add_waits(state, held.leaf, -len(held.since))
+    for name in [name for name, might_run in state.on_hold.items() if might_run]:
+        live = state.jobs[name]
+        for at, of in enumerate(live.graph.stages):
+            tasks = running(state, name, live, at)
+            if tasks and live.queue:  # What it runs counts, as it does above for all others.
+                demand = counted_demand(state.policy, of.demand)
+                add_demand(state, live.queue, demand, tasks)
+                add_tasks(state.waiting, live.queue, demand, tasks)
+                add_waits(state, live.queue, tasks)
     for name in state.backing_off:
         if state.jobs[name].began:
             count_rests(state, state.jobs[name], name, 1)
@@ -73,6 +82,12 @@ def count_tasks(state: State, leaf: str, demand: Vector, asked: int, waiting: in
     if held:
         add_tasks(state.used, leaf, demand, held)
     change_sums(state, leaf)
+
+
+def running(state: State, name: str, job: Job, at: int) -> int:
+    """How many tasks of a stage hold something. Of a gang that has failed for good none counts."""
+    held = state.held.get(f"{name}/{job.graph.stages[at].stage}")
+    return len(held.since) if held is not None and not is_gang_given_up(job, at) else 0
 
 
 # ---------------------------------------------------------------- stages with a running_max

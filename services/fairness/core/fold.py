@@ -14,6 +14,7 @@ from schemas import (
     ConfigChanged,
     JobAdmitted,
     JobCancelled,
+    JobChanged,
     JobEnded,
     JobTurns,
     NodeDrained,
@@ -33,9 +34,10 @@ from schemas import (
 )
 from schemas.queues import Estimates
 from schemas.tasks import Failure, TaskEnd, TaskFailure
-from services.fairness.core.backoff import back_off, count_backoffs, forget_backoffs, requeue_gang
+from services.fairness.core.backoff import back_off, forget_backoffs, requeue_gang
 from services.fairness.core.demand import asked_of, count_tasks, is_limited, recount, shift
 from services.fairness.core.fill_tree import goes_by_holdings
+from services.fairness.core.holding import begin, fold_changed, hold_again, let_go, park
 from services.fairness.core.placeable import forget_placed
 from services.fairness.core.promised import divide_anew, place_reserved, queue_of, queues_named, switch_promises
 from services.fairness.core.queue_report import forget_queues
@@ -80,7 +82,7 @@ def _config(state: State, record: Record[ConfigChanged]) -> None:
             state.full_round = -state.policy.keyframe_rounds  # Every queue's guarantee is published in the next round.
     if body.queues is not None:
         state.queues = body.queues  # Demand stays: jobs are in the same leaves, and a tree without those is refused.
-        _begin(state, relimit(state.running_limits, body.queues, queues_named(state)))
+        begin(state, relimit(state.running_limits, body.queues, queues_named(state)))
         forget_queues(state)
         forget_placed(state)
     state.by_holdings = state.queues is not None and goes_by_holdings(state.queues, sharing_of(state.policy.preset))
@@ -120,33 +122,19 @@ def _admitted(state: State, record: Record[JobAdmitted]) -> None:
     spec, _ = informed(state.history, body.spec, state.policy)
     graph = graph_of(spec)
     state.jobs[body.spec.job] = Job(queue_of(state, body.spec), graph, progress_of(graph))
+    if body.spec.hold:
+        state.on_hold[body.spec.job] = False
     if may_run(state.running_limits, body.spec.job, body.spec.queue, body.spec.priority, record.seq):
-        _begin(state, [body.spec.job])
+        begin(state, [body.spec.job])
     state.changed_seq = record.seq
-
-
-def _begin(state: State, names: list[str]) -> None:
-    """These jobs may run from now on, so they ask for something."""
-    for name in names:
-        job = state.jobs[name]
-        job.began = True
-        change_work(state, name)
-        entitle(state)
-        for at, left in enumerate(job.progress.left):
-            if left and job.progress.parents[at] == 0:
-                _ask(state, job, at, asked_of(job.graph.stages[at], left))
-        count_backoffs(state, job, name, 1)
 
 
 def _turned(state: State, record: Record[JobTurns]) -> None:
     body = record.body
     for back in body.held_back:
-        job = state.jobs[back.job]
-        count_backoffs(state, job, back.job, -1)
-        _ask_nothing(state, back.job, job)
-        job.began = False
+        park(state, back.job)
     take_turns(state.running_limits, body)
-    _begin(state, body.let_run)
+    begin(state, body.let_run)
     state.changed_seq = record.seq
 
 
@@ -172,7 +160,7 @@ def _ask(state: State, job: Job, at: int, tasks: int) -> None:
 
 def _cancelled(state: State, record: Record[JobCancelled]) -> None:
     _forget(state, record.body.job)
-    _begin(state, leave(state.running_limits, record.body.job))
+    begin(state, leave(state.running_limits, record.body.job))
     state.changed_seq = record.seq
 
 
@@ -181,11 +169,13 @@ def _ended(state: State, record: Record[JobEnded]) -> None:
     for end in body.jobs:
         _forget(state, end.job)
     for end in body.jobs:
-        _begin(state, leave(state.running_limits, end.job))
+        begin(state, leave(state.running_limits, end.job))
     state.changed_seq = record.seq
 
 
 def _forget(state: State, name: str) -> None:
+    let_go(state, [name])
+    state.on_hold.pop(name, None)
     job = state.jobs.pop(name, None)
     state.reserving.pop(name, None)
     if job is None:
@@ -206,6 +196,7 @@ def _forget(state: State, name: str) -> None:
 def _tasks(state: State, record: Record) -> None:
     rule = rule_of(state.policy)
     ends: dict[str, _Ends] = {}
+    held = let_go(state, list(dict.fromkeys([fact.job for fact in facts_of(record.body)]))) if state.on_hold else []
     for fact in facts_of(record.body):
         if isinstance(fact, TaskEnd):
             _succeed(state, fact, record.time, rule, ends)
@@ -214,6 +205,7 @@ def _tasks(state: State, record: Record) -> None:
             for index in range(fact.first, fact.first + fact.count):
                 _fail(state, fact.job, fact.stage, index, fact.attempt, fact.reason, record.time)
     _count_ends(state, ends)
+    hold_again(state, held)
     state.changed_seq = record.seq
 
 
@@ -326,6 +318,7 @@ FOLDS: Folds[State] = {
     NodeLost: _lost,
     JobAdmitted: _admitted,
     JobCancelled: _cancelled,
+    JobChanged: fold_changed,
     JobEnded: _ended,
     JobTurns: _turned,
     TaskFinished: _tasks,

@@ -22,10 +22,10 @@ NOTHING_RESTS: dict[int, int] = {}
 @mypyc_attr(allow_interpreted_subclasses=True)
 @dataclass(slots=True)
 class Job(JobLife):
-    """A live job and how far it has come. `began`: no `running_jobs_max` holds it back, so it asks. `queue` is
-    empty while its reservation is accepted: it is outside the tree then. `seen`: by stage, how long its tasks ran,
-    where it may be needed. `resting`: by position of a stage with a `running_max`, how many of its tasks are in
-    back-off.
+    """A live job and how far it has come. `began`: neither a user nor a `running_jobs_max` holds it back, so it asks.
+    `queue` is empty while its reservation is accepted: it is outside the tree then. `seen`: by stage, how long its
+    tasks ran, where it may be needed. `resting`: by position of a stage with a `running_max`, how many of its tasks are
+    in back-off.
     """
 
     queue: str
@@ -98,6 +98,7 @@ class Reserving:
 class State:
     """One cell. `running_limits`: which jobs may run. `history`: earlier runs. `whole`: what nodes have; `capacity`:
     what of it is divided, which is not what was promised to reservations at the last opening. `reserving`: by job.
+    `on_hold`: live jobs that users hold: what they run counts, what they wait for does not.
 
     By leaf queue, in base units: `demand`, all that jobs run or could start (`total` its sum over the leaves), and
     `sets`, the same by set of kinds asked for;
@@ -141,6 +142,7 @@ class State:
     running_limits: RunningLimits = field(default_factory=RunningLimits)
     history: History = field(default_factory=History)
     jobs: dict[str, Job] = field(default_factory=dict)
+    on_hold: dict[str, bool] = field(default_factory=dict)
     demand: dict[str, Vector] = field(default_factory=dict)
     sets: dict[str, dict[str, Vector]] = field(default_factory=dict)
     total: Vector = field(default_factory=dict)

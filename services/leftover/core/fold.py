@@ -17,6 +17,7 @@ from schemas import (
     Grants,
     JobAdmitted,
     JobCancelled,
+    JobChanged,
     JobEnded,
     JobTurns,
     NodeDrained,
@@ -38,8 +39,8 @@ from schemas.nodes import devices_of
 from schemas.queues import Estimates
 from schemas.tasks import TaskEnd, TaskFailure
 from services.leftover.core import failed_on, locality, stragglers
-from services.leftover.core.asks import ask, asks_of
-from services.leftover.core.board import add_job, leaf_at, spans_of, work_left
+from services.leftover.core.board import add_job, leaf_at, work_left
+from services.leftover.core.holding import begin, fold_changed, park
 from services.leftover.core.mix import note_admitted
 from services.leftover.core.order import note_work
 from services.leftover.core.reserved_runs import forget_promised, forget_runs
@@ -53,7 +54,7 @@ from services.leftover.core.round_fold import (
     forget_board,
     rank_nodes,
 )
-from services.leftover.core.serving import depart, join, note_capacity, note_duration, set_up
+from services.leftover.core.serving import depart, note_capacity, note_duration, set_up
 from services.leftover.core.state import Job, Node, Reserving, State
 from services.leftover.placement.board import Board
 from services.leftover.placement.entries import BY_WORK_LEFT
@@ -86,7 +87,7 @@ def _config(state: State, record: Record[ConfigChanged]) -> None:
     forget_board(state)
     if body.queues is not None:
         queues = [(name, job.queue) for name, job in state.jobs.items()]
-        _begin(state, relimit(state.running_limits, body.queues, queues), record)
+        begin(state, relimit(state.running_limits, body.queues, queues), record)
 
 
 def _regroup(state: State, time: int, *, served: bool) -> None:
@@ -159,42 +160,23 @@ def _admitted(state: State, record: Record[JobAdmitted]) -> None:
     if state.board is not None:
         add_job(state, state.board, spec.job, job)
     note_admitted(state, job)
+    if spec.hold:
+        state.on_hold[spec.job] = False
     if may_run(state.running_limits, spec.job, spec.queue, spec.priority, record.seq):
-        _begin(state, [spec.job], record)
-
-
-def _begin(state: State, names: list[str], record: Record) -> None:
-    """These jobs may run from now on, and ask for the stages that can; altruism names what changes later."""
-    for name in names:
-        job = state.jobs[name]
-        job.began = record.seq
-        if state.held_back.pop(name, False):
-            if job.admitted not in state.shadow.ends and job.admitted not in state.shadow.outside:
-                join(state, name, job, record.time)
-            continue  # It is not at its beginning: altruism says in the next round what it asks for.
-        job.fresh_ms = record.time
-        join(state, name, job, record.time)  # A reserved one too: its reservation may end before it does.
-        if state.board is not None and name in state.board.jobs:
-            state.board.wait(name, spans_of(state, state.board, name, job, asks_of(job)))
+        begin(state, [spec.job], record)
 
 
 def _turned(state: State, record: Record[JobTurns]) -> None:
-    """A job that gives way stays in the shadow."""
     body = record.body
     for back in body.held_back:
-        job, state.held_back[back.job] = state.jobs[back.job], True
-        job.began = 0
-        ask(job, [])
-        locality.forget(state, back.job)
-        if state.board is not None and back.job in state.board.jobs:
-            state.board.wait(back.job, [])
+        park(state, back.job)
     take_turns(state.running_limits, body)
-    _begin(state, body.let_run, record)
+    begin(state, body.let_run, record)
 
 
 def _cancelled(state: State, record: Record[JobCancelled]) -> None:
     _forget_job(state, record.body.job)
-    _begin(state, leave(state.running_limits, record.body.job), record)
+    begin(state, leave(state.running_limits, record.body.job), record)
 
 
 def _ended(state: State, record: Record[JobEnded]) -> None:
@@ -202,7 +184,7 @@ def _ended(state: State, record: Record[JobEnded]) -> None:
     for end in body.jobs:
         _forget_job(state, end.job, succeeded=end.outcome == "succeeded")
     for end in body.jobs:
-        _begin(state, leave(state.running_limits, end.job), record)
+        begin(state, leave(state.running_limits, end.job), record)
 
 
 def _forget_job(state: State, name: str, *, succeeded: bool = False) -> None:
@@ -215,6 +197,7 @@ def _forget_job(state: State, name: str, *, succeeded: bool = False) -> None:
         stragglers.forget(state, name)
         state.reserving.pop(name, None)
         state.held_back.pop(name, None)
+        state.on_hold.pop(name, None)
         forget_promised(state, name, job)
         if state.board is not None and name in state.board.jobs:
             state.board.remove_job(name)
@@ -321,6 +304,7 @@ FOLDS: Folds[State] = {
     NodeForgotten: _forgotten,
     JobAdmitted: _admitted,
     JobCancelled: _cancelled,
+    JobChanged: fold_changed,
     JobEnded: _ended,
     JobTurns: _turned,
     TaskFinished: _tasks,

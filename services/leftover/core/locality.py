@@ -151,6 +151,8 @@ def _wake_ms(state: State, begun: list[LocalityWait], now_ms: int) -> int | None
 def begin(state: State, waits: list[LocalityWait], time: int) -> None:
     """Tasks begin to wait."""
     for wait in waits:
+        if wait.job in state.on_hold:
+            continue  # It is held since.
         job = state.jobs.get(wait.job)
         if job is not None and job.admitted < state.opened:  # Else another job had the name.
             entries = state.delays.setdefault(wait.job, {}).setdefault(wait.stage, [])

@@ -73,7 +73,7 @@ def _up_to_date(state: State) -> Watch:
 
 def _due_ms(state: State, name: str, at: int) -> int | None:
     """When the first task of a stage that may have a copy becomes a straggler."""
-    of_stage = state.runs.get(name, {}).get(at)
+    of_stage = state.runs.get(name, {}).get(at) if name not in state.on_hold else None
     after_ms = None if of_stage is None else _late_after_ms(state, state.jobs[name], at, of_stage)
     if of_stage is None or after_ms is None or not may_be_copied(state, name, state.jobs[name].graph.stages[at]):
         return None

@@ -84,7 +84,9 @@ def fold_asks(state: State, record: Record[Asks]) -> None:
     said: JobAsk
     for said in body.jobs:
         known = state.jobs.get(said.job)
-        if known is not None and known.admitted < state.opened:  # Else another job had the name when it was asked for.
+        if known is None or known.admitted > state.opened:
+            continue  # Another job had the name when it was asked for.
+        if said.job not in state.on_hold:  # Else it is held since.
             ask(known, said.asks)
 
 

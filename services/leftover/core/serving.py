@@ -12,7 +12,7 @@ from largesse.lifecycle.state import Graph
 from schemas import Queue, Vector
 from schemas.quantities import SHARE_UNITS, largest_share
 from services.leftover.core.order import STALE, claim, end_of, note_size, renew
-from services.leftover.core.shadow import advance, arrive, fork, leave
+from services.leftover.core.shadow import advance, arrive, forget, fork, leave
 from services.leftover.core.shadow_state import LINE, NOWHERE, Cluster, Lines, Run, Shadow, Work
 from services.leftover.core.state import Job, State
 from services.leftover.placement.board import Board
@@ -72,9 +72,9 @@ def join(state: State, name: str, job: Job, time: int) -> None:
     claim(state, job, time)
 
 
-def depart(state: State, job: Job, *, succeeded: bool) -> None:
-    """A job is over. One that has succeeded stays in the shadow until it ends there: the share it would have used until
-    then determines who is served before whom.
+def depart(state: State, job: Job, *, succeeded: bool = False, returns: bool = False) -> None:
+    """A job is over, or a user holds or moves it (`returns`). One that has succeeded stays in the shadow until it ends
+    there: the share it would have used until then determines who is served before whom.
     """
     shadow, seq = state.shadow, job.admitted
     if shadow.outside:
@@ -86,6 +86,8 @@ def depart(state: State, job: Job, *, succeeded: bool) -> None:
     if succeeded and seq in shadow.base.runs:
         return
     if seq in shadow.base.runs:
+        if returns:
+            forget(shadow, seq)
         leave(shadow, seq)
         shadow.moved += 1
     else:

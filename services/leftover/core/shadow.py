@@ -85,6 +85,14 @@ def leave(shadow: Shadow, job: int) -> None:
     base.open = True
 
 
+def forget(shadow: Shadow, job: int) -> None:
+    """A job that leaves may come back: nothing of it may be left that would be taken for what it does then."""
+    base, line = shadow.base, shadow.base.lines[shadow.works[job].leaf]
+    base.running = sorted([entry for entry in base.running if entry[1] != job])
+    for heap in (line.turn, *line.parked):
+        heap[:] = sorted([entry for entry in heap if entry[1] != job])
+
+
 def _less(cluster: Cluster, line: Lines) -> None:
     line.live -= 1
     cluster.weighs = cluster.weighs or not line.live

@@ -129,6 +129,14 @@ class BoardState(WaitingJobs):
             self.jobs[name].work = work
             self.rerank(name)
 
+    def set_priority(self, name: str, priority: int) -> None:
+        """The job has another priority from the next round on."""
+        job = self.jobs[name]
+        if job.priority != priority:
+            job.priority = priority
+            if job.spans:
+                self._rank_again(job)
+
     def rerank(self, name: str) -> None:
         """The job may come earlier or later in its leaf from the next round on."""
         if self.jobs[name].spans:  # Else it is ranked once it waits for something.
