@@ -10,7 +10,7 @@ from cronsim import CronSim, CronSimError
 from fastapi import Depends, FastAPI, Request
 from fastapi.responses import Response
 
-from largesse.lifecycle.reservation_limits import series_problem
+from largesse.lifecycle.reservation_limits import ceiling_problem, series_problem
 from schemas import InputRepeated, SeriesRequested
 from schemas.edge.read import Malformed, read_input
 from services.gateway.document import Document
@@ -118,6 +118,8 @@ def _would_be(state: State, body: SeriesRequested, now_ms: int) -> SeriesRow:
     if limit := series_problem([each.user for each in state.series.values()], body.user):
         raise Problem(409, "refused:input", limit[1], f"series.{limit[0]}", reason=limit[1])
     check_queue(state, body.queue, body.user, "series")
+    if text := ceiling_problem(state.ceilings, body.queue, body.rdl):
+        raise Problem(409, "refused:input", text, "series.rdl", reason=text)
     return row
 
 

@@ -198,4 +198,5 @@ def question_of(state: State, now_ms: int) -> Document:
             | {"works": {atom: work * state.step_ms for atom, work in each.works.items()}}
             for name, each in state.promises.items()
         ],
+        "ceilings": state.ceilings,
     }

@@ -84,8 +84,8 @@ def named(agent: Agent, resources: Mapping[str, int], request: Request, answer: 
 
 def _over_maximum(path: str, resources: Mapping[str, int], most: Sequence[int]) -> str:
     amounts = [f"{kind} {quantity_text(kind, most[i])}" for kind, i in resources.items() if most[i] != UNLIMITED]
-    queue = f'queue "{path}"' if path else "the root of the tree"
+    queues = f'queue "{path}" and those below it' if path else "all queues together, the root of the tree,"
     return (
-        f"with this {queue} and those below it would have more promised than their max ({', '.join(amounts)}): ask for "
-        "fewer units at a time (h, and g), for another time, or raise max"
+        f"with this, {queues} would have more promised than their max ({', '.join(amounts)}): ask for fewer units at a "
+        "time (h, and g), for another time, or raise max"
     )
