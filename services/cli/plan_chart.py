@@ -85,6 +85,8 @@ def _recurring(series: Document, found: Sequence[Document], now_s: int) -> Docum
         "ahead": 0,
         "behind": 0,
         "progress": "",
+        "retry_until_ms": None,
+        "restored": 0,
         "steps": [],
         **series,
         "next_ms": None if at_s is None else at_s * 1_000,
@@ -186,6 +188,10 @@ def one_reservation(found: Document, *, dry_run: bool = False) -> str:
         rows.append(("moved", f"{plural(found['moved'], 'time')}, last {found['moved_why']}"))
     elif found["moved_why"]:
         rows.append(("others", found["moved_why"]))
+    if found.get("restored"):
+        rows.append(("restored", f"{plural(found['restored'], 'time')} after its promise was broken"))
+    if again := again_text(found):
+        rows.append(("again", again))
     if found.get("progress"):
         rows.append(("progress", found["progress"]))
     text = described(rows)
@@ -227,7 +233,15 @@ def refusal_text(found: Document) -> str:
     answer = found["answer"]
     if not answer or answer["accepted"]:
         return ""
-    return ("update refused: " if found["state"] == "accepted" else "") + answer_text(answer)
+    again = again_text(found)
+    text = ("update refused: " if found["state"] == "accepted" else "") + answer_text(answer)
+    return f"{text}; it {again}" if again else text
+
+
+def again_text(found: Document) -> str:
+    """Until when a broken promise is tried again; empty where it is not."""
+    until_ms = found.get("retry_until_ms")
+    return "" if until_ms is None else f"is tried again until {moment(until_ms)}, whenever there is more room"
 
 
 def extent(steps: Sequence[Document]) -> tuple[int, int]:

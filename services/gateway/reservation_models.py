@@ -33,6 +33,8 @@ class Reservation(BaseModel):
     ahead: Count
     behind: Count
     progress: str
+    retry_until_ms: Ms | None
+    restored: Count
     series: str
     rdl: dict[str, Any]
     steps: list[PromisedStep]

@@ -63,7 +63,7 @@ NAME = "gateway"
 TOPIC = ""
 UPSTREAM = ()
 READS = ("shares", "asks", "grants")
-LAYOUT = 21
+LAYOUT = 22
 
 
 def start(shard: int = 0, of: int = 1) -> State:

@@ -86,6 +86,7 @@ def forget_job(state: State, spec: JobSpec) -> None:
 def fold_planned(state: State, record: Record) -> None:
     """The planner answered, promised something, or something else."""
     body: Plans = record.body
+    broken = {each.reservation: True for each in body.answers if each.reason == "broken"}
     for answer in body.answers:
         row = state.reservations.get(answer.reservation)
         if row is not None:
@@ -99,9 +100,16 @@ def fold_planned(state: State, record: Record) -> None:
         row = state.reservations.get(name)
         if row is not None and row.state == "accepted":
             _over(state, row, "ended")
+        elif row is not None and row.retry_until_ms is not None and name not in broken:
+            row.retry_until_ms = None
+            _over(state, row, "broken")
 
 
 def _answered(state: State, row: ReservationRow, answer: PlanAnswer, time: int) -> None:
+    if answer.reason == "moved" and row.retry_until_ms is not None:
+        row.state, row.answer, row.answered_ms, row.retry_until_ms = "accepted", answer, time, None
+        row.restored += 1
+        return
     if answer.reason == "moved":
         row.moved, row.moved_why = row.moved + 1, answer.detail
         return
@@ -110,12 +118,18 @@ def _answered(state: State, row: ReservationRow, answer: PlanAnswer, time: int) 
         return
     row.answer, row.answered_ms = answer, time
     if answer.reason == "broken":
-        _over(state, row, "broken")
+        row.retry_until_ms = answer.retry_until_ms
+        if row.retry_until_ms is None:
+            _over(state, row, "broken")
+        else:
+            row.state = "broken"
         return
     row.unanswered -= 1
     if answer.reason == "deleted":
+        row.retry_until_ms = None
         _over(state, row, "deleted")
     elif answer.accepted:
+        row.retry_until_ms = None
         row.state = "accepted"
         row.rdl, row.queue = row.asked_rdl or row.rdl, row.asked_queue or row.queue
         row.at_ms = row.asked_ms or row.at_ms

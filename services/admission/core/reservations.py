@@ -191,20 +191,28 @@ def fold_answers(state: State, body: Plans) -> None:
     """Answers in the order of the requests."""
     if body.proposals:
         state.proposed = 0
+    again: dict[str, bool] = {}  # Of those that are broken, which are tried again.
     for answer in body.answers:
         known = state.reservations.get(answer.reservation)
-        if known is None or answer.reason in UNASKED:
+        if known is None:
+            continue
+        if answer.reason in UNASKED:
+            if answer.reason == "broken" and answer.retry_until_ms is not None:
+                again[answer.reservation] = True
+            elif answer.reason == "moved" and known.broken:
+                known.accepted, known.broken = True, False
+                note_reservation(state, answer.reservation)
             continue
         known.unanswered -= 1
         note_reservation(state, answer.reservation)
         if answer.reason == "deleted":
             del state.reservations[answer.reservation]
         elif answer.accepted:
-            known.accepted = True
+            known.accepted, known.broken = True, False
             known.queue = known.queue_asked or known.queue
         else:
             known.asked = ""  # The same terms may be asked for again.
-            if not known.accepted and not known.unanswered:
+            if not known.accepted and not known.unanswered and not known.broken:
                 del state.reservations[answer.reservation]
     for profile in body.profiles:
         known = state.reservations.get(profile.reservation)
@@ -213,7 +221,7 @@ def fold_answers(state: State, body: Plans) -> None:
     for name in body.gone:
         known = state.reservations.get(name)
         if known is not None:
-            known.accepted, known.leases = False, []
+            known.accepted, known.leases, known.broken = False, [], name in again
             note_reservation(state, name)
-            if not known.unanswered:
+            if not known.unanswered and not known.broken:
                 del state.reservations[name]

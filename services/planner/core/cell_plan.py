@@ -13,10 +13,11 @@ from operator import is_not
 from schemas.edge.strict_json import loads
 from services.planner.core.following import follow
 from services.planner.core.promisable import limits_of, maxima_of, positions, promisable
+from services.planner.core.proposals import weighing
 from services.planner.core.refusals import FAR, GIVEN_BACK, PAST, check_nodes, is_spent, named, too_hard
+from services.planner.core.restoring import restoring
 from services.planner.core.state import Promise, State, Waiting, counted
 from services.planner.core.turns import given_back
-from services.planner.planning.adoption import adopting
 from services.planner.planning.agents import Agent
 from services.planner.planning.answers import AcceptedRequest, Answer, Request
 from services.planner.planning.book import Book
@@ -242,7 +243,9 @@ class CellPlan:
         asked = waiting[answered]
         match asked.kind:
             case "proposal":
-                search = self._weighing(asked)
+                search = weighing(self.agent, self.known, asked, self.step_ms)
+            case "restore":
+                search = restoring(self, asked)
             case "progress":
                 search = follow(self.agent, self.known, asked, self.step_ms)
             case _:
@@ -387,23 +390,6 @@ class CellPlan:
         elif before is not None:
             self._put_back(name, before)
         return answer
-
-    def _weighing(self, asked: Waiting) -> Search[Answer]:
-        """Adopts what a solver proposed, or says why not."""
-        plans: dict[str, dict[str, list[Lease]]] = {}
-        for plan in asked.proposed:
-            known = self.known.get(plan.reservation)
-            gangs = {atom.path: atom.gang for atom in atoms(known.node)} if known is not None else {}
-            mine = plans[plan.reservation] = {}
-            for lease in plan.leases:
-                gang = gangs.get(lease.atom, 1)
-                if lease.from_ms % self.step_ms or lease.to_ms % self.step_ms or lease.units % gang:
-                    text = f"{plan.reservation}: a lease of atom {lease.atom} is off the grid of steps or gangs"
-                    return Answer("infeasible", text)
-                begin, end = lease.from_ms // self.step_ms, lease.to_ms // self.step_ms
-                mine.setdefault(lease.atom, []).append(Lease(begin, end, lease.units // gang))
-        code, reason = yield from adopting(self.agent, self.known, plans)
-        return Answer(code, reason)
 
     def _request(self, asked: Waiting, windowed: Windowed) -> Request:
         begin, end = max(windowed.begin, self.agent.first), min(windowed.end, self.agent.horizon)

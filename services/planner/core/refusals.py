@@ -26,12 +26,17 @@ GIVEN_BACK = "it was given back before it was answered"
 REQUEST_WORK_MAX = 500_000
 """What is looked at for a request at most, as planning/book.py counts: a little more than half a second."""
 
+RETRY_WORK_MAX = 50_000
+"""The same for a broken promise that is tried again."""
+
 RESTARTS_MAX = 6
 """Each new step that ends a search halves what the next may take, so often at most."""
 
 
 def is_spent(asked: Waiting | None, work: int) -> bool:
     """Whether the search for a request has taken what it may."""
+    if asked is not None and asked.kind == "restore":
+        return work >= RETRY_WORK_MAX
     if asked is None or asked.kind not in ("request", "update"):
         return False
     return work >= REQUEST_WORK_MAX >> min(asked.restarts, RESTARTS_MAX)

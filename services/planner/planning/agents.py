@@ -61,16 +61,20 @@ class Agent:
     def submitting(self, request: Request) -> Search[Answer]:
         """The same, step by step. While it goes on, nobody else may change the book."""
         node = inside(request.body, request.begin, request.end)
-        answer = yield from self.finding(request.user, node)
+        answer = yield from self.finding_room(request.user, node)
+        if answer.code:
+            answer.offer = yield from self._offer(request)
+        else:
+            self.held[request.name] = AcceptedRequest(request.user, node, answer.plan)
+        return answer
+
+    def finding_room(self, user: str, node: Node) -> Search[Answer]:
+        """A plan, also by moving what is accepted; or why there is none. Takes it in the book, but does not hold it."""
+        answer = yield from self.finding(user, node)
         stuck = self.stuck
         if answer is None and self.moves:
-            answer = yield from self._find_by_moving(request.user, node)
-        if answer is not None:
-            self.held[request.name] = AcceptedRequest(request.user, node, answer.plan)
-            return answer
-        offer = yield from self._offer(request)
-        code = "no_room" if stuck is not None else "limit"
-        return Answer(code, self._reason(request.user, stuck), offer=offer)
+            answer = yield from self._find_by_moving(user, node)
+        return answer or Answer("no_room" if stuck is not None else "limit", self._reason(user, stuck))
 
     def update(self, request: Request) -> Answer:
         """New terms for an accepted request: it keeps the old ones if the new ones are rejected."""

@@ -42,6 +42,18 @@ def joined(begun: Plan, coming: Plan) -> Plan:
     return [(found[path], sorted(mine)) for path, mine in leases.items()]
 
 
+def remainder(node: Node, plan: Plan, first: int) -> Split:
+    """What is left of an accepted request whose leases all end by step `first`. A lease that was cut before it had
+    lasted as long as it has to counts for nothing. `rest` is None where no part of it can be planned again."""
+    begun: Plan = []
+    for atom, leases in plan:
+        over = [Lease(each.begin, min(each.end, first), each.gangs) for each in leases if each.begin < first]
+        counted = [each for each in over if each.end - each.begin >= atom.lease]
+        if counted:
+            begun.append((atom, counted))
+    return split(node, begun, first, more=True)
+
+
 def split(node: Node, plan: Plan, first: int, *, cut: bool = False, more: bool = False) -> Split:
     """An accepted request and its plan at step `first`, the first that can be planned anew. `more`: the request asks
     for more work than the plan has."""
