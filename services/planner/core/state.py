@@ -171,10 +171,10 @@ class State:
     """One cell. `capacity`: of the nodes that count, by resource; one that there was once stays with 0.
 
     Steps are `step_ms` long, and counted from log time 0. `ceilings`: what queues may hold together, by path, only
-    where the tree in force says so. `waiting`: requests in the order of the log. `promises`: by
-    reservation, in the order of acceptance; `broken`: those that are tried again, those that are due first;
-    `ended`: those that are over, until that is published. `series`: those that recur, by name. `first`: the first step that could be planned in the round that was opened last; `rounds`: how
-    many rounds the search for the next answer has had.
+    where the tree in force says so. `waiting`: requests in the order of the log. `promises`: by reservation, in the
+    order of acceptance; `broken`: those that are tried again, the next first; `ended`: those that are over, until that
+    is published. `series`: those that recur, by name. `first`: the first step that could be planned in the round that
+    was opened last; `rounds`: how many rounds the search for the next answer has had.
     `plan_seq`: of the last plan in the log, 0 is none; `wake_ms`: the wake-up in it that is still to come.
 
     `jobs`: that name a reservation; `reserving`: their names by reservation. `active`: reservations with jobs that have
