@@ -189,11 +189,13 @@ def _lacking(plan: "CellPlan", name: str, found: "Found", before: "Promises") ->
 
 
 def _profile(plan: "CellPlan", name: str, promises: "Promises", progress: list[AtomProgress]) -> PlanProfile:
+    from services.planner.planning.limits import queue_of  # With numpy, as above.
+
     known = promises.known[name]
     leases = promises.plan(name)
     steps = [_step(plan, atom, each.begin, each.end, each.gangs) for atom, mine in leases for each in mine]
     steps.sort(key=lambda step: (step.from_ms, step.atom, step.to_ms, step.units))
-    return PlanProfile(name, known.user, steps, _order(known.node, leases), progress)
+    return PlanProfile(name, queue_of(known.user), steps, _order(known.node, leases), progress)
 
 
 def _step(plan: "CellPlan", atom: Atom, begin: int, end: int, gangs: int) -> PlanStep:

@@ -7,6 +7,7 @@ from services.planner.core.state import Waiting
 from services.planner.planning.agents import Agent
 from services.planner.planning.answers import Answer, Request
 from services.planner.planning.book import UNLIMITED
+from services.planner.planning.limits import owner_of
 from services.planner.planning.node_fit import NodeClass, units_in
 from services.planner.planning.rdl import BadRdl
 from services.planner.planning.request import Atom, Node, inside
@@ -72,8 +73,15 @@ def check_nodes(node: Node, nodes: Sequence[NodeClass]) -> None:
 
 
 def named(agent: Agent, resources: Mapping[str, int], request: Request, answer: Answer) -> Search[Answer]:
-    """The same answer; where a request has room but for the maximum of a queue, one that names that queue."""
+    """The same answer; where a request has room but for the limit of its owner, or the maximum of a queue, one that
+    names what is in the way."""
     book = agent.book
+    if book.owner_most is not None:
+        with book.without_owner_limit():
+            found = yield from agent.finding(request.user, inside(request.body, request.begin, request.end))
+        if found is not None:
+            book.give_back(request.user, found.plan)
+            return Answer("limit", _over_owner_limit(request.user, resources, book.owner_most), offer=answer.offer)
     for path in book.queues_above(request.user):
         most = book.maxima[path]
         book.maxima[path] = (UNLIMITED,) * len(most)
@@ -85,6 +93,15 @@ def named(agent: Agent, resources: Mapping[str, int], request: Request, answer: 
             book.give_back(request.user, found.plan)
             return Answer("limit", _over_maximum(path, resources, most), offer=answer.offer)
     return answer
+
+
+def _over_owner_limit(user: str, resources: Mapping[str, int], most: Sequence[int]) -> str:
+    amounts = ", ".join(f"{kind} {quantity_text(kind, most[i])}" for kind, i in resources.items())
+    return (
+        f'with this, user "{owner_of(user)}" would have more promised at a time than one user may ({amounts}: knob '
+        "reservation_user_permille): ask for fewer units at a time (h, and g), for another time, or let an operator "
+        "raise the knob"
+    )
 
 
 def _over_maximum(path: str, resources: Mapping[str, int], most: Sequence[int]) -> str:

@@ -116,12 +116,14 @@ def restoring(plan: "CellPlan", asked: Waiting) -> "Search[Answer]":
     parts = remainder(node, over, agent.first)
     if parts.rest is None:
         return Answer("no_room", "what is left of it cannot be planned by itself")
+    user = plan.account(asked)
     for atom, mine in parts.begun:
-        agent.book.take(asked.queue, atom, mine)
-    answer = yield from agent.finding_room(asked.queue, request.inside(parts.rest, agent.first, agent.horizon))
+        agent.book.take(user, atom, mine)
+    with agent.book.without_owner_limit():
+        answer = yield from agent.finding_room(user, request.inside(parts.rest, agent.first, agent.horizon))
     if answer.code:
-        agent.book.give_back(asked.queue, parts.begun)
+        agent.book.give_back(user, parts.begun)
         return answer
-    plan.known[name] = Known(asked.queue, node, parts.begun)
-    agent.held[name] = AcceptedRequest(asked.queue, parts.rest, answer.plan)
+    plan.known[name] = Known(user, node, parts.begun)
+    agent.held[name] = AcceptedRequest(user, parts.rest, answer.plan)
     return answer

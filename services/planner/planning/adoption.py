@@ -12,7 +12,7 @@ from collections.abc import Mapping
 
 from services.planner.planning.agents import Agent
 from services.planner.planning.answers import AcceptedRequest
-from services.planner.planning.limits import average_above
+from services.planner.planning.limits import average_above, queue_of
 from services.planner.planning.request import Lease, Plan, atoms, extent
 from services.planner.planning.residual import Known, Split, joined, split
 from services.planner.planning.search import Search
@@ -100,9 +100,9 @@ def _without_room(agent: Agent, known: Mapping[str, Known], parts: Mapping[str, 
             return f"{name} would take more than there is"
         book = agent.book
         if book.is_limited(user, begin, end):
-            return f"{name}: {user} would hold more at once than its limit"
+            return f"{name}: {queue_of(user)} would hold more at once than its limit"
         if average_above(book.of_user(user), book.capacity, agent.limits, begin, end) is not None:
-            return f"{name}: {user} would hold more on average than its limit"
+            return f"{name}: {queue_of(user)} would hold more on average than its limit"
         if book.nodes and (yield from book.lacks_nodes(begin, end)):
             return f"the nodes would have no room for the units of {name}"
     return ""

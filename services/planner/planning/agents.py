@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from services.planner.planning.answers import AcceptedRequest, Answer, Fixed, Offer, Request
 from services.planner.planning.book import Book
 from services.planner.planning.greedy import planning
-from services.planner.planning.limits import UserLimits, average_above
+from services.planner.planning.limits import UserLimits, average_above, queue_of
 from services.planner.planning.narrowing import sizes_text, widths
 from services.planner.planning.placing import Form
 from services.planner.planning.request import Atom, Node, Plan, atoms, extent, inside, scaled
@@ -199,9 +199,9 @@ class Agent:
     def _reason(self, user: str, stuck: Atom | None) -> str:
         """Why there is no room. `stuck`: the atom that found none."""
         if stuck is None:
-            return f"in every plan user {user} holds more on average than its limit allows"
+            return f"in every plan user {queue_of(user)} holds more on average than its limit allows"
         moved = "; moving what is accepted makes none" if self.moves else ""
-        limited = f" or the limit of user {user}" if self.limits.instant is not None else ""
+        limited = f" or the limit of user {queue_of(user)}" if self.limits.instant is not None else ""
         return f"atom {stuck.path} finds no room in its window beside what is promised{limited}{moved}"
 
     def _offer(self, request: Request) -> Search[Offer | None]:

@@ -180,11 +180,9 @@ class _Search:
         """What is left beside what is fixed."""
         book, first, last = self.agent.book, self.first, self.first + self.steps
         profiles = [(book.used, book.capacity)]
-        rows: dict[tuple[str, bool], int] = {}  # Queues below the same maximum share its rows.
+        rows: dict[tuple[str, str], int] = {}  # Queues below the same maximum share its rows.
         for user in dict.fromkeys(piece.user for piece in self.pieces):
-            own = [] if book.instant_most is None else [(user, True)]
-            keys = own + [(path, False) for path in book.queues_above(user)]
-            for key, limit in zip(keys, book.limits_of(user), strict=True):
+            for key, limit in book.named_limits_of(user):
                 if key not in rows:
                     rows[key] = len(profiles) * len(book.capacity)
                     profiles.append(limit)
