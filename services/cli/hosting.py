@@ -102,8 +102,9 @@ async def opened(plan: Plan, stop: asyncio.Event) -> "Host":
 
 
 def first_config(said: dict[str, object], state: State, *, is_new: bool) -> dict[str, object] | None:
-    """What a start sends of queues and policy, of which its cluster file has `said` this; None: nothing. A new cell also
-    gets what every new cell gets. An earlier one whose config is no more than that has had none of its operator."""
+    """What a start sends of queues and policy, of which its cluster file has `said` this; None: nothing. A new cell
+    also gets what every new cell gets. An earlier one whose config is no more than that has had none of its operator.
+    """
     if is_new:
         knobs = said.get("set", {})
         assert isinstance(knobs, dict)
@@ -113,8 +114,9 @@ def first_config(said: dict[str, object], state: State, *, is_new: bool) -> dict
 
 
 class Host:
-    """Runs a plan. `url`: where it listens. `departing`: nodes of earlier starts that leave the cell. `is_new`: the cell
-    has never been started before."""
+    """Runs a plan. `url`: where it listens. `departing`: nodes of earlier starts that leave the cell. `is_new`: the
+    cell has never been started before.
+    """
 
     def __init__(
         self, plan: Plan, bus: FileBus, listening: socket, stop: asyncio.Event, *, is_new: bool = False

@@ -11,7 +11,6 @@ from fractions import Fraction
 
 from services.planner.planning.profile import Profile
 
-
 _OF = "\n"
 """Neither the path of a queue nor the name of an owner has one."""
 
