@@ -21,6 +21,14 @@ ANSWERS_BESIDE_COLUMNS = 100
 _HEADS = ("reservation", "user", "queue", "state")
 _BARS = " ▁▂▃▄▅▆▇█"
 
+_FORMS = {
+    "flat": " (as few units at a time as its window allows)",
+    "early": " (as soon as possible)",
+    "late": " (as late as possible, and then as many units at a time as it may)",
+    "milp": " (by the solver)",
+}
+"""What the form of a plan means."""
+
 STATES_SHOWN = ("requested", "accepted")
 STATES_OVER = ("deleted", "ended")
 RECURS = "recurs"
@@ -150,7 +158,9 @@ def charts(found: Sequence[Document]) -> str:
         text = listed((*_HEADS, "promised"), [row[:-1] for row in rows], kinds="kkkkk")
         said = [f"{each['reservation']}: {answer}" for each, answer in zip(found, answers, strict=True) if answer]
         text += "".join(["\n", *(f"{fill(line, width(), subsequent_indent='  ')}\n" for line in said)] if said else [])
-    return text if begin == end else f"{text}\npromised: {moment(begin)}\n      to: {moment(end)}\n"
+    if begin == end:
+        return text
+    return f"{text}\npromised: {moment(begin)}\n      to: {moment(end)}\n    full: most units of each at a time\n"
 
 
 def _about(found: Document) -> tuple[str, ...]:
@@ -206,9 +216,19 @@ def one_reservation(found: Document, *, dry_run: bool = False) -> str:
             )
             for step in found["steps"]
         ]
-        text += f"\n{chart(found['steps'], begin, end, min(COLUMNS, width()))}\n\n"
+        text += f"\n{_with_axes(found['steps'], begin, end)}\n\n"
         text += listed(("from", "to", "atom", "units"), leases, kinds="kkkl")
     return text + ("\ndry run: nothing has been changed\n" if dry_run else "")
+
+
+def _with_axes(steps: Sequence[Document], begin: int, end: int) -> str:
+    """A chart of one reservation, with what its height is and from when to when it goes."""
+    columns = min(COLUMNS, width())
+    ends = moment(begin), moment(end)
+    room = columns - cells(ends[0]) - cells(ends[1])
+    times = f"{ends[0]}{' ' * room}{ends[1]}" if room > 1 else f"from {ends[0]}\n  to {ends[1]}"
+    height = f"units at a time, full height is {_most(steps, begin, end)}"
+    return "\n".join((height, chart(steps, begin, end, columns), f"├{'─' * (columns - 2)}┤", times))
 
 
 def _answer_row(found: Document, answer: Document, dry_run: bool) -> tuple[str, str]:
@@ -221,7 +241,7 @@ def _answer_row(found: Document, answer: Document, dry_run: bool) -> tuple[str, 
 def answer_text(answer: Document) -> str:
     """The planner's answer in a line."""
     if answer["accepted"]:
-        return "yes" if not answer["form"] else f"yes, planned {answer['form']}"
+        return "yes" if not answer["form"] else f"yes, planned {answer['form']}{_FORMS.get(answer['form'], '')}"
     text = f"no ({answer['reason']}): {answer['detail']}"
     if answer["offer_from_ms"] is not None:
         text += f"; from {moment(answer['offer_from_ms'])} to {moment(answer['offer_to_ms'])} it would be accepted"

@@ -403,3 +403,26 @@ def test_a_broken_promise_says_until_when_it_is_tried_again():
 
 def test_a_restored_promise_says_so():
     assert "1 time after its promise was broken" in one_reservation(reservation(restored=1))
+
+
+@pytest.mark.parametrize("columns", [40, 47, 48, 120])
+def test_the_chart_of_one_reservation_has_axes(monkeypatch, columns):
+    monkeypatch.setenv("COLUMNS", str(columns))
+    lines = one_reservation(reservation()).splitlines()
+
+    at = next(i for i, line in enumerate(lines) if "█" in line)
+    assert lines[at - 1] == "units at a time, full height is 5"
+    assert (len(lines[at + 1]), lines[at + 1][0], lines[at + 1][-1]) == (len(lines[at]), "├", "┤")
+    below = lines[at + 2 : at + (3 if columns >= 48 else 4)]
+    assert " ".join(" ".join(below).replace("from", "").replace("to", "").split()) == f"{moment(0)} {moment(7_200_000)}"
+    assert len(below[0]) <= len(lines[at])
+    assert lines[at + 2 + len(below)] == ""
+
+
+@pytest.mark.parametrize(
+    ("form", "text"),
+    [("flat", "as few units at a time as its window allows"), ("early", "as soon as possible"), ("", "")],
+)
+def test_the_form_of_a_plan_is_explained_where_it_is_printed(form, text):
+    printed = " ".join(one_reservation(reservation(answer=YES | {"form": form})).split())
+    assert f"answer yes{f', planned {form} ({text})' if form else ''}" in printed
