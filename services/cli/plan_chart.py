@@ -134,6 +134,7 @@ def one_series(series: Document, occurrences: Sequence[Document]) -> str:
         ("queue", series["queue"]),
         ("every", f"{every} s from {moment(series['start_s'] * 1000)}" if every.isdecimal() else every),
         ("zone", series["zone"]),
+        *([("weight", series["weight"])] if series.get("weight", 1) > 1 else []),
         ("requested", f"{plural(series['occurrences'], 'occurrence')} so far"),
     ]
     text = described(rows)
@@ -190,6 +191,8 @@ def one_reservation(found: Document, *, dry_run: bool = False) -> str:
         ("queue", found["queue"]),
         ("state", f"would be {found['state']}" if dry_run else found["state"]),
     ]
+    if found.get("weight", 1) > 1:
+        rows.append(("weight", found["weight"]))
     if not dry_run:
         rows.append(("requested", moment(found["requested_ms"])))
     if answer is not None:

@@ -30,6 +30,7 @@ def reservation_document(row: ReservationRow) -> Document:
         "retry_until_ms": row.retry_until_ms,
         "restored": row.restored,
         "series": row.series,
+        "weight": row.weight,
         "rdl": loads(row.rdl.encode()),
         "steps": [_step(step) for step in row.steps],
     }
@@ -47,6 +48,7 @@ def series_document(row: SeriesRow) -> Document:
         "requested_ms": row.at_ms,
         "occurrences": row.occurrences,
         "asked_s": row.asked_s,
+        "weight": row.weight,
         "rdl": loads(row.rdl.encode()),
     }
 
@@ -83,6 +85,7 @@ def dry_document(body: ReservationRequested | ReservationUpdated, found: Documen
         "retry_until_ms": None,
         "restored": 0,
         "series": "",
+        "weight": body.weight,
         "rdl": loads(body.rdl.encode()),
         "steps": steps,
     }

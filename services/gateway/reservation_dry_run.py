@@ -52,12 +52,12 @@ async def would_answer(state: State, body: ReservationRequested | ReservationUpd
         "promises": [
             {"reservation": row.reservation, "user": row.user, "queue": row.queue, "rdl": row.rdl}
             | {"leases": [[step.atom, step.from_ms, step.to_ms, step.units // step.gang] for step in row.steps]}
-            | {"works": _works(row)}
+            | {"works": _works(row), "weight": row.weight}
             for row in state.reservations.values()
             if row.state == "accepted"
         ],
         "ask": {"update": update and promised, "reservation": body.reservation, "user": body.user, "rdl": body.rdl}
-        | {"queue": queue},
+        | {"queue": queue, "weight": body.weight},
     }
     return await asked(question, PLAN, "the plans")
 

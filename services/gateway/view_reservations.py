@@ -30,6 +30,7 @@ def fold_requested(state: State, record: Record) -> None:
     state.reservations_over.pop(body.reservation, None)
     state.reservations.pop(body.reservation, None)  # One of that name that is over: the new one comes last.
     row = ReservationRow(body.reservation, body.user, body.queue, body.rdl, record.time, series=body.series)
+    row.weight = body.weight
     state.reservations[body.reservation] = row
     of = state.series.get(body.series)
     if of is not None:
@@ -40,7 +41,7 @@ def fold_series(state: State, record: Record) -> None:
     """A reservation that recurs was asked for."""
     body: SeriesRequested = record.body
     terms = (body.series, body.user, body.queue, body.rdl, body.every, body.zone, body.start_s)
-    state.series[body.series] = SeriesRow(*terms, record.time)
+    state.series[body.series] = SeriesRow(*terms, record.time, weight=body.weight)
 
 
 def fold_series_end(state: State, record: Record) -> None:
@@ -53,7 +54,7 @@ def fold_updated(state: State, record: Record) -> None:
     """Its owner asked for other terms."""
     body: ReservationUpdated = record.body
     row = state.reservations[body.reservation]
-    row.asked_rdl, row.asked_queue, row.asked_ms = body.rdl, body.queue, record.time
+    row.asked_rdl, row.asked_queue, row.asked_ms, row.asked_weight = body.rdl, body.queue, record.time, body.weight
     row.unanswered += 1
 
 
@@ -131,6 +132,7 @@ def _answered(state: State, row: ReservationRow, answer: PlanAnswer, time: int) 
     elif answer.accepted:
         row.retry_until_ms = None
         row.state = "accepted"
+        row.weight = row.asked_weight if row.asked_ms else row.weight
         row.rdl, row.queue = row.asked_rdl or row.rdl, row.asked_queue or row.queue
         row.at_ms = row.asked_ms or row.at_ms
         row.works, row.progress = {}, ""

@@ -122,6 +122,7 @@ class ReservationRow:
     was said of that last. `works`: by atom, unit-milliseconds that the plan has for it, where that is another amount
     than it asked for. `series`: of an occurrence, the series that it was requested for. `retry_until_ms`: while its
     promise is broken, until when it is tried again; `restored`: how often it was promised again after that.
+    `weight`: what it counts beside others; `asked_weight`: that of an update that is not answered.
     """
 
     reservation: str
@@ -147,6 +148,8 @@ class ReservationRow:
     series: str = ""
     retry_until_ms: int | None = None
     restored: int = 0
+    weight: int = 1
+    asked_weight: int = 1
 
 
 @dataclass(slots=True)
@@ -165,6 +168,7 @@ class SeriesRow:
     at_ms: int
     occurrences: int = 0
     asked_s: int | None = None
+    weight: int = 1
 
 
 @dataclass(slots=True)

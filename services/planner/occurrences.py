@@ -189,6 +189,7 @@ def _request_of(name: str, series: Series, rdl: Document, at_s: int) -> Document
             "series": name,
             "series_seq": series.seq,
             "occurrence_s": at_s,
+            **({"weight": series.weight} if series.weight > 1 else {}),
         }
     }
 

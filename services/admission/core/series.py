@@ -65,7 +65,8 @@ def _refused(reason: str, field: str, author: str) -> InputRefused:
 def _digest(body: SeriesRequested) -> str:
     """With a cron expression `start_s` is only when it was asked for: sending it again later asks for the same."""
     start = body.start_s if body.every.isdecimal() else 0
-    return content_hash(f"{body.rdl}\n{body.every}\n{body.zone}\n{start}".encode())[:32]
+    weight = "" if body.weight == 1 else f"\n{body.weight}"
+    return content_hash(f"{body.rdl}\n{body.every}\n{body.zone}\n{start}{weight}".encode())[:32]
 
 
 # ---------------------------------------------------------------- what the log says

@@ -5,7 +5,7 @@ may go on over many rounds, and a planner that begins anew finds the same in as 
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import compress
 from operator import is_not
@@ -200,7 +200,7 @@ class CellPlan:
             if any(lease.begin < first for _, leases in held.plan for lease in leases):
                 mine = self.known[name]
                 parts = split(mine.node, joined(mine.begun, held.plan), first)
-                self.known[name] = Known(mine.user, mine.node, parts.begun)
+                self.known[name] = replace(mine, begun=parts.begun)
                 if parts.rest is None:
                     del self.agent.held[name]
                 else:
@@ -389,7 +389,7 @@ class CellPlan:
                 answer = yield from named(self.agent, self.grid.resources, request, answer)
         if not answer.code:
             node = windowed.node()
-            self.known[name] = Known(request.user, node)
+            self.known[name] = Known(request.user, node, weight=asked.weight)
             self.agent.held[name] = AcceptedRequest(request.user, node, answer.plan)
         elif before is not None:
             self._put_back(name, before)
@@ -419,7 +419,7 @@ class CellPlan:
         by_path = {atom.path: atom for atom in atoms(node)}
         plan = [(by_path[path], mine) for path, mine in leases.items()]
         user = self.account(promise)
-        self.known[name] = Known(user, node)
+        self.known[name] = Known(user, node, weight=promise.weight)
         self.agent.hold(name, AcceptedRequest(user, node, plan))
 
     def _drop(self, name: str) -> None:

@@ -47,6 +47,7 @@ def _requested(state: State, record: Record[ReservationRequested]) -> None:
     body = record.body
     forget_broken(state, body.reservation)
     asked = Waiting("request", body.reservation, body.user, body.queue, body.rdl, record.seq, series=body.series)
+    asked.weight = body.weight
     take(state, asked)
     if body.series in state.series:
         state.series[body.series].asked_s = body.occurrence_s
@@ -55,7 +56,7 @@ def _requested(state: State, record: Record[ReservationRequested]) -> None:
 def _updated(state: State, record: Record[ReservationUpdated]) -> None:
     body = record.body
     broken = state.broken.get(body.reservation)
-    asked = Waiting("update", body.reservation, body.user, body.queue, body.rdl, record.seq)
+    asked = Waiting("update", body.reservation, body.user, body.queue, body.rdl, record.seq, weight=body.weight)
     if broken is not None:  # Nothing is promised to it that other terms could take the place of.
         asked.kind, asked.series = "request", broken.promise.series
     take(state, asked)
@@ -71,7 +72,8 @@ def _deleted(state: State, record: Record[ReservationDeleted]) -> None:
 
 def _series(state: State, record: Record[SeriesRequested]) -> None:
     body = record.body
-    state.series[body.series] = Series(body.user, body.queue, body.rdl, body.every, body.zone, body.start_s, record.seq)
+    terms = (body.user, body.queue, body.rdl, body.every, body.zone, body.start_s)
+    state.series[body.series] = Series(*terms, record.seq, weight=body.weight)
 
 
 def _series_ended(state: State, record: Record[SeriesEnded]) -> None:
@@ -229,6 +231,7 @@ def _planned(state: State, record: Record[Plans]) -> None:
             series = one_asked.series or (before.series if before is not None else "")
             forget_broken(state, profile.reservation)
             promise = Promise(one_asked.user, one_asked.queue, one_asked.rdl, one_asked.seq, series=series)
+            promise.weight = one_asked.weight
             state.promises[profile.reservation] = promise
             if profile.reservation in state.reserving:
                 state.active[profile.reservation] = True

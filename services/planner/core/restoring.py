@@ -1,8 +1,8 @@
 """Broken promises that are tried again when there is more room, until their windows end.
 
 What is asked for anew is what was promised less the leases that were over when it broke: in what is left of its window,
-as any other request, and never at the cost of another promise. They are tried in turn, RETRIES_MAX at a time, once
-there is more capacity, or room that was promised has been given back.
+as any other request, and never at the cost of another promise. They are tried in turn, RETRIES_MAX at a time, the
+heaviest of those first, once there is more capacity, or room that was promised has been given back.
 """
 
 from typing import TYPE_CHECKING
@@ -35,6 +35,7 @@ def keep_broken(state: State, name: str, until_ms: int, why: str) -> None:
     works = {atom: work if atom in planned else 0 for atom, work in promise.works.items()}
     over = [Lease(each.atom, each.begin, min(each.end, first), each.gangs) for each in leases]
     kept = Promise(promise.user, promise.queue, promise.rdl, promise.seq, over, promise.series, works)
+    kept.weight = promise.weight
     kept.missing, kept.done = promise.missing, promise.done
     state.broken[name] = Broken(kept, until_ms, why)
     state.returned = False
@@ -61,11 +62,14 @@ def list_retries(state: State) -> bool:
     deleted = given_back(state.waiting)
     state.returned = False
     names = [name for name in state.broken if name not in deleted][:RETRIES_MAX]
+    names.sort(key=lambda name: -state.broken[name].promise.weight)
     of = [state.broken[name].promise for name in names]
     state.retries = [
         Waiting("restore", name, each.user, each.queue, each.rdl, 0, leases=each.leases, works=each.works)
         for name, each in zip(names, of, strict=True)
     ]
+    for asked, each in zip(state.retries, of, strict=True):
+        asked.weight = each.weight
     return bool(state.retries)
 
 
@@ -124,6 +128,6 @@ def restoring(plan: "CellPlan", asked: Waiting) -> "Search[Answer]":
     if answer.code:
         agent.book.give_back(user, parts.begun)
         return answer
-    plan.known[name] = Known(user, node, parts.begun)
+    plan.known[name] = Known(user, node, parts.begun, asked.weight)
     agent.held[name] = AcceptedRequest(user, parts.rest, answer.plan)
     return answer

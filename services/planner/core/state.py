@@ -55,11 +55,11 @@ class Lease:
 
 @dataclass(slots=True)
 class Waiting:
-    """What has not been answered: a request; what a solver proposed (then only `seq` and `proposed` count); or a
-    promise that is to follow its jobs (only `reservation` and `needs`); or one that is broken and tried again (with
-    its `leases` that are over, and its `works`). `seq`: of its record; `rdl`: canonical JSON, empty of a deletion;
-    `series`: of an occurrence. `aside`: how often others went before it, `restarts`: how often a new step put an end
-    to its search (turns.py).
+    """What has not been answered: a request; what a solver proposed (then only `seq` and `proposed` count); a promise
+    that is to follow its jobs (only `reservation` and `needs`); or one that is broken and tried again (with its
+    `leases` that are over, and its `works`). `seq`: of its record; `rdl`: canonical JSON, empty of a deletion;
+    `series`: of an occurrence; `weight`: of a request. `aside`: how often others went before it, `restarts`: how
+    often a new step put an end to its search (turns.py).
     """
 
     kind: AskKind
@@ -75,6 +75,7 @@ class Waiting:
     restarts: int = 0
     leases: list[Lease] = field(default_factory=list)
     works: dict[str, int] = field(default_factory=dict)
+    weight: int = 1
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -123,7 +124,8 @@ class Promise:
 
     What the log says of its progress, by atom: `works`, gang-steps that take the place of the work asked for;
     `missing`, unit-milliseconds that its plan had too little, or too much, when it was compared last. `done`: by atom,
-    the work of its jobs that was counted so far, in 10^-6 unit-milliseconds. `terms`: of all its atoms, by path.
+    the work of its jobs that was counted so far, in 10^-6 unit-milliseconds. `weight`: what it counts beside others.
+    `terms`: of all its atoms, by path.
     """
 
     user: str
@@ -135,6 +137,7 @@ class Promise:
     works: dict[str, int] = field(default_factory=dict)
     missing: dict[str, int] = field(default_factory=dict)
     done: dict[str, int] = field(default_factory=dict)
+    weight: int = 1
     terms: Cache[dict[str, Terms] | None] = None
 
 
@@ -164,6 +167,7 @@ class Series:
     start_s: int
     seq: int
     asked_s: int = -1
+    weight: int = 1
 
 
 @dataclass(slots=True)

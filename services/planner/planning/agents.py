@@ -47,6 +47,7 @@ class Agent:
         self.first = first
         self.held: dict[str, AcceptedRequest] = {}
         self.fixed: dict[str, Fixed] = {}
+        self.factors: dict[str, int] = {}  # Of a repair: by promise, by what its loss counts; 1 where it is not there.
         self.stuck: Atom | None = None  # That last found no room; None if a plan was above the user's average.
 
     def owner(self, name: str) -> str | None:

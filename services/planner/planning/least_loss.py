@@ -52,13 +52,14 @@ class Outcome(Enum):
 
 @dataclass(slots=True)
 class Piece:
-    """A promise: its plan before the repair (`old`), and what breaking it loses."""
+    """A promise: its plan before the repair (`old`), and what breaking it loses, by its `weight`."""
 
     name: str
     user: str
     node: Node
     old: Plan
     loss: int
+    weight: int = 1
 
 
 @dataclass(slots=True)
@@ -283,7 +284,7 @@ class _Built:
             if fault(piece.node, plan):
                 break
             parts = split(piece.node, plan, first)
-            known[piece.name] = Known(piece.user, piece.node, parts.begun)
+            known[piece.name] = Known(piece.user, piece.node, parts.begun, piece.weight)
             for atom, leases in parts.begun:
                 agent.book.take(piece.user, atom, leases)
             if parts.rest is not None:

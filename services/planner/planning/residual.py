@@ -15,11 +15,12 @@ FOR_EVER = 1 << 40
 
 @dataclass(slots=True, frozen=True)
 class Known:
-    """An accepted request as it was accepted, and its leases that began: they do not move."""
+    """An accepted request as it was accepted, and its leases that began: they do not move. `weight`: beside others."""
 
     user: str
     node: Node
     begun: Plan = field(default_factory=list)
+    weight: int = 1
 
 
 @dataclass(slots=True)
