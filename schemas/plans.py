@@ -88,7 +88,8 @@ class PlanAnswer:
     answers its owner who gave it back; `moved` tells that a promise is kept at another time than before, `ahead` and
     `behind` that the plan was compared with the progress of the reservation's jobs, and how it follows. Of a rejected
     one, the nearest window that would be accepted (`offer_from_ms`, `offer_to_ms`), or the part of its size
-    (`size_permille`); neither where nothing would. `form`: how it was planned.
+    (`size_permille`); neither where nothing would. `form`: how it was planned. `retry_until_ms`: of a broken one, until
+    when it is tried again whenever there is more room; an answer `moved` then tells that it is promised again.
     """
 
     reservation: str
@@ -99,6 +100,7 @@ class PlanAnswer:
     offer_to_ms: int | None = None
     size_permille: int | None = None
     form: PlanForm = ""
+    retry_until_ms: int | None = None
 
 
 @dataclass(slots=True)

@@ -136,7 +136,8 @@ class Policy:
     ahead; at most `reservations_per_round_max` are answered in a round. After a loss of capacity, promises are mended
     that lack room within `reservation_check_ms`: for others it may come back. `reservation_best_effort_permille` of the
     capacity is never promised; a queue is promised at most `reservation_instant_permille` of the rest at any moment,
-    and `reservation_average_permille` on average over every `reservation_average_ms`. Every `reservation_solver_ms`,
+    and `reservation_average_permille` on average over every `reservation_average_ms`; a user, in all queues together,
+    at most `reservation_user_permille` at any moment. Every `reservation_solver_ms`,
     where it is not 0, a solver beside the planner looks for a better plan of what is promised, for at most
     `reservation_solver_limit_ms`. `reservation_progress`: whether plans follow the progress of the reservations' jobs.
     `classes`: whether jobs of different size have pools of their own (DRESS); `preset`: as the preset has it.
@@ -197,6 +198,7 @@ class Policy:
     reservation_instant_permille: int = 1_000
     reservation_average_permille: int = 1_000
     reservation_average_ms: int = 24 * 3_600 * 1_000
+    reservation_user_permille: int = 1_000
     reservation_solver_ms: int = 0
     reservation_solver_limit_ms: int = 10_000
     reservation_progress: Literal["on", "off"] = "on"
@@ -295,6 +297,8 @@ KNOBS = {
     "reservation_best_effort_permille": "part of the capacity that is never promised to reservations",
     "reservation_instant_permille": "most that one queue may have promised at any moment, of what can be promised",
     "reservation_average_permille": "most that one queue may have promised on average, of what can be promised",
+    "reservation_user_permille": "most that one user may have promised at any moment in all queues together, of what"
+    " can be promised; `largesse up` sets 800 in a new cell, and so does `infra/config.yaml`",
     "reservation_average_ms": "the time over which that average is taken, wherever it begins",
     "reservation_solver_ms": "so often at most a solver beside the planner looks for a better plan of what is promised;"
     " 0: never (needs the extra `planner`; simulations leave it out)",
@@ -326,6 +330,11 @@ KNOBS = {
     "speculation_copies_max": "most copies of one job's tasks at a time",
 }
 """What each knob does, for the reference of settings; `Policy` has the defaults."""
+
+NEW_CELL_KNOBS = {"reservation_user_permille": 800}
+"""What the first config of a new cell sets beside what its operator says. A cell that has none decides as `Policy`
+says, so that earlier cells decide as they did.
+"""
 
 KnobValue = int | str | list[int]
 """What a knob can be set to."""

@@ -2,12 +2,15 @@
 
 from dataclasses import dataclass
 
+WEIGHT_MAX = 1_000
+"""A reservation weighs from 1 to so much."""
+
 
 @dataclass(slots=True)
 class ReservationRequested:
     """A request in RDL, as its JSON text in canonical form. `queue`: the path of the queue that it serves. `series`:
     of an occurrence, the series that it belongs to, else empty; `series_seq`: of that series' record, 0 where it is not
-    named; `occurrence_s`: when the occurrence begins, in seconds of log time.
+    named; `occurrence_s`: when the occurrence begins, in seconds of log time. `weight`: what it counts beside others.
     """
 
     reservation: str
@@ -18,17 +21,21 @@ class ReservationRequested:
     series: str = ""
     occurrence_s: int = 0
     series_seq: int = 0
+    weight: int = 1
 
 
 @dataclass(slots=True)
 class ReservationUpdated:
-    """Its owner asks for other terms. `queue`: as above; before it is judged, empty where it stays the same."""
+    """Its owner asks for other terms. `queue`, `weight`: as above; the queue is empty before it is judged, where it
+    stays the same.
+    """
 
     reservation: str
     user: str
     rdl: str
     author: str = "unknown"
     queue: str = "default"
+    weight: int = 1
 
 
 @dataclass(slots=True)
@@ -46,7 +53,7 @@ class SeriesRequested:
 
     `rdl`: a window as canonical JSON, whose times count from each occurrence, in seconds. `every`: a period in
     seconds, or a cron expression, which is read in the time zone `zone`. `start_s`: with a period the first occurrence,
-    with a cron expression the earliest moment that counts, in seconds of log time.
+    with a cron expression the earliest moment that counts, in seconds of log time. `weight`: of each occurrence.
     """
 
     series: str
@@ -57,6 +64,7 @@ class SeriesRequested:
     zone: str = "UTC"
     author: str = "unknown"
     queue: str = "default"
+    weight: int = 1
 
 
 @dataclass(slots=True)

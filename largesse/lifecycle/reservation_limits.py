@@ -2,9 +2,13 @@
 says what would become of it.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
-from schemas import Policy
+from largesse.lifecycle.queue_rules import named
+from schemas import Policy, Vector
+from schemas.edge.strict_json import loads
+from schemas.quantities import parse_quantity, quantity_text
+from schemas.queue_tree import upwards
 
 RESERVATIONS_MAX = 100_000
 """Reservations of a cell that are promised, or not answered yet. One more is refused."""
@@ -56,6 +60,34 @@ def series_problem(users: Iterable[str], user: str) -> tuple[str, str] | None:
     if every.count(user) >= SERIES_USER_MAX:
         return "user", f'user "{user}" has {SERIES_USER_MAX} series; delete one first'
     return None
+
+
+def ceiling_problem(ceilings: Mapping[str, Vector], queue: str, rdl: str) -> str:
+    """Why no occurrence of a series can ever be promised to a queue: an atom that has to be served has more in its
+    gang than the queue, or one above it, may have. Empty if that is not so.
+    """
+    mine = [(path, ceilings[path]) for path in upwards(queue) if path in ceilings]
+    return _above(loads(rdl.encode()), mine) if mine else ""
+
+
+def _above(rdl: object, ceilings: list[tuple[str, Vector]]) -> str:
+    """Of an `any` it takes all branches, of all else one."""
+    assert isinstance(rdl, dict)
+    if rdl["op"] == "window":
+        return _above(rdl["of"], ceilings)
+    if rdl["op"] != "atom":
+        found = [_above(branch, ceilings) for branch in rdl["of"]]
+        if rdl["op"] == "any":
+            return found[0] if all(found) else ""
+        return next((text for text in found if text), "")
+    for path, most in ceilings:
+        for kind, text in rdl["b"].items():
+            amount = parse_quantity(kind, text, round_up=True) * rdl["g"]
+            if amount > most.get(kind, amount):
+                have = quantity_text(kind, most[kind])
+                asked = f"{rdl['g']} units at a time (g) come to {kind} {quantity_text(kind, amount)}"
+                return f"{asked}, and {named(path)} has a max of {have}: ask for fewer at a time, or raise max"
+    return ""
 
 
 def series_unchanged(name: str) -> str:

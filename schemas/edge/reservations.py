@@ -26,6 +26,7 @@ from schemas.edge.validated import validated
 from schemas.plans import PlanProposed, ProposedLease, ProposedPlan
 from schemas.queue_tree import QUEUE_DEFAULT
 from schemas.reservations import (
+    WEIGHT_MAX,
     ReservationDeleted,
     ReservationRequested,
     ReservationUpdated,
@@ -53,12 +54,14 @@ Several.model_rebuild()
 
 class ReservationTerms(Input):
     """What is asked for, and by whom. `queue`: the path of the queue that it serves; left out, it is `default`, and
-    that of the promise where terms change. Times are seconds of log time, which live is Unix time.
+    that of the promise where terms change. Times are seconds of log time, which live is Unix time. `weight`: what it
+    counts beside others where not all promises can be kept.
     """
 
     user: Name
     queue: QueuePath | None = None
     rdl: Rdl
+    weight: Annotated[int, Field(ge=1, le=WEIGHT_MAX)] = 1
 
 
 class ReservationRequest(ReservationTerms):
@@ -148,7 +151,8 @@ def read_reservation(
     if message.update is not None:
         asked = message.update
         queue = "" if asked.queue is None else queue_path(asked.queue, "update.queue")
-        return ReservationUpdated(asked.reservation, asked.user, rdl_text(asked.rdl, "update.rdl"), author, queue)
+        text = rdl_text(asked.rdl, "update.rdl")
+        return ReservationUpdated(asked.reservation, asked.user, text, author, queue, asked.weight)
     if message.series is not None:
         return _series(message.series, author)
     if message.end_series is not None:
@@ -162,6 +166,7 @@ def read_reservation(
 def _request(asked: NewReservationRequest, author: str) -> ReservationRequested:
     queue = QUEUE_DEFAULT if asked.queue is None else queue_path(asked.queue, "request.queue")
     body = ReservationRequested(asked.reservation, asked.user, rdl_text(asked.rdl, "request.rdl"), author, queue)
+    body.weight = asked.weight
     if asked.series is None:
         for field in ("occurrence_s", "series_seq"):
             if getattr(asked, field) is not None:
@@ -209,7 +214,8 @@ def _series(asked: SeriesRequest, author: str) -> SeriesRequested:
     if isinstance(every, int) and every < length:
         raise Malformed("series.every", f"is {every} s, and the window has {length} s: occurrences may not overlap")
     text = rdl_text(asked.rdl, "series.rdl")
-    return SeriesRequested(asked.series, asked.user, text, str(every), asked.start_s, asked.zone, author, queue)
+    terms = (asked.series, asked.user, text, str(every), asked.start_s, asked.zone, author, queue)
+    return SeriesRequested(*terms, asked.weight)
 
 
 def _proposal(asked: Proposal, author: str) -> PlanProposed:

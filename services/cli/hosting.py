@@ -22,8 +22,9 @@ from largesse.settings import read_settings, served_hosts
 from largesse.task_output import Piece, Wanted, folder_name
 from largesse.telemetry import logger
 from schemas import InputRefused, Policy, Queue
+from schemas.knobs import with_knobs
 from schemas.queue_tree import with_default
-from schemas.queues import KnobValue
+from schemas.queues import NEW_CELL_KNOBS, KnobValue
 from services.admission import sequencer as admission
 from services.agent import shell as agent
 from services.agent.settings import NodeSettings
@@ -37,6 +38,7 @@ from services.gateway.app import make_app
 from services.gateway.follow import Follower
 from services.gateway.problems import Problem
 from services.gateway.serve import bound, serve
+from services.gateway.view_state import State
 from services.leftover import core as leftover
 from services.planner import shell as planner
 
@@ -90,19 +92,37 @@ async def opened(plan: Plan, stop: asyncio.Event) -> "Host":
     """Takes the data folder and the port. Raises DirectoryHeld, JournalDamaged, BusFull, PortTaken, SettingWrong,
     OSError.
     """
+    is_new = not (plan.data / BUS).exists()
     bus = FileBus(plan.data / BUS)
     try:
-        return Host(plan, bus, bound(plan.host, plan.port), stop)
+        return Host(plan, bus, bound(plan.host, plan.port), stop, is_new=is_new)
     except BaseException:
         await bus.close()
         raise
 
 
-class Host:
-    """Runs a plan. `url`: where it listens. `departing`: nodes of earlier starts that leave the cell."""
+def first_config(said: dict[str, object], state: State, *, is_new: bool) -> dict[str, object] | None:
+    """What a start sends of queues and policy, of which its cluster file has `said` this; None: nothing. A new cell
+    also gets what every new cell gets. An earlier one whose config is no more than that has had none of its operator.
+    """
+    if is_new:
+        knobs = said.get("set", {})
+        assert isinstance(knobs, dict)
+        return {**said, "set": {**NEW_CELL_KNOBS, **knobs}, "initial": True}
+    is_bare = state.queues is None and state.policy == with_knobs(Policy(), NEW_CELL_KNOBS)
+    return {**said, "initial": not is_bare} if said else None
 
-    def __init__(self, plan: Plan, bus: FileBus, listening: socket, stop: asyncio.Event) -> None:
+
+class Host:
+    """Runs a plan. `url`: where it listens. `departing`: nodes of earlier starts that leave the cell. `is_new`: the
+    cell has never been started before.
+    """
+
+    def __init__(
+        self, plan: Plan, bus: FileBus, listening: socket, stop: asyncio.Event, *, is_new: bool = False
+    ) -> None:
         self.stop = stop
+        self._is_new = is_new
         self.url = f"http://{plan.host}:{listening.getsockname()[1]}"
         self._plan = plan
         started = [node.name for node in plan.nodes]
@@ -194,8 +214,8 @@ class Host:
                 return
             await self.follower.changed(1)
         plan = self._plan
-        if plan.given is not None and plan.given.message:
-            initial = {**plan.given.message, "initial": True}
+        said = plan.given.message if plan.given is not None else {}
+        if (initial := first_config(said, self.follower.state, is_new=self._is_new)) is not None:
             answer = await self.follower.send("config", initial, plan.author, CONFIG_WAIT_S)
             refused = answer.record.body if answer.record is not None else None
             if isinstance(refused, InputRefused):

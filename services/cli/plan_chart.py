@@ -21,6 +21,14 @@ ANSWERS_BESIDE_COLUMNS = 100
 _HEADS = ("reservation", "user", "queue", "state")
 _BARS = " ▁▂▃▄▅▆▇█"
 
+_FORMS = {
+    "flat": " (as few units at a time as its window allows)",
+    "early": " (as soon as possible)",
+    "late": " (as late as possible, and then as many units at a time as it may)",
+    "milp": " (by the solver)",
+}
+"""What the form of a plan means."""
+
 STATES_SHOWN = ("requested", "accepted")
 STATES_OVER = ("deleted", "ended")
 RECURS = "recurs"
@@ -85,6 +93,8 @@ def _recurring(series: Document, found: Sequence[Document], now_s: int) -> Docum
         "ahead": 0,
         "behind": 0,
         "progress": "",
+        "retry_until_ms": None,
+        "restored": 0,
         "steps": [],
         **series,
         "next_ms": None if at_s is None else at_s * 1_000,
@@ -124,6 +134,7 @@ def one_series(series: Document, occurrences: Sequence[Document]) -> str:
         ("queue", series["queue"]),
         ("every", f"{every} s from {moment(series['start_s'] * 1000)}" if every.isdecimal() else every),
         ("zone", series["zone"]),
+        *([("weight", series["weight"])] if series.get("weight", 1) > 1 else []),
         ("requested", f"{plural(series['occurrences'], 'occurrence')} so far"),
     ]
     text = described(rows)
@@ -148,7 +159,9 @@ def charts(found: Sequence[Document]) -> str:
         text = listed((*_HEADS, "promised"), [row[:-1] for row in rows], kinds="kkkkk")
         said = [f"{each['reservation']}: {answer}" for each, answer in zip(found, answers, strict=True) if answer]
         text += "".join(["\n", *(f"{fill(line, width(), subsequent_indent='  ')}\n" for line in said)] if said else [])
-    return text if begin == end else f"{text}\npromised: {moment(begin)}\n      to: {moment(end)}\n"
+    if begin == end:
+        return text
+    return f"{text}\npromised: {moment(begin)}\n      to: {moment(end)}\n    full: most units of each at a time\n"
 
 
 def _about(found: Document) -> tuple[str, ...]:
@@ -178,6 +191,8 @@ def one_reservation(found: Document, *, dry_run: bool = False) -> str:
         ("queue", found["queue"]),
         ("state", f"would be {found['state']}" if dry_run else found["state"]),
     ]
+    if found.get("weight", 1) > 1:
+        rows.append(("weight", found["weight"]))
     if not dry_run:
         rows.append(("requested", moment(found["requested_ms"])))
     if answer is not None:
@@ -186,6 +201,10 @@ def one_reservation(found: Document, *, dry_run: bool = False) -> str:
         rows.append(("moved", f"{plural(found['moved'], 'time')}, last {found['moved_why']}"))
     elif found["moved_why"]:
         rows.append(("others", found["moved_why"]))
+    if found.get("restored"):
+        rows.append(("restored", f"{plural(found['restored'], 'time')} after its promise was broken"))
+    if again := again_text(found):
+        rows.append(("again", again))
     if found.get("progress"):
         rows.append(("progress", found["progress"]))
     text = described(rows)
@@ -200,9 +219,19 @@ def one_reservation(found: Document, *, dry_run: bool = False) -> str:
             )
             for step in found["steps"]
         ]
-        text += f"\n{chart(found['steps'], begin, end, min(COLUMNS, width()))}\n\n"
+        text += f"\n{_with_axes(found['steps'], begin, end)}\n\n"
         text += listed(("from", "to", "atom", "units"), leases, kinds="kkkl")
     return text + ("\ndry run: nothing has been changed\n" if dry_run else "")
+
+
+def _with_axes(steps: Sequence[Document], begin: int, end: int) -> str:
+    """A chart of one reservation, with what its height is and from when to when it goes."""
+    columns = min(COLUMNS, width())
+    ends = moment(begin), moment(end)
+    room = columns - cells(ends[0]) - cells(ends[1])
+    times = f"{ends[0]}{' ' * room}{ends[1]}" if room > 1 else f"from {ends[0]}\n  to {ends[1]}"
+    height = f"units at a time, full height is {_most(steps, begin, end)}"
+    return "\n".join((height, chart(steps, begin, end, columns), f"├{'─' * (columns - 2)}┤", times))
 
 
 def _answer_row(found: Document, answer: Document, dry_run: bool) -> tuple[str, str]:
@@ -215,7 +244,7 @@ def _answer_row(found: Document, answer: Document, dry_run: bool) -> tuple[str, 
 def answer_text(answer: Document) -> str:
     """The planner's answer in a line."""
     if answer["accepted"]:
-        return "yes" if not answer["form"] else f"yes, planned {answer['form']}"
+        return "yes" if not answer["form"] else f"yes, planned {answer['form']}{_FORMS.get(answer['form'], '')}"
     text = f"no ({answer['reason']}): {answer['detail']}"
     if answer["offer_from_ms"] is not None:
         text += f"; from {moment(answer['offer_from_ms'])} to {moment(answer['offer_to_ms'])} it would be accepted"
@@ -227,7 +256,15 @@ def refusal_text(found: Document) -> str:
     answer = found["answer"]
     if not answer or answer["accepted"]:
         return ""
-    return ("update refused: " if found["state"] == "accepted" else "") + answer_text(answer)
+    again = again_text(found)
+    text = ("update refused: " if found["state"] == "accepted" else "") + answer_text(answer)
+    return f"{text}; it {again}" if again else text
+
+
+def again_text(found: Document) -> str:
+    """Until when a broken promise is tried again; empty where it is not."""
+    until_ms = found.get("retry_until_ms")
+    return "" if until_ms is None else f"is tried again until {moment(until_ms)}, whenever there is more room"
 
 
 def extent(steps: Sequence[Document]) -> tuple[int, int]:

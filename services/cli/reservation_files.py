@@ -38,6 +38,7 @@ class Wanted:
     end: str | None = None
     margin_percent: int | None = None
     queue: str | None = None
+    weight: int | None = None
 
     def read(self, name: str, every: str | None = None) -> "Source":
         """The request in RDL; notes say what the job lacks to run under it. Raises Wrong."""
@@ -48,7 +49,7 @@ class Wanted:
                 raise Wrong("FILE: is missing: write the file of the request, or --job SPEC --by TIME")
             if alone:
                 raise Wrong(f"{alone[0]}: needs --job: a request in RDL says its window itself")
-            return Source(self.file, _text(self.file), self.queue)
+            return Source(self.file, _text(self.file), self.queue, weight=self.weight)
         if self.file is not None:
             raise Wrong("--job: FILE is given too: a request is read from one of them")
         if self.end is None:
@@ -64,6 +65,12 @@ class Source:
     text: str
     queue: str | None
     job: bool = False
+    weight: int | None = None
+
+    def terms(self) -> Document:
+        """Who asks, for which queue, and with what weight, where these are said."""
+        said = {"queue": self.queue, "weight": self.weight}
+        return {"user": user()} | {name: value for name, value in said.items() if value is not None}
 
 
 def _for_job(name: str, wanted: Wanted, every: str | None) -> Source:
@@ -88,7 +95,7 @@ def _for_job(name: str, wanted: Wanted, every: str | None) -> Source:
     if job.reservation != name:
         note(f"{_shown(wanted.job)}: the job runs under it only with `reservation: {name}`")
     queue = wanted.queue if wanted.queue is not None or not written.document.get("queue") else job.queue
-    return Source(wanted.job, text, queue, job=True)
+    return Source(wanted.job, text, queue, job=True, weight=wanted.weight)
 
 
 def read_series(name: str, source: Source, zone: str, every: str) -> tuple[Document, Document]:
@@ -105,7 +112,7 @@ def read_series(name: str, source: Source, zone: str, every: str) -> tuple[Docum
         raise Wrong(f"--every: {error}") from None
     if at > MOMENT_S_MAX:
         raise Wrong(f'--every: "{every}" never comes')
-    terms = {"user": user()} | ({"queue": source.queue} if source.queue is not None else {})
+    terms = source.terms()
     series: Document = {
         "series": name,
         "every": when,
@@ -152,9 +159,7 @@ class Places:
 def read_request(name: str, source: Source, zone: str) -> tuple[Document, Places]:
     """A request as the gateway takes it. Raises Wrong, which names the argument, or file, line and column."""
     rdl, _, spots = _rdl(source, zone)
-    document: Document = {"reservation": name, "user": user(), "rdl": rdl}
-    if source.queue is not None:
-        document["queue"] = source.queue
+    document: Document = {"reservation": name, "rdl": rdl, **source.terms()}
     _check("request", document, source.file)
     return document, Places(source.file, {} if source.job else spots)
 

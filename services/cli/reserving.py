@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from schemas.reservations import WEIGHT_MAX
 from services.cli.arguments import (
     Json,
     OverToo,
@@ -87,6 +88,16 @@ Margin = Annotated[
 Queue = Annotated[
     str | None, typer.Option("--queue", help="the queue that it serves", metavar="QUEUE", autocompletion=queues_named)
 ]
+Weight = Annotated[
+    int | None,
+    typer.Option(
+        "--weight",
+        help="what it counts beside others where not all promises can be kept  [default: 1]",
+        metavar="N",
+        min=1,
+        max=WEIGHT_MAX,
+    ),
+]
 ZONE_DEFAULT = "UTC"
 RequestZone = Annotated[
     str | None,
@@ -114,6 +125,7 @@ def submit(
     end: End = None,
     margin: Margin = None,
     queue: Queue = None,
+    weight: Weight = None,
     zone: RequestZone = None,
     every: Every = None,
     dry_run: DryRun = False,
@@ -128,7 +140,7 @@ def submit(
     the time that can be planned. With --dry-run, the answer to its first occurrence, if
     that can be planned already.
     """
-    source = Wanted(file, job, begin, end, margin, queue).read(name, every)
+    source = Wanted(file, job, begin, end, margin, queue, weight).read(name, every)
     gateway = Gateway(url, timeout_s=timeout_s_of(dry_run))
     use_zone(zone)
     series = read_series(name, source, zone or ZONE_DEFAULT, every) if every is not None else None
@@ -156,6 +168,7 @@ def update(
     end: End = None,
     margin: Margin = None,
     queue: Queue = None,
+    weight: Weight = None,
     zone: RequestZone = None,
     dry_run: DryRun = False,
     url: Url = None,
@@ -167,7 +180,7 @@ def update(
     """
     gateway = Gateway(url, timeout_s=timeout_s_of(dry_run))
     use_zone(zone)
-    source = Wanted(file, job, begin, end, margin, queue).read(name)
+    source = Wanted(file, job, begin, end, margin, queue, weight).read(name)
     document, places = read_request(name, source, zone or ZONE_DEFAULT)
     params = {"dry_run": "true"} if dry_run else {}
     path = f"/v1/reservations/{step(name)}"

@@ -27,7 +27,10 @@ def reservation_document(row: ReservationRow) -> Document:
         "ahead": row.ahead,
         "behind": row.behind,
         "progress": row.progress,
+        "retry_until_ms": row.retry_until_ms,
+        "restored": row.restored,
         "series": row.series,
+        "weight": row.weight,
         "rdl": loads(row.rdl.encode()),
         "steps": [_step(step) for step in row.steps],
     }
@@ -45,6 +48,7 @@ def series_document(row: SeriesRow) -> Document:
         "requested_ms": row.at_ms,
         "occurrences": row.occurrences,
         "asked_s": row.asked_s,
+        "weight": row.weight,
         "rdl": loads(row.rdl.encode()),
     }
 
@@ -78,7 +82,10 @@ def dry_document(body: ReservationRequested | ReservationUpdated, found: Documen
         "ahead": 0,
         "behind": 0,
         "progress": "",
+        "retry_until_ms": None,
+        "restored": 0,
         "series": "",
+        "weight": body.weight,
         "rdl": loads(body.rdl.encode()),
         "steps": steps,
     }

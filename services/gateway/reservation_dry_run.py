@@ -24,10 +24,10 @@ async def would_answer(state: State, body: ReservationRequested | ReservationUpd
     if not update and body.reservation in state.series:
         detail = f'"{body.reservation}" names a series; choose a new name'
         raise Problem(409, "refused:input", detail, "request.reservation", reason=detail)
-    if not update and known is not None and known.state in ("requested", "accepted"):
+    if not update and known is not None and is_held(known):
         detail = reservation_limits.other_terms(body.reservation)
         raise Problem(409, "refused:input", detail, "reservation", reason=detail)
-    if update and (known is None or not promised or known.user != body.user):
+    if update and (known is None or not is_held(known) or known.user != body.user):
         detail = f'reservation "{body.reservation}" is not accepted, or belongs to another user'
         raise Problem(409, "refused:input", detail, "reservation", reason=detail)
     form = "update" if update else "request"
@@ -52,19 +52,25 @@ async def would_answer(state: State, body: ReservationRequested | ReservationUpd
         "promises": [
             {"reservation": row.reservation, "user": row.user, "queue": row.queue, "rdl": row.rdl}
             | {"leases": [[step.atom, step.from_ms, step.to_ms, step.units // step.gang] for step in row.steps]}
-            | {"works": _works(row)}
+            | {"works": _works(row), "weight": row.weight}
             for row in state.reservations.values()
             if row.state == "accepted"
         ],
-        "ask": {"update": update, "reservation": body.reservation, "user": body.user, "rdl": body.rdl}
-        | {"queue": queue},
+        "ask": {"update": update and promised, "reservation": body.reservation, "user": body.user, "rdl": body.rdl}
+        | {"queue": queue, "weight": body.weight},
     }
     return await asked(question, PLAN, "the plans")
 
 
 def is_live(row: ReservationRow) -> bool:
     """Whether a reservation counts for the sequencer: it is promised, or something that was asked is not answered."""
-    return row.state in ("requested", "accepted") or row.unanswered > 0
+    return is_held(row) or row.unanswered > 0
+
+
+def is_held(row: ReservationRow) -> bool:
+    """Whether a name is taken by a reservation that is promised, that is not answered, or whose promise is broken and
+    tried again."""
+    return row.state in ("requested", "accepted") or row.retry_until_ms is not None
 
 
 def _works(row: ReservationRow) -> dict[str, int]:

@@ -33,7 +33,10 @@ class Reservation(BaseModel):
     ahead: Count
     behind: Count
     progress: str
+    retry_until_ms: Ms | None
+    restored: Count
     series: str
+    weight: int
     rdl: dict[str, Any]
     steps: list[PromisedStep]
 
@@ -54,6 +57,7 @@ class Series(BaseModel):
     requested_ms: Ms
     occurrences: Count
     asked_s: int | None
+    weight: int
     rdl: dict[str, object]
 
 

@@ -10,7 +10,7 @@ from cronsim import CronSim, CronSimError
 from fastapi import Depends, FastAPI, Request
 from fastapi.responses import Response
 
-from largesse.lifecycle.reservation_limits import series_problem
+from largesse.lifecycle.reservation_limits import ceiling_problem, series_problem
 from schemas import InputRepeated, SeriesRequested
 from schemas.edge.read import Malformed, read_input
 from services.gateway.document import Document
@@ -101,12 +101,13 @@ def _row(api: "Api", name: str) -> SeriesRow:
 def _would_be(state: State, body: SeriesRequested, now_ms: int) -> SeriesRow:
     """The series that the log would keep, or has already. Raises Problem where it would refuse it."""
     row = SeriesRow(body.series, body.user, body.queue, body.rdl, body.every, body.zone, body.start_s, now_ms)
+    row.weight = body.weight
     known = state.series.get(body.series)
     text = ""
     if known is not None:
         start_s = body.start_s if body.every.isdecimal() else known.start_s
-        terms = (body.user, body.queue, body.rdl, body.every, body.zone, start_s)
-        if terms == (known.user, known.queue, known.rdl, known.every, known.zone, known.start_s):
+        terms = (body.user, body.queue, body.rdl, body.every, body.zone, start_s, body.weight)
+        if terms == (known.user, known.queue, known.rdl, known.every, known.zone, known.start_s, known.weight):
             return known
         text = f'"{body.series}" names another series; delete it, or choose a new name'
     elif _is_live(state, body.series):
@@ -118,6 +119,8 @@ def _would_be(state: State, body: SeriesRequested, now_ms: int) -> SeriesRow:
     if limit := series_problem([each.user for each in state.series.values()], body.user):
         raise Problem(409, "refused:input", limit[1], f"series.{limit[0]}", reason=limit[1])
     check_queue(state, body.queue, body.user, "series")
+    if text := ceiling_problem(state.ceilings, body.queue, body.rdl):
+        raise Problem(409, "refused:input", text, "series.rdl", reason=text)
     return row
 
 

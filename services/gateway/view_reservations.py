@@ -30,6 +30,7 @@ def fold_requested(state: State, record: Record) -> None:
     state.reservations_over.pop(body.reservation, None)
     state.reservations.pop(body.reservation, None)  # One of that name that is over: the new one comes last.
     row = ReservationRow(body.reservation, body.user, body.queue, body.rdl, record.time, series=body.series)
+    row.weight = body.weight
     state.reservations[body.reservation] = row
     of = state.series.get(body.series)
     if of is not None:
@@ -40,7 +41,7 @@ def fold_series(state: State, record: Record) -> None:
     """A reservation that recurs was asked for."""
     body: SeriesRequested = record.body
     terms = (body.series, body.user, body.queue, body.rdl, body.every, body.zone, body.start_s)
-    state.series[body.series] = SeriesRow(*terms, record.time)
+    state.series[body.series] = SeriesRow(*terms, record.time, weight=body.weight)
 
 
 def fold_series_end(state: State, record: Record) -> None:
@@ -53,7 +54,7 @@ def fold_updated(state: State, record: Record) -> None:
     """Its owner asked for other terms."""
     body: ReservationUpdated = record.body
     row = state.reservations[body.reservation]
-    row.asked_rdl, row.asked_queue, row.asked_ms = body.rdl, body.queue, record.time
+    row.asked_rdl, row.asked_queue, row.asked_ms, row.asked_weight = body.rdl, body.queue, record.time, body.weight
     row.unanswered += 1
 
 
@@ -86,6 +87,7 @@ def forget_job(state: State, spec: JobSpec) -> None:
 def fold_planned(state: State, record: Record) -> None:
     """The planner answered, promised something, or something else."""
     body: Plans = record.body
+    broken = {each.reservation: True for each in body.answers if each.reason == "broken"}
     for answer in body.answers:
         row = state.reservations.get(answer.reservation)
         if row is not None:
@@ -99,9 +101,16 @@ def fold_planned(state: State, record: Record) -> None:
         row = state.reservations.get(name)
         if row is not None and row.state == "accepted":
             _over(state, row, "ended")
+        elif row is not None and row.retry_until_ms is not None and name not in broken:
+            row.retry_until_ms = None
+            _over(state, row, "broken")
 
 
 def _answered(state: State, row: ReservationRow, answer: PlanAnswer, time: int) -> None:
+    if answer.reason == "moved" and row.retry_until_ms is not None:
+        row.state, row.answer, row.answered_ms, row.retry_until_ms = "accepted", answer, time, None
+        row.restored += 1
+        return
     if answer.reason == "moved":
         row.moved, row.moved_why = row.moved + 1, answer.detail
         return
@@ -110,13 +119,20 @@ def _answered(state: State, row: ReservationRow, answer: PlanAnswer, time: int) 
         return
     row.answer, row.answered_ms = answer, time
     if answer.reason == "broken":
-        _over(state, row, "broken")
+        row.retry_until_ms = answer.retry_until_ms
+        if row.retry_until_ms is None:
+            _over(state, row, "broken")
+        else:
+            row.state = "broken"
         return
     row.unanswered -= 1
     if answer.reason == "deleted":
+        row.retry_until_ms = None
         _over(state, row, "deleted")
     elif answer.accepted:
+        row.retry_until_ms = None
         row.state = "accepted"
+        row.weight = row.asked_weight if row.asked_ms else row.weight
         row.rdl, row.queue = row.asked_rdl or row.rdl, row.asked_queue or row.queue
         row.at_ms = row.asked_ms or row.at_ms
         row.works, row.progress = {}, ""

@@ -121,7 +121,9 @@ class ReservationRow:
     and which part comes after which. `answer`: the last one; `unanswered`: requests that wait for theirs. `moved`: how
     often the promise was moved, and why last; `ahead`, `behind`: how often the plan followed its jobs, `progress` what
     was said of that last. `works`: by atom, unit-milliseconds that the plan has for it, where that is another amount
-    than it asked for. `series`: of an occurrence, the series that it was requested for.
+    than it asked for. `series`: of an occurrence, the series that it was requested for. `retry_until_ms`: while its
+    promise is broken, until when it is tried again; `restored`: how often it was promised again after that.
+    `weight`: what it counts beside others; `asked_weight`: that of an update that is not answered.
     """
 
     reservation: str
@@ -145,6 +147,10 @@ class ReservationRow:
     progress: str = ""
     works: dict[str, int] = field(default_factory=dict)
     series: str = ""
+    retry_until_ms: int | None = None
+    restored: int = 0
+    weight: int = 1
+    asked_weight: int = 1
 
 
 @dataclass(slots=True)
@@ -163,6 +169,7 @@ class SeriesRow:
     at_ms: int
     occurrences: int = 0
     asked_s: int | None = None
+    weight: int = 1
 
 
 @dataclass(slots=True)

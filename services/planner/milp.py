@@ -12,7 +12,8 @@ calls it. After Rayon, section 4; variables by atom a and step t:
     y of a branch = y of an all, order; the branches of an any add up to its y
     x of the link before k <= H (1 - p[k,t]), x of the link after k <= H p[k,t], p never falls
 
-Minimised: requests rejected, then what is started (the paper's preemption term, by dominant share), then what is used.
+Minimised: requests rejected, then what is started (the paper's preemption term, by dominant share), then what is used;
+each by the request's weight.
 """
 
 import json
@@ -71,12 +72,15 @@ class Model:
         self.running: dict[tuple[int, str], Running] = {}  # Request and atom.
         self.taken: dict[tuple[int, int], list[tuple[int, float]]] = {}  # Resource and step -> columns of x.
         self.served: list[int] = []
+        self.part = 1.0
 
-    def request(self, number: int, node: dict[str, Any], *, must: bool) -> None:
-        """A request; one that `must` be accepted was promised already."""
+    def request(self, number: int, node: dict[str, Any], *, must: bool, weight: int = 1, heaviest: int = 1) -> None:
+        """A request; one that `must` be accepted was promised already. What it starts and uses counts in parts of the
+        `heaviest`, so that it never outweighs the rejection of another."""
         # What must be accepted adds no constant to the objective: the solver's gap is relative to its value.
-        served = self.program.column(1, 0.0 if must else -REJECTED_COST, lower=1.0 if must else 0.0)
+        served = self.program.column(1, 0.0 if must else -REJECTED_COST * weight, lower=1.0 if must else 0.0)
         self.served.append(served)
+        self.part = weight / heaviest
         self.node(number, node, served)
 
     def node(self, number: int, node: dict[str, Any], served: int) -> list[Running]:
@@ -104,8 +108,9 @@ class Model:
         running: Running = {}
         starts: Running = {}
         for t in range(begin, end):
-            x = running[t] = program.column(most, USE_COST * share)
-            u = starts[t] = program.column(most if t + lease <= end else 0, 2 * START_COST * share, whole=False)
+            x = running[t] = program.column(most, USE_COST * share * self.part)
+            costs = 2 * START_COST * share * self.part
+            u = starts[t] = program.column(most if t + lease <= end else 0, costs, whole=False)
             before = [(running[t - 1], 1.0)] if t > begin else []
             program.row(0, INFINITY, [(u, 1.0), (x, -1.0), *before])
             recent = [(starts[s], -1.0) for s in range(max(begin, t - lease + 1), t + 1)]
@@ -206,8 +211,9 @@ def solve(problem: dict[str, Any]) -> dict[str, Any]:
     while variables(nodes, factor) > VARIABLES_MAX:
         factor += 1
     model = Model(problem["capacity"], problem["horizon"], factor)
-    for number, each in enumerate(problem["requests"]):
-        model.request(number, each["node"], must=each["must"])
+    weights = [each.get("weight", 1) for each in problem["requests"]]
+    for number, (each, weight) in enumerate(zip(problem["requests"], weights, strict=True)):
+        model.request(number, each["node"], must=each["must"], weight=weight, heaviest=max(weights))
     model.limit(problem["used"])
     solver: Any = highspy.Highs  # Its types are incomplete.
     solver = solver()

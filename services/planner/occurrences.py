@@ -102,6 +102,10 @@ class Occurrences:
                 continue
             if _begins_s(state, promise) > now:
                 yield {"delete": {"reservation": name, "user": promise.user}}
+        for name, broken in state.broken.items():
+            series = broken.promise.series
+            if series and series not in state.series and name not in self._deleted:
+                yield {"delete": {"reservation": name, "user": broken.promise.user}}
 
     # ---------------------------------------------------------------- series that go on
     def _requests(self, state: State, now: int) -> Iterator[Document]:
@@ -155,7 +159,8 @@ class Occurrences:
 
 def has_series(state: State) -> bool:
     """Whether there are series, or occurrences of series that have ended."""
-    return bool(state.series) or any(promise.series for promise in state.promises.values())
+    broken = any(each.promise.series for each in state.broken.values())
+    return bool(state.series) or broken or any(promise.series for promise in state.promises.values())
 
 
 def _requests_any(state: State) -> bool:
@@ -184,6 +189,7 @@ def _request_of(name: str, series: Series, rdl: Document, at_s: int) -> Document
             "series": name,
             "series_seq": series.seq,
             "occurrence_s": at_s,
+            **({"weight": series.weight} if series.weight > 1 else {}),
         }
     }
 
@@ -192,6 +198,7 @@ def _standing(state: State) -> dict[str, int]:
     """How many occurrences of each series are promised, or wait for an answer."""
     found: dict[str, int] = {}
     series = [each.series for each in state.promises.values()] + [each.series for each in state.waiting]
+    series += [each.promise.series for each in state.broken.values()]
     for name in series:
         if name:
             found[name] = found.get(name, 0) + 1

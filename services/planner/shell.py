@@ -195,7 +195,8 @@ def question_of(state: State, now_ms: int) -> Document:
         "promises": [
             {"reservation": name, "user": each.user, "queue": each.queue, "rdl": each.rdl}
             | {"leases": [[a.atom, a.begin * state.step_ms, a.end * state.step_ms, a.gangs] for a in each.leases]}
-            | {"works": {atom: work * state.step_ms for atom, work in each.works.items()}}
+            | {"works": {atom: work * state.step_ms for atom, work in each.works.items()}, "weight": each.weight}
             for name, each in state.promises.items()
         ],
+        "ceilings": state.ceilings,
     }

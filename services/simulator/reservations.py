@@ -55,6 +55,7 @@ class _Row:
     moved: int = 0
     followed: int = 0
     broken: bool = False
+    restored: int = 0
     jobs: int = 0
     succeeded: int = 0
     end_ms: int | None = None
@@ -107,7 +108,9 @@ class Reservations:
     def _answers(self, body: Plans, time: int) -> None:
         for answer in body.answers:
             row = self.rows[answer.reservation]
-            if answer.reason == "moved":
+            if answer.reason == "moved" and row.broken:
+                row.broken, row.restored, row.detail = False, row.restored + 1, ""
+            elif answer.reason == "moved":
                 row.moved += 1
             elif answer.reason in ("ahead", "behind"):
                 row.followed += 1
@@ -136,6 +139,7 @@ class Reservations:
                 "jobs": row.jobs,
                 "end_ms": row.end_ms,
                 "met": _met(row),
+                **({"restored": row.restored} if row.restored else {}),
                 **({"series": row.series} if row.series else {}),
             }
             for row in self.rows.values()

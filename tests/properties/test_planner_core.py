@@ -72,7 +72,7 @@ class History:
 
     def take(self, event):
         kind, what, rdl = event
-        known = what in self.story.state.promises
+        known = what in self.story.state.promises or what in self.story.state.broken
         if kind == "request" and not known:
             self.story.then(reservation(what, rdl))
         elif kind == "update" and known:
@@ -125,6 +125,34 @@ def test_promises_meet_what_was_asked_for_and_are_within_the_capacity(events):
     for event in events:
         history.take(event)
         check(history)
+
+
+@settings(max_examples=25, deadline=None)
+@for_all(st.lists(st.tuples(st.sampled_from(NAMES), WINDOWS), min_size=1, max_size=4), st.integers(0, 10))
+def test_what_stays_broken_beside_nothing_else_would_be_refused_if_it_were_new(asked, wait):
+    """All nodes are lost, and come back; every promise that is held then is given back."""
+    history = History()
+    for name, rdl in asked:
+        history.take(("request", name, rdl))
+    before = list(history.story.state.promises)
+    for node in NODES:
+        history.take(("lose", node, None))
+    history.take(("wait", wait, None))
+    for node in NODES:
+        history.take(("return", node, None))
+    check(history)
+    for name in before:
+        if name in history.story.state.promises:
+            history.take(("delete", name, None))
+    while history.story.state.promises:  # One that found room only now.
+        history.take(("delete", next(iter(history.story.state.promises)), None))
+
+    for name, broken in history.story.state.broken.items():
+        fresh = History()
+        fresh.now = history.now
+        if not broken.promise.leases:
+            fresh.take(("request", name, json.loads(broken.promise.rdl)))
+            assert not fresh.story.state.promises
 
 
 @settings(max_examples=40, deadline=None)

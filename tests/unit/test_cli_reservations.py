@@ -10,7 +10,7 @@ from services.cli.arguments import use_zone
 from services.cli.documents import read_job
 from services.cli.ending import Refused, Wrong
 from services.cli.getting import _resource_time
-from services.cli.plan_chart import charts, list_reservations, one_reservation, one_series
+from services.cli.plan_chart import charts, list_reservations, one_reservation, one_series, refusal_text
 from services.cli.reservation_files import Wanted, read_request, read_series
 from services.cli.reserving import _dry_series
 from services.cli.show import listed, moment
@@ -389,3 +389,40 @@ def test_what_the_cell_finds_wrong_in_a_request_is_told_with_its_line_and_column
     assert places.in_answer({"answer": no})["answer"]["detail"] == f"{file}: {place}: none of it"
     assert places.in_answer({"answer": None}) == {"answer": None}
     assert places.placed("rdl.of.of[7].b: no such part") == "rdl.of.of[7].b: no such part"
+
+
+def test_a_broken_promise_says_until_when_it_is_tried_again():
+    no = NO | {"reason": "broken", "detail": "too little cpu"}
+    one = reservation(state="broken", answer=no, retry_until_ms=7_200_000)
+    assert "again" in one_reservation(one)
+    assert "1970-01-01 02:00:00 UTC, whenever there is more room" in " ".join(one_reservation(one).split())
+    assert refusal_text(one).endswith("; it is tried again until 1970-01-01 02:00:00 UTC, whenever there is more room")
+    over = reservation(state="broken", answer=no)
+    assert "tried again" not in one_reservation(over) + refusal_text(over)
+
+
+def test_a_restored_promise_says_so():
+    assert "1 time after its promise was broken" in one_reservation(reservation(restored=1))
+
+
+@pytest.mark.parametrize("columns", [40, 47, 48, 120])
+def test_the_chart_of_one_reservation_has_axes(monkeypatch, columns):
+    monkeypatch.setenv("COLUMNS", str(columns))
+    lines = one_reservation(reservation()).splitlines()
+
+    at = next(i for i, line in enumerate(lines) if "█" in line)
+    assert lines[at - 1] == "units at a time, full height is 5"
+    assert (len(lines[at + 1]), lines[at + 1][0], lines[at + 1][-1]) == (len(lines[at]), "├", "┤")
+    below = lines[at + 2 : at + (3 if columns >= 48 else 4)]
+    assert " ".join(" ".join(below).replace("from", "").replace("to", "").split()) == f"{moment(0)} {moment(7_200_000)}"
+    assert len(below[0]) <= len(lines[at])
+    assert lines[at + 2 + len(below)] == ""
+
+
+@pytest.mark.parametrize(
+    ("form", "text"),
+    [("flat", "as few units at a time as its window allows"), ("early", "as soon as possible"), ("", "")],
+)
+def test_the_form_of_a_plan_is_explained_where_it_is_printed(form, text):
+    printed = " ".join(one_reservation(reservation(answer=YES | {"form": form})).split())
+    assert f"answer yes{f', planned {form} ({text})' if form else ''}" in printed

@@ -16,6 +16,7 @@ from services.gateway.documents import job_document, job_documents
 from services.gateway.dry_run import compared, config_of, question_of
 from services.gateway.job_models import Job
 from services.gateway.queue_documents import queue_document
+from services.gateway.reservation_dry_run import is_live
 from services.gateway.reserved_waits import unpromised_warnings
 from services.gateway.tally import Tally
 from tests.builders import config, job, node, queue, stage, tree
@@ -274,3 +275,43 @@ def test_a_dry_run_begins_with_what_get_queues_shows_while_capacity_is_promised(
     for path, before in told.items():
         for name in ("guaranteed", "fair", "allocated", "lent", "borrowed"):
             assert before[name] == pytest.approx(shown[path][name], abs=0.002), (path, name)
+
+
+def test_a_broken_promise_stays_until_it_is_tried_no_more():
+    story = cell(step(0, 60_000, 1))
+    broken = PlanAnswer("r", accepted=False, reason="broken", detail="why", retry_until_ms=90_000)
+    story.put(Plans(2, [broken], [], ["r"]))
+    row = story.view.reservations["r"]
+    assert (row.state, row.retry_until_ms) == ("broken", 90_000)
+    assert is_live(row)
+
+    story.put(Plans(3, [PlanAnswer("r", accepted=False, reason="broken", detail="still", retry_until_ms=90_000)]))
+    assert row.answer.detail == "still"
+    assert "r" not in story.view.reservations_over
+    story.put(Plans(4, [], [], ["r"]))
+    assert (row.state, row.retry_until_ms) == ("broken", None)
+    assert "r" in story.view.reservations_over
+    assert not is_live(row)
+
+
+def test_a_restored_promise_is_accepted_again_and_its_jobs_stand_outside_the_tree():
+    story = cell(step(0, 60_000, 1))
+    story.take(reserved("mine", stage(tasks=3)))
+    story.put(Plans(2, [PlanAnswer("r", accepted=False, reason="broken", retry_until_ms=90_000)], [], ["r"]))
+    story.take(reserved("later", stage(tasks=1)))
+    assert story.admission.reservations["r"].accepted is False
+    assert {"mine", "later"} <= story.view.jobs.keys()
+
+    story.put(Plans(3, [PlanAnswer("r", accepted=True, reason="moved")]))
+    promise(story, step(0, 60_000, 1))
+    row = story.view.reservations["r"]
+    assert (row.state, row.restored, row.moved, row.answer.accepted) == ("accepted", 1, 0, True)
+    assert story.admission.reservations["r"].accepted
+
+
+def test_admission_forgets_a_broken_promise_once_it_is_tried_no_more():
+    story = cell(step(0, 60_000, 1))
+    story.put(Plans(2, [PlanAnswer("r", accepted=False, reason="broken", retry_until_ms=90_000)], [], ["r"]))
+    assert "r" in story.admission.reservations
+    story.put(Plans(3, [], [], ["r"]))
+    assert "r" not in story.admission.reservations

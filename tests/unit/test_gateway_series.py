@@ -153,3 +153,18 @@ def test_a_series_that_could_never_be_requested_is_refused_and_names_the_field(t
     problem = run_in_memory(lambda cell: cell.http.post("/v1/series", json=series(**terms))).json()
     assert (problem["status"], problem["field"]) == (422, field)
     assert reason in problem["detail"]
+
+
+def test_a_series_that_no_maximum_leaves_room_for_is_refused_and_a_dry_run_says_the_same():
+    tree = {"name": "root", "children": [{"name": "default", "max": {"cpu": "1"}}]}
+    asked = series(rdl=window() | {"of": ATOM | {"g": 2, "h": 2}})
+
+    async def story(cell):
+        await cell.http.put("/v1/config", json={"queues": tree})
+        dry = await cell.http.post("/v1/series", json=asked, params={"dry_run": "true"})
+        return dry, await cell.http.post("/v1/series", json=asked), await cell.http.post("/v1/series", json=series())
+
+    dry, real, narrow = run_in_memory(story)
+    assert (dry.status_code, real.status_code, narrow.status_code) == (409, 409, 201)
+    assert dry.json()["detail"] == real.json()["detail"]
+    assert 'queue "default" has a max of 1' in real.json()["detail"]

@@ -3,7 +3,7 @@
 import pytest
 
 from schemas import Queue
-from tests.builders import configured, registered, reservation
+from tests.builders import configured, registered, reservation, reservation_update
 from tests.planner_cell import Cell, answers
 
 TREE = Queue(
@@ -49,6 +49,39 @@ def test_a_gang_beyond_the_maximum_is_refused_and_the_queue_named(queue, most, n
     assert (answer.accepted, answer.reason) == (False, "limit")
     assert named in answer.detail
     assert not story.promised
+
+
+def test_a_gang_beyond_the_maximum_of_the_root_is_refused():
+    tree = Queue("root", max={"cpu": 5_000}, children=[Queue("a"), Queue("b")])
+    story = cell(tree).then(reservation("r", units(6, 6), queue="b"))
+    (answer,) = story.settle(at=0).answers
+    assert (answer.accepted, answer.reason) == (False, "limit")
+    assert "all queues together, the root of the tree, would have more promised than their max (cpu 5)" in answer.detail
+    story.then(reservation("s", units(3, 3), queue="a"), reservation("t", units(3, 3, work=165), queue="b"))
+    assert sorted(answers(story.settle(at=0)).values()) == ["accepted", "limit"]
+
+
+@pytest.mark.parametrize(
+    ("queue", "most", "named"),
+    [("research/train", 5, 'queue "research/train"'), ("research/dev", 7, 'queue "research"')],
+)
+def test_other_terms_beyond_a_maximum_are_refused_and_the_old_ones_stay(queue, most, named):
+    story = cell().then(reservation("r", units(4, 4, work=40), queue="research/train"))
+    story.settle(at=0)
+    before = story.promised
+    story.then(reservation_update("r", units(most, most, work=10 * most), queue=queue))
+    (answer,) = story.settle(at=0).answers
+    assert (answer.accepted, answer.reason) == (False, "limit")
+    assert named in answer.detail
+    assert story.promised == before
+
+
+def test_what_it_has_itself_does_not_count_against_other_terms():
+    story = cell().then(reservation("r", units(4, 4, work=200), queue="research/train"))
+    story.settle(at=0)
+    story.then(reservation_update("r", units(3, 3, work=150), queue="research/train"))
+    assert answers(story.settle(at=0)) == {"r": "accepted"}
+    assert sum(step.units for step in story.plans[-1].profiles[0].steps) == 3
 
 
 def test_what_can_be_narrower_is_planned_within_the_maximum():

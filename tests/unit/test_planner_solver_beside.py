@@ -11,13 +11,15 @@ from largesse.bus.memory import MemoryBus
 from largesse.log.reader import LogReader, publish_input, wait_for_more
 from largesse.settings import Settings
 from largesse.shell import Shell
-from schemas import NodeRegistered, PlanProposed, Plans
+from schemas import NodeRegistered, PlanProposed, Plans, Policy
 from services.planner import core, shell
 from services.planner.offline import reorganise_cell
 from services.planner.offline.dry_run import Cell as Question
+from services.planner.offline.dry_run import state_of
 from services.planner.shell import Reorganiser, question_of
 from services.replay.source import Source, steps_of
 from services.replay.verify import verify
+from tests.builders import configured, queue, tree
 from tests.bus_cell import GUARD_S, BusCell
 from tests.stepped_cell import recorded
 from tests.unit.test_planner_proposals import promising
@@ -46,6 +48,13 @@ def test_the_solver_finds_a_plan_that_the_core_adopts():
     found = reorganise_cell.better_plans(question)
     widths = {plan["reservation"]: {lease["units"] for lease in plan["leases"]} for plan in found["plans"]}
     assert widths == {"r": {1}, "s": {1}}
+
+
+def test_the_solver_is_told_the_maxima_of_queues():
+    """As the planner would refuse what goes beyond them."""
+    cell = promising("r").then(configured(queues=tree(queue("default", max={"cpu": 1_000})), seed=0))
+    question = Question(**question_of(cell.story.state, 1_000))
+    assert state_of(question, Policy()).ceilings == {"default": {"cpu": 1_000}}
 
 
 @pytest.mark.slow

@@ -90,6 +90,43 @@ def test_a_cron_series_asked_for_again_later_is_a_repeat():
     assert story.take(body(every="0 6 * * *", start_s=200)) == InputRepeated("", AUTHOR, "s")
 
 
+def limited(**maxima):
+    """A cell whose queue `eng/dev`, the one above it and the root have these maxima."""
+    branch = queue("eng", 1, queue("dev", max=maxima.get("dev", {})), max=maxima.get("eng", {}))
+    return one_node_cell(config(queues=tree(branch, queue("ops"), max=maxima.get("root", {}))))
+
+
+def wide(gang, *, op="all", beside=1):
+    """A window around two atoms, of which one needs so many units at a time."""
+    of = [ATOM | {"g": gang, "h": gang}, ATOM | {"g": beside, "h": beside}]
+    return {"op": "window", "s": 0, "e": HOUR_S, "of": {"op": op, "of": of}}
+
+
+@pytest.mark.parametrize(
+    ("maxima", "named"),
+    [
+        ({"dev": {"cpu": 2_000}, "root": {"cpu": 2_000}}, 'queue "eng/dev" has a max of 2'),
+        ({"dev": {"cpu": 8_000}, "eng": {"cpu": 2_000}}, 'queue "eng" has a max of 2'),
+        ({"eng": {"gpu": 0}, "root": {"cpu": 2_000}}, "the root of the tree has a max of 2"),
+    ],
+)
+def test_a_series_of_which_no_occurrence_could_be_promised_is_refused_and_the_queue_named(maxima, named):
+    refused = limited(**maxima).take(body(queue="eng/dev", rdl=wide(3)))
+    assert isinstance(refused, InputRefused)
+    assert (refused.field, named in refused.reason) == ("series.rdl", True)
+    assert "3 units at a time (g) come to cpu 3" in refused.reason
+
+
+@pytest.mark.parametrize(
+    ("queue_named", "rdl"),
+    [("eng/dev", wide(2)), ("ops", wide(3)), ("eng/dev", wide(3, op="any"))],
+    ids=["as much as it may", "another queue", "another branch"],
+)
+def test_a_series_that_could_be_promised_is_taken_beside_maxima(queue_named, rdl):
+    taken = limited(dev={"cpu": 2_000}).take(body(queue=queue_named, rdl=rdl))
+    assert isinstance(taken, SeriesRequested)
+
+
 def test_series_and_reservations_have_different_names():
     single = read_input("reservations", {"request": {"reservation": "r", "user": "ann", "rdl": window()}}, AUTHOR)
     story = one_node_cell(single)

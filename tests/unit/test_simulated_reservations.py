@@ -6,6 +6,7 @@ import pytest
 
 from schemas.edge.read import read_cluster, read_workload_line
 from services.cli.simulating import Asked, comparison, inputs_of, run_one, summary, values_of
+from services.simulator.outages import Outage
 from services.simulator.report import Inputs, comparison_page
 from services.simulator.report.table import reservations_table
 from services.simulator.reservations import outcome_of
@@ -88,3 +89,17 @@ def test_simulate_says_that_the_solver_takes_no_part(tmp_path, capsys):
 
 
 STAGE = {"stage": "s", "tasks": 1, "demand": {"cpu": 1}, "duration_ms": 1_000}
+
+
+def test_a_promise_that_is_restored_counts_as_kept():
+    stage = {"stage": "s", "tasks": 2, "demand": {"cpu": "1"}, "duration_ms": 60_000}
+    job = {"job": "j", "user": "ann", "submit_ms": 400_000, "reservation": "r", "stages": [stage]}
+    atom = {"op": "atom", "b": {"cpu": "1"}, "g": 2, "h": 2, "l": 60, "w": 120}
+    rdl = {"op": "window", "s": 180, "e": 1_200, "of": atom}
+    request = {"submit_ms": 0, "request": {"reservation": "r", "user": "ann", "queue": "default", "rdl": rdl}}
+    nodes = [{"name": "a", "count": 1, "capacity": {"cpu": 1}}, {"name": "b", "count": 1, "capacity": {"cpu": 1}}]
+    cluster = read_cluster({"nodes": nodes, "policy": {"preset": "rayon"}})
+    arrivals = [read_reservation_line(request), read_workload_line(job)]
+    options = Options({}, outages=[Outage("a-0", 60_000, 300_000)])
+    (row,) = simulate(arrivals, cluster, options)["reservations"]
+    assert (row["restored"], row["broken"], outcome_of(row)) == (1, False, "in time")

@@ -39,7 +39,7 @@ def judge_request(
     if known is not None:
         if known.deleting:
             return _refused(f'reservation "{name}" is being deleted; send the request again', "request", author)
-        if (known.user, known.queue, known.asked) == (body.user, body.queue, _digest(body.rdl)):
+        if (known.user, known.queue, known.asked) == (body.user, body.queue, _digest(body)):
             return InputRepeated("", author, name)
         return _refused(reservation_limits.other_terms(name), "request.reservation", author)
     if detail := reservation_limits.policy_problem(state.policy):
@@ -64,7 +64,7 @@ def judge_update(
     if known is None or known.user != body.user or known.deleting:
         return _refused(_not_theirs(body.reservation, known), "update.reservation", author)
     queue = body.queue or known.queue
-    if (queue, _digest(body.rdl)) == (known.queue, known.asked):
+    if (queue, _digest(body)) == (known.queue, known.asked):
         return InputRepeated("", author, body.reservation)
     if detail := reservation_limits.policy_problem(state.policy):
         return _refused(detail, "update", author)
@@ -114,8 +114,9 @@ def _refused(reason: str, field: str, author: str) -> InputRefused:
     return InputRefused("reservations", reason, field, 0, "", author)
 
 
-def _digest(rdl: str) -> str:
-    return content_hash(rdl.encode())[:32]
+def _digest(body: ReservationRequested | ReservationUpdated) -> str:
+    terms = body.rdl if body.weight == 1 else f"{body.rdl}\n{body.weight}"
+    return content_hash(terms.encode())[:32]
 
 
 def reservation_problem(state: State, spec: JobSpec) -> tuple[Rejection, str, str] | None:
@@ -156,7 +157,7 @@ def reserved_queues(state: State, tree: Queue) -> str:
 def fold_requested(state: State, record: Record[ReservationRequested]) -> None:
     """A request waits for its answer."""
     body = record.body
-    known = Reserved(body.user, body.queue, _digest(body.rdl), 1, series=body.series, size=len(body.rdl))
+    known = Reserved(body.user, body.queue, _digest(body), 1, series=body.series, size=len(body.rdl))
     state.reservations[body.reservation] = known
     if body.series:
         note_occurrence(state, body)
@@ -167,7 +168,7 @@ def fold_updated(state: State, record: Record[ReservationUpdated]) -> None:
     """Other terms wait for their answer."""
     body = record.body
     known = state.reservations[body.reservation]
-    known.asked, known.queue_asked = _digest(body.rdl), body.queue
+    known.asked, known.queue_asked = _digest(body), body.queue
     known.size = max(known.size, len(body.rdl))
     known.unanswered += 1
     state.needs_round = True
@@ -191,20 +192,28 @@ def fold_answers(state: State, body: Plans) -> None:
     """Answers in the order of the requests."""
     if body.proposals:
         state.proposed = 0
+    again: dict[str, bool] = {}  # Of those that are broken, which are tried again.
     for answer in body.answers:
         known = state.reservations.get(answer.reservation)
-        if known is None or answer.reason in UNASKED:
+        if known is None:
+            continue
+        if answer.reason in UNASKED:
+            if answer.reason == "broken" and answer.retry_until_ms is not None:
+                again[answer.reservation] = True
+            elif answer.reason == "moved" and known.broken:
+                known.accepted, known.broken = True, False
+                note_reservation(state, answer.reservation)
             continue
         known.unanswered -= 1
         note_reservation(state, answer.reservation)
         if answer.reason == "deleted":
             del state.reservations[answer.reservation]
         elif answer.accepted:
-            known.accepted = True
+            known.accepted, known.broken = True, False
             known.queue = known.queue_asked or known.queue
         else:
             known.asked = ""  # The same terms may be asked for again.
-            if not known.accepted and not known.unanswered:
+            if not known.accepted and not known.unanswered and not known.broken:
                 del state.reservations[answer.reservation]
     for profile in body.profiles:
         known = state.reservations.get(profile.reservation)
@@ -213,7 +222,7 @@ def fold_answers(state: State, body: Plans) -> None:
     for name in body.gone:
         known = state.reservations.get(name)
         if known is not None:
-            known.accepted, known.leases = False, []
+            known.accepted, known.leases, known.broken = False, [], name in again
             note_reservation(state, name)
-            if not known.unanswered:
+            if not known.unanswered and not known.broken:
                 del state.reservations[name]

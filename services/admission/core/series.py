@@ -2,7 +2,7 @@
 
 from largesse.ids import content_hash
 from largesse.lifecycle.queue_rules import queue_problem
-from largesse.lifecycle.reservation_limits import series_problem
+from largesse.lifecycle.reservation_limits import ceiling_problem, series_problem
 from schemas import InputRefused, InputRepeated, Record, ReservationRequested, SeriesEnded, SeriesRequested
 from services.admission.core.state import SeriesKnown, State
 
@@ -25,6 +25,8 @@ def judge_series(state: State, body: SeriesRequested, author: str) -> SeriesRequ
         return _refused(limit[1], f"series.{limit[0]}", author)
     if problem := queue_problem(state.leaves, state.submitters, body.queue, body.user):
         return _refused(problem[2], f"series.{problem[1]}", author)
+    if detail := ceiling_problem(state.ceilings, body.queue, body.rdl):
+        return _refused(detail, "series.rdl", author)
     return body
 
 
@@ -63,7 +65,8 @@ def _refused(reason: str, field: str, author: str) -> InputRefused:
 def _digest(body: SeriesRequested) -> str:
     """With a cron expression `start_s` is only when it was asked for: sending it again later asks for the same."""
     start = body.start_s if body.every.isdecimal() else 0
-    return content_hash(f"{body.rdl}\n{body.every}\n{body.zone}\n{start}".encode())[:32]
+    weight = "" if body.weight == 1 else f"\n{body.weight}"
+    return content_hash(f"{body.rdl}\n{body.every}\n{body.zone}\n{start}{weight}".encode())[:32]
 
 
 # ---------------------------------------------------------------- what the log says

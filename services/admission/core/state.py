@@ -135,7 +135,8 @@ class Reserved:
     """A reservation that is promised, or not answered yet. `asked`: a hash of the terms asked for last, empty where
     they were rejected; `queue_asked`: with an update, the queue. `unanswered`: requests that wait for the planner.
     `series`: of an occurrence, the series that it was requested for. `size`: bytes of the terms, the larger ones while
-    others are asked for. `leases`: what is promised, as [from ms, to ms], in order of their begin.
+    others are asked for. `broken`: its promise is, and it is tried again. `leases`: what is promised, as [from ms, to
+    ms], in order of their begin.
     """
 
     user: str
@@ -147,6 +148,7 @@ class Reserved:
     queue_asked: str = ""
     series: str = ""
     size: int = 0
+    broken: bool = False
     leases: list[list[int]] = field(default_factory=list)
 
 

@@ -6,6 +6,7 @@ jobs that name a reservation and their tasks (how far they have come);
 ConfigChanged, RoundOpened (how much time there was for an answer), Plans (what the log says it said).
 Decides Plans, when there is something to say: answers in the order of the requests, promises that were made, moved,
 broken or given back, or follow their jobs, whether a proposal is adopted, and when the next lease begins or ends.
+A promise that is broken is tried again until its window ends, whenever there is more room.
 Planning costs at most WORK_MAX a round: what is not done by then goes on in the next round.
 """
 

@@ -5,23 +5,24 @@ may go on over many rounds, and a planner that begins anew finds the same in as 
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import compress
 from operator import is_not
 
 from schemas.edge.strict_json import loads
 from services.planner.core.following import follow
-from services.planner.core.promisable import limits_of, maxima_of, positions, promisable
+from services.planner.core.promisable import limits_of, maxima_of, owner_most, positions, promisable
+from services.planner.core.proposals import weighing
 from services.planner.core.refusals import FAR, GIVEN_BACK, PAST, check_nodes, is_spent, named, too_hard
+from services.planner.core.restoring import restoring
 from services.planner.core.state import Promise, State, Waiting, counted
 from services.planner.core.turns import given_back
-from services.planner.planning.adoption import adopting
 from services.planner.planning.agents import Agent
 from services.planner.planning.answers import AcceptedRequest, Answer, Request
 from services.planner.planning.book import Book
 from services.planner.planning.following import adjusted
-from services.planner.planning.limits import first_above
+from services.planner.planning.limits import account, first_above
 from services.planner.planning.node_fit import NodeClass, moments
 from services.planner.planning.rdl import BadRdl, Grid, Windowed, check, read_rdl
 from services.planner.planning.repair import repairing
@@ -116,6 +117,8 @@ class CellPlan:
         self.book = Book(self.grid.capacity, self.limits.instant_most(self.grid.capacity), by_queue)
         self.agent = Agent(state.policy.reservation_agent, self.book, self.limits, 0)
         self.book.set_nodes(self._classes(state))
+        self.book.set_owner_most(owner_most(state, self.grid.capacity))
+        self.by_owner = self.book.owner_most is not None
         self.book.set_maxima(maxima_of(state, self.grid.resources))
         self.known: dict[str, Known] = {}
         self.edges: dict[str, int] = {}  # By promise, as of `edges_of` and of step `edges_at`.
@@ -145,6 +148,7 @@ class CellPlan:
         most = self.limits.instant_most(self.grid.capacity)
         self.book.instant_most = None if most is None else tuple(most)
         self.book.set_nodes(self._classes(state))
+        self.book.set_owner_most(owner_most(state, self.grid.capacity))
         return True
 
     def _classes(self, state: State) -> list[NodeClass]:
@@ -196,7 +200,7 @@ class CellPlan:
             if any(lease.begin < first for _, leases in held.plan for lease in leases):
                 mine = self.known[name]
                 parts = split(mine.node, joined(mine.begun, held.plan), first)
-                self.known[name] = Known(mine.user, mine.node, parts.begun)
+                self.known[name] = replace(mine, begun=parts.begun)
                 if parts.rest is None:
                     del self.agent.held[name]
                 else:
@@ -242,7 +246,9 @@ class CellPlan:
         asked = waiting[answered]
         match asked.kind:
             case "proposal":
-                search = self._weighing(asked)
+                search = weighing(self.agent, self.known, asked, self.step_ms)
+            case "restore":
+                search = restoring(self, asked)
             case "progress":
                 search = follow(self.agent, self.known, asked, self.step_ms)
             case _:
@@ -346,7 +352,8 @@ class CellPlan:
 
     def _repairing(self, broken: list[str]) -> Search[Answer]:
         first = self.agent.first
-        broken += yield from repairing(self.agent, self.known, first, first + self.check)
+        with self.book.without_owner_limit():
+            broken += yield from repairing(self.agent, self.known, first, first + self.check)
         return Answer()
 
     def _answering(self, asked: Waiting) -> Search[Answer]:
@@ -382,32 +389,19 @@ class CellPlan:
                 answer = yield from named(self.agent, self.grid.resources, request, answer)
         if not answer.code:
             node = windowed.node()
-            self.known[name] = Known(asked.queue, node)
-            self.agent.held[name] = AcceptedRequest(asked.queue, node, answer.plan)
+            self.known[name] = Known(request.user, node, weight=asked.weight)
+            self.agent.held[name] = AcceptedRequest(request.user, node, answer.plan)
         elif before is not None:
             self._put_back(name, before)
         return answer
 
-    def _weighing(self, asked: Waiting) -> Search[Answer]:
-        """Adopts what a solver proposed, or says why not."""
-        plans: dict[str, dict[str, list[Lease]]] = {}
-        for plan in asked.proposed:
-            known = self.known.get(plan.reservation)
-            gangs = {atom.path: atom.gang for atom in atoms(known.node)} if known is not None else {}
-            mine = plans[plan.reservation] = {}
-            for lease in plan.leases:
-                gang = gangs.get(lease.atom, 1)
-                if lease.from_ms % self.step_ms or lease.to_ms % self.step_ms or lease.units % gang:
-                    text = f"{plan.reservation}: a lease of atom {lease.atom} is off the grid of steps or gangs"
-                    return Answer("infeasible", text)
-                begin, end = lease.from_ms // self.step_ms, lease.to_ms // self.step_ms
-                mine.setdefault(lease.atom, []).append(Lease(begin, end, lease.units // gang))
-        code, reason = yield from adopting(self.agent, self.known, plans)
-        return Answer(code, reason)
-
     def _request(self, asked: Waiting, windowed: Windowed) -> Request:
         begin, end = max(windowed.begin, self.agent.first), min(windowed.end, self.agent.horizon)
-        return Request(asked.reservation, asked.queue, windowed.body, begin, end)
+        return Request(asked.reservation, self.account(asked), windowed.body, begin, end)
+
+    def account(self, of: Waiting | Promise) -> str:
+        """Under what a promise is booked."""
+        return account(of.queue, of.user) if self.by_owner else of.queue
 
     def read(self, rdl: str) -> Windowed:
         """A request on the grid. Raises BadRdl."""
@@ -424,8 +418,9 @@ class CellPlan:
         assert node is not None, f"{name}: nothing is promised to it"
         by_path = {atom.path: atom for atom in atoms(node)}
         plan = [(by_path[path], mine) for path, mine in leases.items()]
-        self.known[name] = Known(promise.queue, node)
-        self.agent.hold(name, AcceptedRequest(promise.queue, node, plan))
+        user = self.account(promise)
+        self.known[name] = Known(user, node, weight=promise.weight)
+        self.agent.hold(name, AcceptedRequest(user, node, plan))
 
     def _drop(self, name: str) -> None:
         mine = self.known.pop(name, None)

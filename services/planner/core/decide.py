@@ -7,6 +7,7 @@ from largesse.core import OpenRound
 from schemas import AtomOrder, AtomProgress, PlanAnswer, PlanProfile, Plans, PlanStep, ProposalAnswer
 from schemas.plans import PlanForm, PlanReason, ProposalReason
 from services.planner.core.progress import follows
+from services.planner.core.restoring import AGAIN, retry_until_ms
 from services.planner.core.state import State
 from services.planner.core.turns import ordered
 from services.planner.planning.request import Atom, Node, Plan, atoms
@@ -31,16 +32,16 @@ _FORMS: dict[str | None, PlanForm] = {None: "", "early": "early", "late": "late"
 
 def decide(state: State, opened: OpenRound) -> list[Plans]:
     """What is new; nothing if nothing is. Answers in the order of the requests."""
-    if not state.waiting and not state.promises and not state.ended:
+    if not (state.waiting or state.promises or state.broken or state.ended):
         return [] if state.plan_seq else [Plans(after=0)]
     plan = state.plan
     if plan is None:
         plan = state.plan = _plan_of(state)
     plan.move_to(state.first)
-    waiting = [*state.looks, *ordered(state.waiting)]
+    waiting = [*state.looks, *state.retries, *ordered(state.waiting)]
     found = plan.search(waiting, state.rounds * WORK_MAX, state.policy.reservations_per_round_max)
     body = _plans_of(state, plan, found)
-    body.wake_ms = _wake_ms(state, plan, found, opened.time)
+    body.wake_ms = _wake_ms(state, plan, found, body, opened.time)
     answered = sum(each.asked is not None for each in found)
     goes_on = plan.running is not None or len(found) < len(plan.found) or len(waiting) > answered or bool(state.due)
     if not (found or body.gone or goes_on or body.wake_ms != state.wake_ms):
@@ -69,7 +70,7 @@ def _plans_of(state: State, plan: "CellPlan", found: "list[Found]") -> Plans:
         if each.asked is not None and each.asked.kind == "proposal":
             proposals.append(_weighed(each.asked.seq, each.answer))
         else:
-            _answer(plan, each, answers)
+            _answer(state, plan, each, answers)
             _note_progress(plan, each, progress)
         for name in _changed(before, each):
             changed[name] = True
@@ -99,9 +100,12 @@ def _changed(before: "Promises", each: "Found") -> list[str]:
     return found
 
 
-def _answer(plan: "CellPlan", found: "Found", answers: list[PlanAnswer]) -> None:
+def _answer(state: State, plan: "CellPlan", found: "Found", answers: list[PlanAnswer]) -> None:
     asked, answer = found.asked, found.answer
     if asked is None:
+        return
+    if asked.kind == "restore":
+        answers.append(_tried_again(state, asked.reservation, answer))
         return
     if asked.kind == "progress" and not answer.code:
         return  # Nothing is promised to it any more.
@@ -109,6 +113,14 @@ def _answer(plan: "CellPlan", found: "Found", answers: list[PlanAnswer]) -> None
     published = PlanAnswer(asked.reservation, accepted, _reason(answer.code), answer.reason, form=_FORMS[answer.form])
     _offer(plan, answer, published)
     answers.append(published)
+
+
+def _tried_again(state: State, name: str, answer: "Answer") -> PlanAnswer:
+    if not answer.code:
+        return PlanAnswer(name, True, "moved", AGAIN, form=_FORMS[answer.form])
+    broken = state.broken[name]
+    detail = f"{broken.why}; tried again: {answer.reason}"
+    return PlanAnswer(name, False, "broken", detail, retry_until_ms=broken.until_ms)
 
 
 def _note_progress(plan: "CellPlan", found: "Found", progress: dict[str, list[AtomProgress]]) -> None:
@@ -150,7 +162,8 @@ def _explain(plan: "CellPlan", name: str, found: "Found", before: "Promises", an
     if name in found.broken:
         lacking = _lacking(plan, name, found, before)
         detail = f"the cell has lost capacity: {lacking}; no plan that was tried keeps all promises"
-        answers.append(PlanAnswer(name, False, "broken", detail))
+        until_ms = retry_until_ms(plan, name, before)
+        answers.append(PlanAnswer(name, False, "broken", detail, retry_until_ms=until_ms))
         return
     if found.asked is None:
         why = "after a loss of capacity"
@@ -165,7 +178,7 @@ def _lacking(plan: "CellPlan", name: str, found: "Found", before: "Promises") ->
     """Which part of a broken promise had no room any more, and of which resource there was too little, in words."""
     lack = found.lack
     assert lack is not None, f"{name}: promises are broken by repairs alone"
-    leases = before.plan(name)
+    leases = sorted(before.plan(name), key=lambda each: each[0].path)  # A planner that begins anew has another order.
     hit = [atom for atom, mine in leases if any(each.begin <= lack.step < each.end for each in mine)]
     asking = [atom for atom in hit or [atom for atom, _ in leases] if lack.resource is None or atom.unit[lack.resource]]
     part = f" of its atom {asking[0].path}" if asking else ""
@@ -176,11 +189,13 @@ def _lacking(plan: "CellPlan", name: str, found: "Found", before: "Promises") ->
 
 
 def _profile(plan: "CellPlan", name: str, promises: "Promises", progress: list[AtomProgress]) -> PlanProfile:
+    from services.planner.planning.limits import queue_of  # With numpy, as above.
+
     known = promises.known[name]
     leases = promises.plan(name)
     steps = [_step(plan, atom, each.begin, each.end, each.gangs) for atom, mine in leases for each in mine]
     steps.sort(key=lambda step: (step.from_ms, step.atom, step.to_ms, step.units))
-    return PlanProfile(name, known.user, steps, _order(known.node, leases), progress)
+    return PlanProfile(name, queue_of(known.user), steps, _order(known.node, leases), progress)
 
 
 def _step(plan: "CellPlan", atom: Atom, begin: int, end: int, gangs: int) -> PlanStep:
@@ -218,8 +233,9 @@ def _part(paths: list[str]) -> str:
     return ".".join(names[0] for names in alike)
 
 
-def _wake_ms(state: State, plan: "CellPlan", found: "list[Found]", now_ms: int) -> int | None:
-    """When the next lease begins or ends, a step that cannot be kept comes near, or jobs are to be looked at again."""
+def _wake_ms(state: State, plan: "CellPlan", found: "list[Found]", body: Plans, now_ms: int) -> int | None:
+    """When the next lease begins or ends, a step that cannot be kept comes near, jobs are to be looked at again, or a
+    broken promise is tried again no more."""
     now = now_ms // plan.step_ms
     promises = found[-1].after if found else plan.promised
     edge, later = plan.next_edge(promises, now, found), plan.over_later()
@@ -228,4 +244,8 @@ def _wake_ms(state: State, plan: "CellPlan", found: "list[Found]", now_ms: int) 
         edges.append(later - plan.check)
     if follows(state):
         edges.append(now + 1)
-    return min(edges) * plan.step_ms if edges else None
+    restored = {profile.reservation: True for profile in body.profiles}
+    ends = [broken.until_ms for name, broken in state.broken.items() if name not in restored]
+    ends += [answer.retry_until_ms for answer in body.answers if answer.retry_until_ms is not None]
+    ends += [min(edges) * plan.step_ms] if edges else []
+    return min(ends, default=None)

@@ -27,8 +27,9 @@ from schemas import (
 from schemas.plans import UNASKED
 from schemas.queue_tree import walk
 from services.planner.core.progress import admit, end, learn, look, overruns
+from services.planner.core.restoring import fold_retries, forget_broken, keep_broken, list_retries, restored
 from services.planner.core.state import Lease, Node, Promise, Series, State, Waiting, counted
-from services.planner.core.turns import answered, step, take, turn
+from services.planner.core.turns import answered, begin_anew, step, take, turn
 
 
 def start(shard: int = 0, of: int = 1) -> State:
@@ -44,7 +45,9 @@ def fold(state: State, record: Record) -> None:
 # ---------------------------------------------------------------- requests
 def _requested(state: State, record: Record[ReservationRequested]) -> None:
     body = record.body
+    forget_broken(state, body.reservation)
     asked = Waiting("request", body.reservation, body.user, body.queue, body.rdl, record.seq, series=body.series)
+    asked.weight = body.weight
     take(state, asked)
     if body.series in state.series:
         state.series[body.series].asked_s = body.occurrence_s
@@ -52,17 +55,25 @@ def _requested(state: State, record: Record[ReservationRequested]) -> None:
 
 def _updated(state: State, record: Record[ReservationUpdated]) -> None:
     body = record.body
-    take(state, Waiting("update", body.reservation, body.user, body.queue, body.rdl, record.seq))
+    broken = state.broken.get(body.reservation)
+    asked = Waiting("update", body.reservation, body.user, body.queue, body.rdl, record.seq, weight=body.weight)
+    if broken is not None:  # Nothing is promised to it that other terms could take the place of.
+        asked.kind, asked.series = "request", broken.promise.series
+    take(state, asked)
 
 
 def _deleted(state: State, record: Record[ReservationDeleted]) -> None:
     body = record.body
+    if body.reservation in state.broken:
+        forget_broken(state, body.reservation)
+        begin_anew(state)
     take(state, Waiting("delete", body.reservation, body.user, "", "", record.seq))
 
 
 def _series(state: State, record: Record[SeriesRequested]) -> None:
     body = record.body
-    state.series[body.series] = Series(body.user, body.queue, body.rdl, body.every, body.zone, body.start_s, record.seq)
+    terms = (body.user, body.queue, body.rdl, body.every, body.zone, body.start_s)
+    state.series[body.series] = Series(*terms, record.seq, weight=body.weight)
 
 
 def _series_ended(state: State, record: Record[SeriesEnded]) -> None:
@@ -79,10 +90,11 @@ def _config(state: State, record: Record[ConfigChanged]) -> None:
     if body.queues is not None:
         ceilings = {path: queue.max for path, queue in walk(body.queues) if queue.max}
         if ceilings != state.ceilings:
-            state.ceilings, state.rounds, state.plan = ceilings, 0, None
+            state.ceilings, state.rounds, state.plan, state.returned = ceilings, 0, None, True
     if body.policy is None or body.policy == state.policy:
         return
     state.policy = body.policy
+    state.returned = True
     state.rounds = 0
     state.plan = None
     _take_step(state)
@@ -90,7 +102,7 @@ def _config(state: State, record: Record[ConfigChanged]) -> None:
 
 def _take_step(state: State) -> None:
     """The length of a step, once nothing is planned in steps of another."""
-    if not state.promises and state.step_ms != state.policy.reservation_step_ms:
+    if not (state.promises or state.broken) and state.step_ms != state.policy.reservation_step_ms:
         state.step_ms = state.policy.reservation_step_ms
         state.plan = None
 
@@ -134,7 +146,7 @@ def _set_node(state: State, name: str, node: Node) -> None:
     if any(new.get(resource, 0) < amount for resource, amount in old.items()):
         state.rounds = 0
     if any(old.get(resource, 0) < amount for resource, amount in new.items()):
-        state.freed = True
+        state.freed = state.returned = True
     if state.plan is not None and not state.plan.resize(state):
         state.plan = None
 
@@ -155,7 +167,7 @@ def _tasks(state: State, record: Record[TaskStarted | TaskFinished | TaskFailed]
 
 # ---------------------------------------------------------------- rounds and answers
 def _opened(state: State, record: Record[RoundOpened]) -> None:
-    if not state.waiting and not state.promises and not state.ended:
+    if not (state.waiting or state.promises or state.broken or state.ended):
         return
     now = record.time // state.step_ms
     new_step = now + 1 != state.first
@@ -166,10 +178,9 @@ def _opened(state: State, record: Record[RoundOpened]) -> None:
     if state.wake_ms is not None and state.wake_ms <= record.time:
         state.wake_ms = None
         _end_promises(state, now, record.time)
-    if look(state, record.time, new_step=new_step):
-        state.rounds = 0  # What is to follow comes before what was searched for so far.
-        if state.plan is not None:
-            state.plan.undo()
+    is_new = look(state, record.time, new_step=new_step)
+    if list_retries(state) or is_new:
+        begin_anew(state)  # What is to follow, or tried again, comes before what was searched for so far.
     state.rounds += 1
     turn(state)
 
@@ -180,9 +191,13 @@ def _end_promises(state: State, now: int, now_ms: int) -> None:
         if max(lease.end for lease in promise.leases) <= now and not overruns(state, name, now_ms):
             del state.promises[name]
             state.ended[name] = True
-            state.freed = True
+            state.freed = state.returned = True
             if state.plan is not None:
                 state.plan.end(name)
+    for name, broken in list(state.broken.items()):
+        if broken.until_ms <= now_ms:
+            forget_broken(state, name)
+            state.ended[name] = True
     _take_step(state)
 
 
@@ -199,8 +214,14 @@ def _planned(state: State, record: Record[Plans]) -> None:
         for one, answer in zip(done, answers, strict=False)
         if answer.accepted and one.kind != "delete"
     }
+    for answer in body.answers:
+        if answer.reason == "broken" and answer.retry_until_ms is not None and answer.reservation in state.promises:
+            keep_broken(state, answer.reservation, answer.retry_until_ms, answer.detail)
+        elif answer.reason == "deleted":
+            forget_broken(state, answer.reservation)
     for name in body.gone:
-        state.promises.pop(name, None)
+        if state.promises.pop(name, None) is not None and name not in state.broken:
+            state.returned = True
         state.ended.pop(name, None)
         state.freed = True
     for profile in body.profiles:
@@ -208,10 +229,14 @@ def _planned(state: State, record: Record[Plans]) -> None:
         if one_asked is not None:
             before = state.promises.get(profile.reservation)
             series = one_asked.series or (before.series if before is not None else "")
+            forget_broken(state, profile.reservation)
             promise = Promise(one_asked.user, one_asked.queue, one_asked.rdl, one_asked.seq, series=series)
+            promise.weight = one_asked.weight
             state.promises[profile.reservation] = promise
             if profile.reservation in state.reserving:
                 state.active[profile.reservation] = True
+        if profile.reservation in state.broken:
+            restored(state, profile.reservation)
         promise = state.promises[profile.reservation]
         promise.leases = [
             Lease(step.atom, step.from_ms // state.step_ms, step.to_ms // state.step_ms, step.units // step.gang)
@@ -222,6 +247,7 @@ def _planned(state: State, record: Record[Plans]) -> None:
     state.looks = [
         each for each in state.looks if each.reservation in state.promises and each.reservation not in reported
     ]
+    fold_retries(state, body)
     if state.plan is not None and not state.plan.confirm(body):
         state.plan = None
     _take_step(state)

@@ -67,13 +67,20 @@ def end(state: State, ended: JobEnd, now_ms: int) -> None:
         if ended.outcome == "succeeded":
             _credit(state, promise, job, now_ms)
         else:
-            for path, amount in job.credited.items():
-                promise.done[path] -= amount
+            _take_back(promise, job)
         state.active[job.reservation] = True
+    elif job.reservation in state.broken and ended.outcome != "succeeded":
+        _take_back(state.broken[job.reservation].promise, job)
     names = state.reserving[job.reservation]
     del names[ended.job]
     if not names:
         del state.reserving[job.reservation]
+
+
+def _take_back(promise: Promise, job: Job) -> None:
+    """What was done for a job that fails counts no more."""
+    for path, amount in job.credited.items():
+        promise.done[path] -= amount
 
 
 def learn(state: State, body: TaskRecord, time: int) -> None:

@@ -1,6 +1,6 @@
 """How much a cell may promise, and how much of it to each queue."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 
 from schemas import Vector
@@ -24,6 +24,12 @@ def positions(capacity: Vector) -> dict[str, int]:
 def maxima_of(state: State, resources: Mapping[str, int]) -> dict[str, list[int]]:
     """What every queue that has a maximum may hold together with those below it."""
     return {path: [most.get(kind, UNLIMITED) for kind in resources] for path, most in state.ceilings.items()}
+
+
+def owner_most(state: State, capacity: Sequence[int]) -> list[int] | None:
+    """What one user may have promised at any moment in all queues together; None: there is no limit."""
+    part = state.policy.reservation_user_permille
+    return [have * part // PERMILLE for have in capacity] if part < PERMILLE else None
 
 
 def limits_of(state: State) -> UserLimits:

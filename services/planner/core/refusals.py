@@ -7,6 +7,7 @@ from services.planner.core.state import Waiting
 from services.planner.planning.agents import Agent
 from services.planner.planning.answers import Answer, Request
 from services.planner.planning.book import UNLIMITED
+from services.planner.planning.limits import owner_of
 from services.planner.planning.node_fit import NodeClass, units_in
 from services.planner.planning.rdl import BadRdl
 from services.planner.planning.request import Atom, Node, inside
@@ -26,12 +27,17 @@ GIVEN_BACK = "it was given back before it was answered"
 REQUEST_WORK_MAX = 500_000
 """What is looked at for a request at most, as planning/book.py counts: a little more than half a second."""
 
+RETRY_WORK_MAX = 50_000
+"""The same for a broken promise that is tried again."""
+
 RESTARTS_MAX = 6
 """Each new step that ends a search halves what the next may take, so often at most."""
 
 
 def is_spent(asked: Waiting | None, work: int) -> bool:
     """Whether the search for a request has taken what it may."""
+    if asked is not None and asked.kind == "restore":
+        return work >= RETRY_WORK_MAX
     if asked is None or asked.kind not in ("request", "update"):
         return False
     return work >= REQUEST_WORK_MAX >> min(asked.restarts, RESTARTS_MAX)
@@ -67,8 +73,15 @@ def check_nodes(node: Node, nodes: Sequence[NodeClass]) -> None:
 
 
 def named(agent: Agent, resources: Mapping[str, int], request: Request, answer: Answer) -> Search[Answer]:
-    """The same answer; where a request has room but for the maximum of a queue, one that names that queue."""
+    """The same answer; where a request has room but for the limit of its owner, or the maximum of a queue, one that
+    names what is in the way."""
     book = agent.book
+    if book.owner_most is not None:
+        with book.without_owner_limit():
+            found = yield from agent.finding(request.user, inside(request.body, request.begin, request.end))
+        if found is not None:
+            book.give_back(request.user, found.plan)
+            return Answer("limit", _over_owner_limit(request.user, resources, book.owner_most), offer=answer.offer)
     for path in book.queues_above(request.user):
         most = book.maxima[path]
         book.maxima[path] = (UNLIMITED,) * len(most)
@@ -82,10 +95,19 @@ def named(agent: Agent, resources: Mapping[str, int], request: Request, answer: 
     return answer
 
 
+def _over_owner_limit(user: str, resources: Mapping[str, int], most: Sequence[int]) -> str:
+    amounts = ", ".join(f"{kind} {quantity_text(kind, most[i])}" for kind, i in resources.items())
+    return (
+        f'with this, user "{owner_of(user)}" would have more promised at a time than one user may ({amounts}: knob '
+        "reservation_user_permille): ask for fewer units at a time (h, and g), for another time, or let an operator "
+        "raise the knob"
+    )
+
+
 def _over_maximum(path: str, resources: Mapping[str, int], most: Sequence[int]) -> str:
     amounts = [f"{kind} {quantity_text(kind, most[i])}" for kind, i in resources.items() if most[i] != UNLIMITED]
-    queue = f'queue "{path}"' if path else "the root of the tree"
+    queues = f'queue "{path}" and those below it' if path else "all queues together, the root of the tree,"
     return (
-        f"with this {queue} and those below it would have more promised than their max ({', '.join(amounts)}): ask for "
-        "fewer units at a time (h, and g), for another time, or raise max"
+        f"with this, {queues} would have more promised than their max ({', '.join(amounts)}): ask for fewer units at a "
+        "time (h, and g), for another time, or raise max"
     )

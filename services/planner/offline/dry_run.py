@@ -36,6 +36,7 @@ class Promised(Input):
     rdl: str
     leases: list[list[str | int]]
     works: dict[str, int] = {}
+    weight: int = 1
 
 
 class Nodes(Input):
@@ -53,6 +54,7 @@ class Asked(Input):
     user: str
     queue: str
     rdl: str
+    weight: int = 1
 
 
 class Cell(Input):
@@ -76,7 +78,9 @@ def would_answer(question: Question) -> dict[str, object]:
     state = state_of(question, with_knobs(Policy(), knobs_of(question.policy, "policy")))
     ask = question.ask
     state.waiting.append(
-        Waiting("update" if ask.update else "request", ask.reservation, ask.user, ask.queue, ask.rdl, 0)
+        Waiting(
+            "update" if ask.update else "request", ask.reservation, ask.user, ask.queue, ask.rdl, 0, weight=ask.weight
+        )
     )
     found = _answered(state, question.now_ms)
     if found is None:
@@ -105,7 +109,8 @@ def state_of(cell: Cell, policy: Policy) -> core.State:
     for each in cell.promises:
         leases = [Lease(str(a), int(b) // state.step_ms, int(e) // state.step_ms, int(g)) for a, b, e, g in each.leases]
         works = {atom: work // state.step_ms for atom, work in each.works.items()}
-        state.promises[each.reservation] = Promise(each.user, each.queue, each.rdl, 0, leases, works=works)
+        terms = (each.user, each.queue, each.rdl, 0)
+        state.promises[each.reservation] = Promise(*terms, leases, works=works, weight=each.weight)
     return state
 
 

@@ -7,7 +7,7 @@ solver proposes is checked first; without a proposal, or with a worse one, every
 import json
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -23,9 +23,11 @@ GAP = 1e-4  # Between what is found and the best that there may be, relative: th
 GRACE_S = 120  # For building the model, and for a solver that looks at its clock late.
 
 
-def reorganise(agent: Agent, rejected: list[Request], time_limit_s: int) -> tuple[list[str], str]:
+def reorganise(
+    agent: Agent, rejected: list[Request], time_limit_s: int, weights: Mapping[str, int]
+) -> tuple[list[str], str]:
     """Plans all held and rejected requests anew. Returns the names of those newly accepted, and what became of it:
-    adopted, or why the plans stay as they were.
+    adopted, or why the plans stay as they were. `weights`: of requests by name, 1 where it is not there.
     """
     names = [*agent.held, *(request.name for request in rejected)]
     users = {**{name: held.user for name, held in agent.held.items()}, **{each.name: each.user for each in rejected}}
@@ -38,18 +40,18 @@ def reorganise(agent: Agent, rejected: list[Request], time_limit_s: int) -> tupl
     old = dict(agent.held)
     for name in old:
         agent.drop(name)
-    proposal, said = _asked(agent, [(nodes[name], name in old) for name in names], time_limit_s)
+    proposal, said = _asked(agent, [(nodes[name], name in old, weights.get(name, 1)) for name in names], time_limit_s)
     plans = _plans(proposal, [nodes[name] for name in names])
     new = {
         name: AcceptedRequest(users[name], nodes[name], plan) for name, plan in zip(names, plans, strict=True) if plan
     }
-    said = _worse(agent, old, new) if proposal else said
+    said = _worse(agent, old, new, weights) if proposal else said
     for name, held in (old if said else new).items():
         agent.hold(name, held)
     return ([], said) if said else ([name for name in new if name not in old], "adopted")
 
 
-def _asked(agent: Agent, requests: list[tuple[Node, bool]], time_limit_s: int) -> tuple[list[Any], str]:
+def _asked(agent: Agent, requests: list[tuple[Node, bool, int]], time_limit_s: int) -> tuple[list[Any], str]:
     used = [[begin, end, amounts] for begin, end, amounts in agent.book.used.runs(0, max(1, agent.horizon))]
     return asked(agent.book.capacity, agent.horizon, used, requests, time_limit_s)
 
@@ -58,17 +60,17 @@ def asked(
     capacity: Sequence[int],
     horizon: int,
     used: Sequence[Sequence[object]],
-    requests: list[tuple[Node, bool]],
+    requests: list[tuple[Node, bool, int]],
     time_limit_s: int,
     gap: float = GAP,
 ) -> tuple[list[Any], str]:
     """The solver's plans by request; or none, and why. `used`: runs of what is promised beside; requests come with
-    whether they must be accepted. `gap`: the solver stops so near to the best, relative to that."""
+    whether they must be accepted, and their weights. `gap`: the solver stops so near to the best, relative to that."""
     problem = {
         "capacity": list(capacity),
         "horizon": horizon,
         "used": used,
-        "requests": [{"node": asdict(node), "must": must} for node, must in requests],
+        "requests": [{"node": asdict(node), "must": must, "weight": weight} for node, must, weight in requests],
         "time_limit_s": time_limit_s,
         "gap": gap,
     }
@@ -100,18 +102,21 @@ def _plans(proposal: list[Any], nodes: list[Node]) -> list[Plan]:
     return found
 
 
-def _worse(agent: Agent, old: dict[str, AcceptedRequest], new: dict[str, AcceptedRequest]) -> str:
+def _worse(
+    agent: Agent, old: dict[str, AcceptedRequest], new: dict[str, AcceptedRequest], weights: Mapping[str, int]
+) -> str:
     """Why a proposal is not adopted; empty if it is. Nothing of it is held yet."""
     for name, held in new.items():
         if found := fault(held.node, held.plan):
             return f"the solver's plan for {name} is not valid: {found}"
     if missing := [name for name in old if name not in new]:
         return f"the solver's plan breaks the promise to {missing[0]}"
-    plans = [held.plan for held in new.values()]
-    if over_capacity(plans, agent.book.used, agent.book.capacity, max(1, agent.horizon)):
+    if over_capacity([held.plan for held in new.values()], agent.book.used, agent.book.capacity, max(1, agent.horizon)):
         return "the solver's plan exceeds the capacity"
     if len(new) > len(old):
         return ""
-    before = changes({name: held.plan for name, held in old.items()}, agent.book.capacity)
-    after = changes({name: held.plan for name, held in new.items()}, agent.book.capacity)
+    before, after = (
+        sum(weights.get(name, 1) * changes({name: held.plan}, agent.book.capacity) for name, held in plans.items())
+        for plans in (old, new)
+    )
     return "" if after < before else "the solver's plan is no better"

@@ -54,7 +54,7 @@ def better_plans(question: Cell) -> Document:
         agent.drop(name)
     nodes: list[Node] = [shifted(inside(held.node, first, agent.horizon), -first) for held in old.values()]
     used = [[a - first, b - first, amounts] for a, b, amounts in agent.book.used.runs(first, agent.horizon)]
-    requests = [(node, True) for node in nodes]
+    requests = [(node, True, plan.known[name].weight) for name, node in zip(old, nodes, strict=True)]
     answer, why = asked(agent.book.capacity, agent.horizon - first, used, requests, limit_ms // 1_000, GAP)
     for name, held in old.items():
         agent.hold(name, held)

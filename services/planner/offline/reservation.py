@@ -5,6 +5,7 @@ read from JSON, text or YAML. "us" is CPU time, so that what else the machine do
 import time
 from typing import Any
 
+from schemas.reservations import WEIGHT_MAX
 from services.planner.offline.problem import Problem, bad, listed, number, record, shown, text
 from services.planner.offline.reorganise import TIME_LIMIT_S, reorganise
 from services.planner.planning.agents import Agent
@@ -46,11 +47,13 @@ def reservation(problem: Problem) -> Json:
     else:
         operations = listed(problem.input, "sequence")
     results: list[Json] = []
+    weights: dict[str, int] = {}  # Of the terms asked for last.
     rejected: dict[str, tuple[int, Request]] = {}  # What the solver may accept after all, with its place.
     for i, each in enumerate(operations):
         path = "input.request" if problem.input.get("request") is not None else f"input.sequence[{i}]"
         if not isinstance(each, dict):
             bad(path, 'has to be an object with "op", "id" and "user"')
+        weights[str(each.get("id"))] = _weight(each, path)
         begun = time.process_time_ns()
         answer, request = _answer(agent, grid, known, each, path)
         microseconds = (time.process_time_ns() - begun) // 1000
@@ -63,7 +66,7 @@ def reservation(problem: Problem) -> Json:
     moved = any("moved" in result for result in results)
     if name == "milp":
         limit = int(number(problem.input, "time_limit_s", least=1, default=TIME_LIMIT_S))
-        added, found["solver"] = reorganise(agent, [request for _, request in rejected.values()], limit)
+        added, found["solver"] = reorganise(agent, [request for _, request in rejected.values()], limit, weights)
         for each in added:
             result = results[rejected[each][0]]
             result.update(accepted=True, form="milp", leases=_leases(agent.held[each].plan, grid))
@@ -74,6 +77,13 @@ def reservation(problem: Problem) -> Json:
     if moved:
         found["final_leases"] = {each: _leases(held.plan, grid) for each, held in agent.held.items()}
     return found
+
+
+def _weight(raw: Json, path: str) -> int:
+    weight = number(raw, "weight", least=1, default=1, path=path)
+    if weight != int(weight) or weight > WEIGHT_MAX:
+        bad(f"{path}.weight", f"has to be a whole number from 1 to {WEIGHT_MAX}, is {shown(weight)}")
+    return int(weight)
 
 
 def clock_of(problem: Problem) -> Clock:

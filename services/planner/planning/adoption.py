@@ -12,7 +12,7 @@ from collections.abc import Mapping
 
 from services.planner.planning.agents import Agent
 from services.planner.planning.answers import AcceptedRequest
-from services.planner.planning.limits import average_above
+from services.planner.planning.limits import average_above, queue_of
 from services.planner.planning.request import Lease, Plan, atoms, extent
 from services.planner.planning.residual import Known, Split, joined, split
 from services.planner.planning.search import Search
@@ -50,7 +50,8 @@ def adopting(agent: Agent, known: dict[str, Known], proposed: Proposed) -> Searc
             return "stale", f"{name}: leases have begun that the proposal does not have, or has otherwise"
         held = agent.held.get(name)
         old[name], new[name] = joined(mine.begun, held.plan if held is not None else []), plan
-    if not _is_better(cost(new, agent), cost(old, agent)):
+    weights = {name: known[name].weight for name in new}
+    if not _is_better(cost(new, agent, weights), cost(old, agent, weights)):
         return "no_better", "it starts and ends as much, or more, and uses as much, or more"
     mark, before = len(agent.book.journal), dict(agent.held)
     for name, part in parts.items():
@@ -69,10 +70,12 @@ def adopting(agent: Agent, known: dict[str, Known], proposed: Proposed) -> Searc
     return "", ""
 
 
-def cost(plans: Mapping[str, Plan], agent: Agent) -> tuple[int, int]:
+def cost(plans: Mapping[str, Plan], agent: Agent, weights: Mapping[str, int]) -> tuple[int, int]:
     """What plans start and end (the paper's preemption term, section 4.3), then what they use: both by dominant share,
-    in 10^-6, the second times steps."""
-    return changes(plans, agent.book.capacity), use(plans, agent.book.capacity)
+    in 10^-6, the second times steps, and by the weights of their reservations."""
+    capacity = agent.book.capacity
+    each = [(weights[name], {name: plan}) for name, plan in plans.items()]
+    return sum(n * changes(plan, capacity) for n, plan in each), sum(n * use(plan, capacity) for n, plan in each)
 
 
 def _is_better(new: tuple[int, int], old: tuple[int, int]) -> bool:
@@ -100,9 +103,9 @@ def _without_room(agent: Agent, known: Mapping[str, Known], parts: Mapping[str, 
             return f"{name} would take more than there is"
         book = agent.book
         if book.is_limited(user, begin, end):
-            return f"{name}: {user} would hold more at once than its limit"
+            return f"{name}: {queue_of(user)} would hold more at once than its limit"
         if average_above(book.of_user(user), book.capacity, agent.limits, begin, end) is not None:
-            return f"{name}: {user} would hold more on average than its limit"
+            return f"{name}: {queue_of(user)} would hold more on average than its limit"
         if book.nodes and (yield from book.lacks_nodes(begin, end)):
             return f"the nodes would have no room for the units of {name}"
     return ""

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from services.planner.planning.answers import AcceptedRequest, Answer, Fixed, Offer, Request
 from services.planner.planning.book import Book
 from services.planner.planning.greedy import planning
-from services.planner.planning.limits import UserLimits, average_above
+from services.planner.planning.limits import UserLimits, average_above, queue_of
 from services.planner.planning.narrowing import sizes_text, widths
 from services.planner.planning.placing import Form
 from services.planner.planning.request import Atom, Node, Plan, atoms, extent, inside, scaled
@@ -47,6 +47,7 @@ class Agent:
         self.first = first
         self.held: dict[str, AcceptedRequest] = {}
         self.fixed: dict[str, Fixed] = {}
+        self.factors: dict[str, int] = {}  # Of a repair: by promise, by what its loss counts; 1 where it is not there.
         self.stuck: Atom | None = None  # That last found no room; None if a plan was above the user's average.
 
     def owner(self, name: str) -> str | None:
@@ -61,16 +62,20 @@ class Agent:
     def submitting(self, request: Request) -> Search[Answer]:
         """The same, step by step. While it goes on, nobody else may change the book."""
         node = inside(request.body, request.begin, request.end)
-        answer = yield from self.finding(request.user, node)
+        answer = yield from self.finding_room(request.user, node)
+        if answer.code:
+            answer.offer = yield from self._offer(request)
+        else:
+            self.held[request.name] = AcceptedRequest(request.user, node, answer.plan)
+        return answer
+
+    def finding_room(self, user: str, node: Node) -> Search[Answer]:
+        """A plan, also by moving what is accepted; or why there is none. Takes it in the book, but does not hold it."""
+        answer = yield from self.finding(user, node)
         stuck = self.stuck
         if answer is None and self.moves:
-            answer = yield from self._find_by_moving(request.user, node)
-        if answer is not None:
-            self.held[request.name] = AcceptedRequest(request.user, node, answer.plan)
-            return answer
-        offer = yield from self._offer(request)
-        code = "no_room" if stuck is not None else "limit"
-        return Answer(code, self._reason(request.user, stuck), offer=offer)
+            answer = yield from self._find_by_moving(user, node)
+        return answer or Answer("no_room" if stuck is not None else "limit", self._reason(user, stuck))
 
     def update(self, request: Request) -> Answer:
         """New terms for an accepted request: it keeps the old ones if the new ones are rejected."""
@@ -195,9 +200,9 @@ class Agent:
     def _reason(self, user: str, stuck: Atom | None) -> str:
         """Why there is no room. `stuck`: the atom that found none."""
         if stuck is None:
-            return f"in every plan user {user} holds more on average than its limit allows"
+            return f"in every plan user {queue_of(user)} holds more on average than its limit allows"
         moved = "; moving what is accepted makes none" if self.moves else ""
-        limited = f" or the limit of user {user}" if self.limits.instant is not None else ""
+        limited = f" or the limit of user {queue_of(user)}" if self.limits.instant is not None else ""
         return f"atom {stuck.path} finds no room in its window beside what is promised{limited}{moved}"
 
     def _offer(self, request: Request) -> Search[Offer | None]:

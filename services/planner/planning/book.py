@@ -1,11 +1,12 @@
 """What a cell has promised, and the room that is left for an atom at a level of use."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
 
-from services.planner.planning.limits import first_above
+from services.planner.planning.limits import first_above, owner_of, queue_of
 from services.planner.planning.node_fit import NodeClass, fit, is_small, moments, surely_fit
 from services.planner.planning.profile import Profile, Whole
 from services.planner.planning.request import Atom, Lease, Plan
@@ -61,6 +62,8 @@ class Book:
         self.instant_most = None if instant_most is None else tuple(instant_most)
         self.used = Profile(len(self.capacity))
         self.by_user: dict[str, Profile] = {}
+        self.owner_most: tuple[int, ...] | None = None
+        self.by_owner: dict[str, Profile] = {}
         self.maxima: dict[str, tuple[int, ...]] = {}
         self.below: dict[str, Profile] = {}  # By queue with a maximum, what is promised to it and to those below it.
         self.above: dict[str, tuple[str, ...]] = {}  # By user, the queues with a maximum that it is, or is below of.
@@ -77,18 +80,41 @@ class Book:
         self.below = {path: Profile(len(self.capacity)) for path in maxima}
         self.above = {}
 
+    def set_owner_most(self, most: Sequence[int] | None) -> None:
+        """What one owner may hold at any moment in all queues together, by resource. None: there is no such limit."""
+        self.owner_most = None if most is None else tuple(most)
+
+    @contextmanager
+    def without_owner_limit(self) -> Iterator[None]:
+        """What is promised already is neither broken for the limit of an owner, nor kept from being moved."""
+        most, self.owner_most = self.owner_most, None
+        try:
+            yield
+        finally:
+            self.owner_most = most
+
     def queues_above(self, user: str) -> tuple[str, ...]:
         """The queues whose maximum holds for a user, the nearest first."""
         found = self.above.get(user)
         if found is None:
-            mine = [path for path in self.maxima if not path or path == user or user.startswith(f"{path}/")]
+            queue = queue_of(user)
+            mine = [path for path in self.maxima if not path or path == queue or queue.startswith(f"{path}/")]
             found = self.above[user] = tuple(sorted(mine, key=len, reverse=True))
         return found
 
     def limits_of(self, user: str) -> list[tuple[Profile, tuple[int, ...]]]:
         """What is promised that counts for the limits of a user at any moment, and the most that it may be."""
-        found = [] if self.instant_most is None else [(self.of_user(user), self.instant_most)]
-        return found + [(self.below[path], self.maxima[path]) for path in self.queues_above(user)]
+        return [limit for _, limit in self.named_limits_of(user)]
+
+    def named_limits_of(self, user: str) -> list[tuple[tuple[str, str], tuple[Profile, tuple[int, ...]]]]:
+        """The same, each with what it is of and whose: alike for users who share a limit."""
+        found = []
+        if self.instant_most is not None:
+            found.append((("instant", queue_of(user)), (self.of_user(user), self.instant_most)))
+        owner = owner_of(user)
+        if self.owner_most is not None and owner is not None:
+            found.append((("owner", owner), (self.of_owner(owner), self.owner_most)))
+        return found + [(("max", path), (self.below[path], self.maxima[path])) for path in self.queues_above(user)]
 
     def is_limited(self, user: str, begin: int, end: int) -> bool:
         """Whether a user has more than it may at some step of `[begin, end)`."""
@@ -96,7 +122,11 @@ class Book:
 
     def of_user(self, user: str) -> Profile:
         """What is promised to a user."""
-        return self.by_user.setdefault(user, Profile(len(self.capacity)))
+        return self.by_user.setdefault(queue_of(user), Profile(len(self.capacity)))
+
+    def of_owner(self, owner: str) -> Profile:
+        """What is promised to an owner, where that is kept."""
+        return self.by_owner.setdefault(owner, Profile(len(self.capacity)))
 
     def add(self, user: str, begin: int, end: int, amounts: Sequence[int], times: int = 1) -> None:
         """Promises `times` the amounts to a user in steps `[begin, end)`; a negative `times` gives them back."""
@@ -118,6 +148,9 @@ class Book:
             self._count(tuple(amounts), begin, end, times)
         if self.keeps_users:
             self.of_user(user).add(begin, end, amounts, times)
+        owner = owner_of(user)
+        if owner is not None:
+            self.of_owner(owner).add(begin, end, amounts, times)
         for path in self.queues_above(user) if self.maxima else ():
             self.below[path].add(begin, end, amounts, times)
 
@@ -171,7 +204,8 @@ class Book:
         """What an atom meets in steps `[begin, end)`, which are not empty."""
         edges, used = self.used.span(begin, end)
         self.work += 20 + len(edges) // 4
-        limits = self.limits_of(user) if self.maxima or self.instant_most is not None else []
+        is_limited = self.maxima or self.instant_most is not None or self.owner_most is not None
+        limits = self.limits_of(user) if is_limited else []
         if not limits:
             return Free(atom, edges, used, self.capacity)
         spans = [(*profile.span(begin, end), most) for profile, most in limits]

@@ -213,7 +213,7 @@ def _planned_anew(agent: Agent, known: dict[str, Known], name: str, path: str, l
         agent.book.undo(mark)
         agent.held, known[name] = before, mine
         return False
-    known[name] = Known(mine.user, mine.node, parts.begun)
+    known[name] = replace(mine, begun=parts.begun)
     agent.held[name] = AcceptedRequest(mine.user, parts.rest, answer.plan)
     _install(agent, known, name, _plan_of(agent, known, name), [path])
     return True
@@ -252,7 +252,7 @@ def _install(agent: Agent, known: dict[str, Known], name: str, plan: Plan, paths
     by_path = {atom.path: atom for atom in atoms(node)}
     parts = split(node, [(by_path[atom.path], leases) for atom, leases in plan], agent.first)
     release(agent, known, name)
-    known[name] = Known(mine.user, node, parts.begun)
+    known[name] = replace(mine, node=node, begun=parts.begun)
     _take(agent, mine.user, parts.begun)
     if parts.rest is not None:
         agent.hold(name, AcceptedRequest(mine.user, parts.rest, parts.coming))

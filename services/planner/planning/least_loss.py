@@ -52,13 +52,14 @@ class Outcome(Enum):
 
 @dataclass(slots=True)
 class Piece:
-    """A promise: its plan before the repair (`old`), and what breaking it loses."""
+    """A promise: its plan before the repair (`old`), and what breaking it loses, by its `weight`."""
 
     name: str
     user: str
     node: Node
     old: Plan
     loss: int
+    weight: int = 1
 
 
 @dataclass(slots=True)
@@ -180,11 +181,9 @@ class _Search:
         """What is left beside what is fixed."""
         book, first, last = self.agent.book, self.first, self.first + self.steps
         profiles = [(book.used, book.capacity)]
-        rows: dict[tuple[str, bool], int] = {}  # Queues below the same maximum share its rows.
+        rows: dict[tuple[str, str], int] = {}  # Queues below the same maximum share its rows.
         for user in dict.fromkeys(piece.user for piece in self.pieces):
-            own = [] if book.instant_most is None else [(user, True)]
-            keys = own + [(path, False) for path in book.queues_above(user)]
-            for key, limit in zip(keys, book.limits_of(user), strict=True):
+            for key, limit in book.named_limits_of(user):
                 if key not in rows:
                     rows[key] = len(profiles) * len(book.capacity)
                     profiles.append(limit)
@@ -285,7 +284,7 @@ class _Built:
             if fault(piece.node, plan):
                 break
             parts = split(piece.node, plan, first)
-            known[piece.name] = Known(piece.user, piece.node, parts.begun)
+            known[piece.name] = Known(piece.user, piece.node, parts.begun, piece.weight)
             for atom, leases in parts.begun:
                 agent.book.take(piece.user, atom, leases)
             if parts.rest is not None:

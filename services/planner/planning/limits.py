@@ -11,6 +11,25 @@ from fractions import Fraction
 
 from services.planner.planning.profile import Profile
 
+_OF = "\n"
+"""Neither the path of a queue nor the name of an owner has one."""
+
+
+def account(queue: str, owner: str) -> str:
+    """The user under which what is promised to a queue is booked where its owner has a limit, too."""
+    return f"{queue}{_OF}{owner}"
+
+
+def queue_of(user: str) -> str:
+    """The queue of an account; any other user is one itself."""
+    return user.partition(_OF)[0]
+
+
+def owner_of(user: str) -> str | None:
+    """The owner of an account; of any other user None."""
+    _, of, owner = user.partition(_OF)
+    return owner if of else None
+
 
 @dataclass(slots=True, frozen=True)
 class UserLimits:

@@ -6,10 +6,13 @@ leases that run are cut short and go on later; then all promises are planned ane
 Where none of those keeps every promise, a complete search (least_loss.py) looks for plans that lose less than the best
 of them: at once where there are few promises, else after more orders have been tried. It covers PROMISES_MAX promises
 at most, and has a budget; as far as it gets, what is broken is broken by every plan, or is the least that can be lost.
+
+Where promises have different weights, one of greater weight counts more than all lighter ones together, and none is
+broken where it would do to break a lighter one alone.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 
 from services.planner.planning.agents import Agent
@@ -45,14 +48,49 @@ def repairing(agent: Agent, known: dict[str, Known], first: int, until: int) -> 
     """Mends the plan, of which steps from `first` on can move, up to step `until`. Changes what the agent holds, and
     what is `known` of leases that are cut. Returns the names of promises that are broken: they hold nothing any more.
     """
+    agent.factors = _factors(agent, known)
     before = {name: _promise(agent, known, name) for name in known}
+    alone = (yield from _alone(agent, known, first, until)) if agent.factors else None
+    mark, held_before, known_before = len(agent.book.journal or []), dict(agent.held), dict(known)
     yield from _repairing(agent, known, before, first, until)
+    lost = sum(piece.loss for name, piece in before.items() if name not in known)
+    if alone is not None and before[alone].loss < lost:
+        agent.book.undo(mark)
+        agent.held = held_before
+        known.clear()
+        known.update(known_before)
+        _break(agent, known, alone)
     # In the order of before: others count on it.
     mine, held = dict(known), agent.held
     known.clear()
     known.update((name, mine[name]) for name in before if name in mine)
     agent.held = {name: held[name] for name in before if name in held}
     return [name for name in before if name not in known]
+
+
+def _factors(agent: Agent, known: Mapping[str, Known]) -> dict[str, int]:
+    """By promise, by what its loss counts, so that one of greater weight counts more than all lighter ones together;
+    nothing where all weigh alike."""
+    weights = sorted({mine.weight for mine in known.values()})
+    if len(weights) < 2:
+        return {}
+    base = 1 + sum(_lost(agent, known, name) for name in known)
+    return {name: base ** weights.index(mine.weight) for name, mine in known.items()}
+
+
+def _alone(agent: Agent, known: dict[str, Known], first: int, until: int) -> Search[str | None]:
+    """The promise that loses least of those of which each would be enough to break, the others left as they are."""
+    assert agent.book.journal is not None, "an attempt may have to be undone"
+    over = yield from lacking(agent, first, until)
+    hit = [name for name in known if _meets(agent, known, name, over)]
+    for name in sorted(hit, key=lambda name: (_loss(agent, known, name), name)):
+        mark = len(agent.book.journal)
+        agent.book.give_back(known[name].user, _promise(agent, known, name).old)
+        is_enough = not (yield from lacking(agent, first, until))
+        agent.book.undo(mark)
+        if is_enough:
+            return name
+    return None
 
 
 def _repairing(
@@ -155,7 +193,8 @@ def _done(agent: Agent, known: dict[str, Known], best: _Best, first: int, until:
 def _promise(agent: Agent, known: Mapping[str, Known], name: str) -> Piece:
     held = agent.held.get(name)
     plan = joined(known[name].begun, held.plan if held is not None else [])
-    return Piece(name, known[name].user, known[name].node, plan, _loss(agent, known, name))
+    mine = known[name]
+    return Piece(name, mine.user, mine.node, plan, _loss(agent, known, name), mine.weight)
 
 
 def _beside(broken: Sequence[str], names: Sequence[str], before: Mapping[str, Piece]) -> list[Piece]:
@@ -238,6 +277,11 @@ def _piece(agent: Agent, known: Mapping[str, Known], name: str, first: int, *, c
 
 
 def _loss(agent: Agent, known: Mapping[str, Known], name: str) -> int:
+    """What breaking a promise loses, by its weight."""
+    return _lost(agent, known, name) * agent.factors.get(name, 1)
+
+
+def _lost(agent: Agent, known: Mapping[str, Known], name: str) -> int:
     held = agent.held.get(name)
     total = 0
     for atom, leases in (*known[name].begun, *(held.plan if held is not None else [])):
@@ -266,4 +310,4 @@ def _take(agent: Agent, user: str, plan: Plan) -> None:
 def _keep(known: dict[str, Known], pieces: Sequence[PlanPiece]) -> None:
     for piece in pieces:
         mine = known[piece.name]
-        known[piece.name] = Known(mine.user, mine.node, piece.parts.begun)
+        known[piece.name] = replace(mine, begun=piece.parts.begun)

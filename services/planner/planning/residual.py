@@ -15,11 +15,12 @@ FOR_EVER = 1 << 40
 
 @dataclass(slots=True, frozen=True)
 class Known:
-    """An accepted request as it was accepted, and its leases that began: they do not move."""
+    """An accepted request as it was accepted, and its leases that began: they do not move. `weight`: beside others."""
 
     user: str
     node: Node
     begun: Plan = field(default_factory=list)
+    weight: int = 1
 
 
 @dataclass(slots=True)
@@ -40,6 +41,18 @@ def joined(begun: Plan, coming: Plan) -> Plan:
         found.setdefault(atom.path, atom)
         leases.setdefault(atom.path, []).extend(mine)
     return [(found[path], sorted(mine)) for path, mine in leases.items()]
+
+
+def remainder(node: Node, plan: Plan, first: int) -> Split:
+    """What is left of an accepted request whose leases all end by step `first`. A lease that was cut before it had
+    lasted as long as it has to counts for nothing. `rest` is None where no part of it can be planned again."""
+    begun: Plan = []
+    for atom, leases in plan:
+        over = [Lease(each.begin, min(each.end, first), each.gangs) for each in leases if each.begin < first]
+        counted = [each for each in over if each.end - each.begin >= atom.lease]
+        if counted:
+            begun.append((atom, counted))
+    return split(node, begun, first, more=True)
 
 
 def split(node: Node, plan: Plan, first: int, *, cut: bool = False, more: bool = False) -> Split:
