@@ -70,7 +70,8 @@ class Stage:
     `locality_wait_ms`: for so long a task that could run elsewhere waits for a node with the labels that it prefers;
     None: as the policy. `speculative`: whether slow tasks may be copied, where the policy has copies made.
     `max_failed`: so many tasks may fail for good without the stage failing; `on_failure`: whether a failed stage ends
-    the job at once, or only keeps the stages that come after it from running.
+    the job at once, or only keeps the stages that come after it from running. `inputs`: stages among `after` whose
+    results a task finds on its node.
     """
 
     stage: str
@@ -94,6 +95,7 @@ class Stage:
     speculative: bool = True
     max_failed: int = 0
     on_failure: OnFailure = "fail"
+    inputs: list[str] = field(default_factory=list)
 
 
 @dataclass(slots=True)

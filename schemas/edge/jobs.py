@@ -59,7 +59,7 @@ MIB_MEANT_MAX = 1 << 16  # A larger number was hardly meant in MiB.
 
 TASK_VARIABLES = (
     *("LARGESSE_JOB", "LARGESSE_STAGE", "LARGESSE_TASK_INDEX", "LARGESSE_TASK_COUNT"),
-    *("LARGESSE_ATTEMPT", "LARGESSE_NODE"),
+    *("LARGESSE_ATTEMPT", "LARGESSE_NODE", "LARGESSE_RESULTS", "LARGESSE_INPUTS"),
 )
 """What an agent says to a task; a spec may not say otherwise."""
 
@@ -116,6 +116,7 @@ class StageSubmission(Input):
     speculative: bool = True
     max_failed: MaxFailed = None
     on_failure: OnFailure = "fail"
+    inputs: Annotated[list[Name], Field(max_length=STAGES_MAX)] = []
 
 
 class JobSubmission(Input):
@@ -212,7 +213,21 @@ def _stage(stage: StageSubmission) -> Stage:
         speculative=stage.speculative,
         max_failed=most_failed(stage.max_failed, tasks, gang=stage.gang),
         on_failure=stage.on_failure,
+        inputs=_inputs(stage),
     )
+
+
+def _inputs(stage: StageSubmission) -> list[str]:
+    """The stages whose results the tasks find."""
+    if stage.inputs and stage.command is None:
+        raise Malformed("inputs", 'needs "command": a simulated task reads nothing')
+    after = set(stage.after)
+    for k, name in enumerate(stage.inputs):
+        if name not in after:
+            raise Malformed(f"inputs[{k}]", f'{shown(name)} is not in "after": name it there, too')
+        if name in stage.inputs[:k]:
+            raise Malformed(f"inputs[{k}]", f"{shown(name)} is named twice")
+    return stage.inputs
 
 
 def _locality_wait_ms(stage: StageSubmission) -> int | None:

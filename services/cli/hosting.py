@@ -26,6 +26,7 @@ from schemas.queue_tree import with_default
 from schemas.queues import KnobValue
 from services.admission import sequencer as admission
 from services.agent import shell as agent
+from services.agent.peers import by_folder
 from services.agent.settings import NodeSettings
 from services.agent.task_output import attempt_with_output, made_ns, read_piece
 from services.altruism import core as altruism
@@ -133,7 +134,7 @@ class Host:
         self._begin("gateway", self.follower.run())
         for node in plan.nodes:
             placed = replace(node, data=self._folder_of(node), alone=True)
-            self._begin(f"agent {node.name}", agent.run(self._bus, placed, stop))
+            self._begin(f"agent {node.name}", agent.run(self._bus, placed, stop, by_folder(self._folder_named)))
         for node in self.departing:
             self._begin(f"agent {node.name}, which leaves", self._depart(node))
         self._begin("altruism", self._keep_shards())
@@ -225,7 +226,10 @@ class Host:
             logger(service="agent", node=node.name).warning("cannot leave the cell", error=str(error))
 
     def _folder_of(self, node: NodeSettings) -> Path:
-        return self._plan.data / NODES / folder_name(node.name)
+        return self._folder_named(node.name)
+
+    def _folder_named(self, node: str) -> Path:
+        return self._plan.data / NODES / folder_name(node)
 
     async def _read_output(self, wanted: Wanted) -> Piece | None:
         """What a task printed, on whichever of the nodes it ran last."""

@@ -35,9 +35,10 @@ def is_free(state: State, ended: Ended, time: int) -> bool:
     return ended.job is None and time - ended.at_ms > state.policy.name_kept_ms
 
 
-_LATER_OF_STAGE: Final = ", max_failed=0, on_failure='fail')"
-_LATER_OF_JOB: Final = ", revocable='auto')"
-"""How texts of stages and jobs end that do without fields which are younger than the digests in older logs."""
+_LATER_OF_STAGE: Final = (", inputs=[])", ", max_failed=0, on_failure='fail')")
+_LATER_OF_JOB: Final = (", revocable='auto')",)
+"""How texts of stages and jobs end that do without fields which are younger than the digests in older logs: the
+youngest first."""
 
 
 def digest_of(spec: JobSpec) -> str:
@@ -51,5 +52,9 @@ def digest_of(spec: JobSpec) -> str:
     return content_hash(text.encode("ascii", "backslashreplace"))[:32]
 
 
-def _without(text: str, end: str) -> str:
-    return text.removesuffix(end) + ")" if text.endswith(end) else text
+def _without(text: str, ends: tuple[str, ...]) -> str:
+    for end in ends:
+        if not text.endswith(end):
+            return text
+        text = text.removesuffix(end) + ")"
+    return text
