@@ -3,7 +3,9 @@
 Names come from others, and whoever can write to the folder may do so meanwhile: nothing is written outside.
 """
 
+import errno
 import os
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from hashlib import blake2b
@@ -14,6 +16,8 @@ from largesse.task_results import Entry, names_in, stays_inside
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+OTHER = "is there already, and is another one"
+"""What the error says of a file, folder or link that is in the way of one."""
 PART = ".part~largesse"
 """Ends the name of a file that is not complete."""
 
@@ -36,13 +40,19 @@ class Unpacked:
     ) -> None:
         os.close(self.folder)
 
+    def below(self, path: str) -> "Unpacked":
+        """One of its folders. Raises OSError."""
+        with self._parent(path) as (parent, name):
+            return Unpacked(os.open(name, _FOLDER, dir_fd=parent), self._owner, self._mode)
+
     def make_folder(self, path: str) -> None:
         """Makes a folder where there is none. Raises OSError, also where something else lies there."""
         with self._parent(path) as (parent, name):
             try:
                 os.mkdir(name, self._mode | self._may_run, dir_fd=parent)
             except FileExistsError:
-                os.close(os.open(name, _FOLDER, dir_fd=parent))
+                if not stat.S_ISDIR(os.lstat(name, dir_fd=parent).st_mode):
+                    raise FileExistsError(errno.EEXIST, OTHER, path) from None
             else:
                 self._give(name, parent)
 
@@ -54,8 +64,9 @@ class Unpacked:
             try:
                 os.symlink(target, name, dir_fd=parent)
             except FileExistsError:
-                if os.readlink(name, dir_fd=parent) != target:
-                    raise
+                if _target(name, parent) != target:
+                    raise FileExistsError(errno.EEXIST, OTHER, path) from None
+                return True
             self._give(name, parent)
         return True
 
@@ -71,10 +82,10 @@ class Unpacked:
                 about = os.stat(name, dir_fd=parent, follow_symlinks=False)
             except FileNotFoundError:
                 return False
-            regular = about.st_mode & 0o170000 == 0o100000
+            regular = stat.S_ISREG(about.st_mode)
             if regular and (about.st_size, about.st_mtime_ns // 1_000_000) == (entry.size, entry.changed_ms):
                 return True
-            raise FileExistsError(0, "is there already, and is another one", entry.path)
+            raise FileExistsError(errno.EEXIST, OTHER, entry.path)
 
     @contextmanager
     def writing(self, entry: Entry) -> Iterator[int]:
@@ -116,3 +127,10 @@ class Unpacked:
             yield folder, names[-1]
         finally:
             os.close(folder)
+
+
+def _target(name: str, folder: int) -> str | None:
+    try:
+        return os.readlink(name, dir_fd=folder)
+    except OSError:
+        return None

@@ -266,14 +266,12 @@ class _Agent:
                 self._report(start, Result("lost", detail="an older attempt of the same name is still ending"))
             else:
                 free.append(start)
-        at_once = []
-        for local, start in self._attempts.prepare(free):
+        prepared = self._attempts.prepare(free)
+        for local, start in prepared:
             self._archive.runs.began(live_name(local.name.job, local.admitted), local.run_name)
             if start.stage.inputs:
                 self._inputs.begin(local, core.handed_to(self._state, start), partial(self._brought, local, start))
-            else:
-                at_once.append((local, start))
-        if at_once:
+        if at_once := [(local, start) for local, start in prepared if not local.waits]:
             await self._launch(at_once)
 
     async def _brought(self, local: Local, start: Start, outcome: Launched | None) -> None:

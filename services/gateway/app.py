@@ -34,6 +34,8 @@ from services.gateway.problems import Problem, as_json, dumped, install, malform
 from services.gateway.reading import message_of
 from services.gateway.reservation_routes import add_reservations
 from services.gateway.reserved_waits import unpromised_warnings
+from services.gateway.result_routes import add_results
+from services.gateway.results import ReadResults
 from services.gateway.series_routes import add_series
 from services.gateway.stage_logs import JsonLines, node_in, output_rows, wanted_of_job
 from services.gateway.streams import EventStream
@@ -56,12 +58,13 @@ def make_app(
     follower: Follower,
     read_output: ReadOutput | None = None,
     *,
+    read_results: ReadResults | None = None,
     author: str = "unknown",
     hosts: Hosts | None = None,
 ) -> FastAPI:
-    """The API of one cell. `read_output`: reads task output; by default it is fetched from the agents. `hosts`: names
-    under which it may be requested; by default those of the loopback interface."""
-    api = Api(follower, read_output, author)
+    """The API of one cell. `read_output`, `read_results`: read what tasks print and leave; by default it is fetched
+    from the agents. `hosts`: names under which it may be requested; by default those of the loopback interface."""
+    api = Api(follower, read_output, read_results, author)
     app = FastAPI(
         title="Largesse",
         summary="A hierarchically fair scheduler for shared clusters",
@@ -81,6 +84,7 @@ def make_app(
     _add_jobs(app, api)
     _add_streams(app, api)
     _add_logs(app, api)
+    add_results(app, api)
     add_cluster(app, api)
     add_nodes(app, api)
     add_config(app, api)
