@@ -40,12 +40,12 @@ class Task:
 
 @dataclass(slots=True)
 class _Fetched:
-    """What was fetched. `there`: files that were there already."""
+    """What was fetched. `there`: files that were there already. `links`: left out, since they lead elsewhere."""
 
     files: int = 0
     bytes: int = 0
     there: int = 0
-    left_out: int = 0
+    links: int = 0
     missed: int = 0
 
 
@@ -68,19 +68,22 @@ def fetch_results(
     used, Refused where another file is in the way.
     """
     tasks = _tasks(gateway, job, stage, index)
-    found = _Fetched(left_out=sum(task.left_out for task in tasks))
+    found = _Fetched()
     with _opened(folder) as top:
         for task in tasks:
             if not task.problem:
                 _fetch_task(gateway, job, task, top, found)
             found.missed += bool(task.problem)
     if json:
-        counts = {"files": found.files, "bytes": found.bytes, "there_already": found.there, "left_out": found.left_out}
+        left_out = found.links + sum(task.left_out for task in tasks)
+        counts = {"files": found.files, "bytes": found.bytes, "there_already": found.there, "left_out": left_out}
         out_json({"job": job, "folder": str(folder), "tasks": len(tasks) - found.missed, **counts})
     else:
         there = f" ({found.there} there already)" if found.there else ""
         text = f"{plural(found.files, 'file')}{there}, {found.bytes} bytes, of {plural(len(tasks), 'task')}"
         note(f"{text} in {folder}")
+    if found.links:
+        note(f"{plural(found.links, 'link')} left out: outside a task's own folder they would lead elsewhere")
     _note_all(tasks, found.missed)
 
 
@@ -175,7 +178,7 @@ def _fetch(gateway: Gateway, job: str, task: Task, entry: Entry, folder: Unpacke
     if entry.kind == "folder":
         folder.make_folder(entry.path)
     elif entry.kind == "link":
-        found.left_out += not folder.make_link(entry.path, entry.target)
+        found.links += not folder.make_link(entry.path, entry.target)
     elif folder.has(entry):
         found.there += 1
         found.files += 1

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from largesse.task_results import ENTRIES_MAX, Entry, FilePiece, Listed, WantedResults
 from services.gateway.asking import ask_results
 from services.gateway.document import Document
-from services.gateway.output import from_agent, tasks_of
+from services.gateway.output import check_task, from_agent, tasks_of
 from services.gateway.places import OutputPlace
 from services.gateway.problems import Problem, dumped
 from services.gateway.stage_logs import in_order
@@ -42,11 +42,10 @@ def listed_of_job(state: State, job: str, stage: str | None, index: int | None) 
     """What to list, in order. The job has to be in view. Raises Problem for a stage or task that it has not got."""
     tasks = tasks_of(state, job)
     assert tasks is not None
-    if stage is not None and stage not in tasks:
-        raise Problem(404, "unknown_stage", f'job "{job}" has no stage "{stage}"; it has {", ".join(tasks)}', "stage")
-    if index is not None and (stage is None or index >= tasks[stage]):
-        text = "name its stage, too" if stage is None else f'stage "{stage}" has tasks 0 to {tasks[stage] - 1}'
-        raise Problem(404, "unknown_task", text, "index")
+    if stage is not None:
+        check_task(state, WantedResults(job, stage, index or 0))
+    elif index is not None:
+        raise Problem(422, "malformed", "index: needs the stage, too", "index")
     return [
         WantedResults(job, each, at)
         for each, count in tasks.items()
