@@ -74,7 +74,7 @@ VARIABLES = {
     "TASK_USER": ("the agent's user", "user as whom tasks run; needs an agent that runs as root"),
     "ADVERTISE": (
         "the host's name and LARGESSE_METRICS_PORT",
-        "HOST:PORT at which the gateway reaches the output of tasks",
+        "HOST:PORT at which the gateway and other agents reach the output and results of tasks",
     ),
 }
 """What only an agent reads, by name without the prefix: default and what it is. `read_node_settings` says more."""
