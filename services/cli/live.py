@@ -76,6 +76,8 @@ def submit(
     }.get(answer["state"])
     if outcome:
         note(f"{answer['job']} {outcome}")
+    if answer.get("reservation"):
+        note(f"{answer['job']} is bound to {answer['reservation']}")
     if follow:
         if not json:
             out(answer["job"])

@@ -54,13 +54,13 @@ def test_results_are_found_on_other_nodes_also_of_an_agent_that_was_away(kafka_a
             await cell.until(lambda: "j" in cell.ended, READY_SECONDS)
             assert cell.ended == {"j": "succeeded"}
             url = f"http://127.0.0.1:{cell.http}"
-            printed = (await cell.get(cell.http, "/v1/tasks/j/use/0/logs"))[1]
+            printed = await asyncio.to_thread(largesse, "logs", "j/use/0", "--url", url)
             said = await asyncio.to_thread(largesse, "results", "j", tmp_path / "out", "--url", url)
         return printed, said
 
     printed, said = asyncio.run(story())
 
-    assert printed.split() == ["agent-0", "agent-1"]
+    assert printed.out.split() == ["agent-0", "agent-1"]
     assert said.code == 0, said.err
     found = tree(tmp_path / "out")
     assert {found[f"make/{index}/node"] for index in (0, 1)} == {b"agent-0\n", b"agent-1\n"}
