@@ -76,13 +76,14 @@ def wanted_of(path: str, query: Mapping[str, str]) -> Wanted | None:
     stream = query.get("stream", "stdout")
     if stream not in get_args(Stream):
         raise ValueError(f"stream: has to be one of {', '.join(get_args(Stream))}")
-    number, offset = _whole("index", index), _whole("offset", query.get("offset", "0"))
-    numbers = [_whole(name, query[name]) if name in query else None for name in ("attempt", "admitted", "since_ms")]
+    number, offset = whole("index", index), whole("offset", query.get("offset", "0"))
+    numbers = [whole(name, query[name]) if name in query else None for name in ("attempt", "admitted", "since_ms")]
     attempt, admitted, since_ms = numbers
     return Wanted(job, stage, number, stream, attempt, offset, admitted, since_ms)  # type: ignore[arg-type]
 
 
-def _whole(name: str, text: str) -> int:
+def whole(name: str, text: str) -> int:
+    """A number of a request or an answer. Raises ValueError, which names it."""
     if re.fullmatch("[0-9]{1,19}", text) is None or int(text) > NUMBER_MAX:
         raise ValueError(f"{name}: has to be a whole number")
     return int(text)

@@ -71,7 +71,7 @@ class Stage:
     None: as the policy. `speculative`: whether slow tasks may be copied, where the policy has copies made.
     `max_failed`: so many tasks may fail for good without the stage failing; `on_failure`: whether a failed stage ends
     the job at once, or only keeps the stages that come after it from running. `running_max`: so many of its tasks run
-    at a time at most; None: all.
+    at a time at most; None: all. `inputs`: stages among `after` whose results a task finds on its node.
     """
 
     stage: str
@@ -96,6 +96,7 @@ class Stage:
     max_failed: int = 0
     on_failure: OnFailure = "fail"
     running_max: int | None = None
+    inputs: list[str] = field(default_factory=list)
 
     @property
     def width(self) -> int:

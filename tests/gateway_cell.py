@@ -53,6 +53,7 @@ async def a_cell(
     answering=True,
     following=True,
     read_output=None,
+    read_results=None,
     hosts=None,
     address="",
     without=None,
@@ -74,7 +75,7 @@ async def a_cell(
             await publish_input(bus.writer(), "config", {"set": {"node_lease_ms": LEASE_MS_MAX}}, "tester")
         await publish_input(bus.writer(), "nodes", {"register": {**NODE["register"], "address": address}}, "n1")
     tasks = [asyncio.ensure_future(each) for each in running]
-    app = make_app(follower, read_output, author="tester", hosts=hosts)
+    app = make_app(follower, read_output, read_results=read_results, author="tester", hosts=hosts)
     transport = httpx.ASGITransport(app, raise_app_exceptions=False)
     async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:8642") as http:
         patch = pytest.MonkeyPatch()

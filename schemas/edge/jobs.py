@@ -60,6 +60,7 @@ MIB_MEANT_MAX = 1 << 16  # A larger number was hardly meant in MiB.
 TASK_VARIABLES = (
     *("LARGESSE_JOB", "LARGESSE_STAGE", "LARGESSE_TASK_INDEX", "LARGESSE_TASK_COUNT"),
     *("LARGESSE_ATTEMPT", "LARGESSE_NODE", "LARGESSE_PEERS", "LARGESSE_MASTER_ADDR", "LARGESSE_MASTER_PORT"),
+    *("LARGESSE_RESULTS", "LARGESSE_INPUTS"),
 )
 """What an agent says to a task; a spec may not say otherwise."""
 
@@ -118,6 +119,7 @@ class StageSubmission(Input):
     max_failed: MaxFailed = None
     on_failure: OnFailure = "fail"
     running_max: Annotated[int, Field(ge=1, le=TASKS_MAX)] | None = None
+    inputs: Annotated[list[Name], Field(max_length=STAGES_MAX)] = []
 
 
 class JobSubmission(Input):
@@ -241,6 +243,7 @@ def _stage(stage: StageSubmission) -> Stage:
         max_failed=most_failed(stage.max_failed, tasks, gang=stage.gang),
         on_failure=stage.on_failure,
         running_max=_running_max(stage, tasks),
+        inputs=_inputs(stage),
     )
 
 
@@ -249,6 +252,19 @@ def _running_max(stage: StageSubmission, tasks: int) -> int | None:
     if most is not None and stage.gang and most < tasks:
         raise Malformed("running_max", f"is {most}, but all {tasks} tasks of a gang run together: leave it out")
     return most
+
+
+def _inputs(stage: StageSubmission) -> list[str]:
+    """The stages whose results the tasks find."""
+    if stage.inputs and stage.command is None:
+        raise Malformed("inputs", 'needs "command": a simulated task reads nothing')
+    after = set(stage.after)
+    for k, name in enumerate(stage.inputs):
+        if name not in after:
+            raise Malformed(f"inputs[{k}]", f'{shown(name)} is not in "after": name it there, too')
+        if name in stage.inputs[:k]:
+            raise Malformed(f"inputs[{k}]", f"{shown(name)} is named twice")
+    return stage.inputs
 
 
 def _locality_wait_ms(stage: StageSubmission) -> int | None:

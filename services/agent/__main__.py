@@ -10,6 +10,7 @@ from largesse.settings import Settings
 from services.agent.settings import VARIABLES, read_node_settings
 from services.agent.shell import run
 from services.agent.task_output import pages_of
+from services.agent.task_results import results_beside
 
 USAGE = Usage(
     "agent", "A node's agent: starts and stops tasks on this machine as the log says, and reports on them.", VARIABLES
@@ -18,7 +19,7 @@ USAGE = Usage(
 
 def _pages(settings: Settings) -> Pages:
     node = read_node_settings(settings)
-    return pages_of(node.name, node.data)
+    return results_beside(pages_of(node.name, node.data), node.name, node.data)
 
 
 def _name(settings: Settings) -> str:

@@ -38,7 +38,7 @@ from services.agent.found import (
     stop_in,
     task_in,
 )
-from services.agent.local import Launched, Local, document_of, key_of, mono_ms, tampered, without_result
+from services.agent.local import Launched, Local, document_of, key_of, mono_ms, spoilt, tampered, without_result
 from services.agent.outbox import Name, Result
 from services.agent.settings import NodeSettings
 from services.agent.starting import fate_of, limits_of, task_of
@@ -120,8 +120,7 @@ class Attempts:
                     result = Result("cannot_start", detail="a task of the job has made a folder in its place")
                 launched.append(Launched(local, result=result))
             except Spoilt as error:
-                detail = f"a task of the job has spoilt its folder: {error.filename}: {error.strerror}"
-                launched.append(Launched(local, result=Result("cannot_start", detail=detail)))
+                launched.append(Launched(local, result=spoilt(error)))
             except OSError as error:
                 # Nothing of the job's own is looked at before its shim runs, so it does not count against its retries.
                 result = Result("lost", detail=f"the agent could not start it: {error.strerror or error}")
@@ -158,7 +157,7 @@ class Attempts:
             if stage.command:
                 key = self._key(local)
                 groups = self.groups.make(key, limits_of(start, self.settings))
-                task |= {**task_of(start, self.settings, key, groups), "hold": self.hold}
+                task |= {**task_of(start, self.settings, key, local.folder, groups), "hold": self.hold}
                 write_json(TASK, task, dir_fd=folder)
                 pid, ticks = self.forks.spawn(local.folder, key, self.events[1] if self.events is not None else None)
                 return Launched(local, pid, ticks)
@@ -344,6 +343,8 @@ class Attempts:
         if local.phase == "ended" or local.stopping:
             return []
         local.stopping = reason
+        if local.waits:
+            return self._end(local, Result(reason, detail=f"stopped before it began: {reason}"))
         if local.ends_ms is not None:
             assert local.fate is not None
             ran_ms = max(0, local.fate.run_ms - (local.ends_ms - mono_ms()))

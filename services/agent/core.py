@@ -48,11 +48,22 @@ Standing = Literal["new", "registered", "lost", "taken"]
 
 
 @dataclass(slots=True)
+class Handed:
+    """Tasks of one stage that succeeded in this attempt on this node, whose results later stages need."""
+
+    stage: str
+    first: int
+    count: int
+    attempt: int
+    node: str
+
+
+@dataclass(slots=True)
 class Job:
     """A job that has not ended. `run`: seq of its admission, which tells it from an earlier job of its name. `broken`:
     by gang stage, the last attempt that ended without success. `copied`: tasks of which copies were granted, here or
     elsewhere, as "stage/index". `peers`: by gang stage that has started here, where the tasks of its last attempt are
-    reached, in order, as HOST:PORT."""
+    reached, in order, as HOST:PORT. `handed`: by stage of which others need the results, the tasks that succeeded."""
 
     spec: JobSpec
     run: int
@@ -60,6 +71,7 @@ class Job:
     broken: dict[str, int] = field(default_factory=dict)
     copied: dict[str, bool] = field(default_factory=dict)
     peers: dict[str, list[str]] = field(default_factory=dict)
+    handed: dict[str, list[Handed]] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -89,7 +101,8 @@ class State:
     in the next `take`. `rival`: the epoch of another agent that has registered this node after ours, whether or not
     ours was lost by then. `epochs`: the latest that were registered, the last one last. `unschedulable`: why the
     node takes no new tasks, as the log has it of our epoch. `drain_until_ms`: the log time at which all that is
-    held is revoked, as a drain asks for; None: it is not. `hosts`: by node of the cell, where its tasks are reached.
+    held is revoked, as a drain asks for; None: it is not. `hosts`: by node of the cell, where its tasks are reached;
+    `addresses`: where its agent can be asked; "": nowhere.
     """
 
     node: str
@@ -106,6 +119,7 @@ class State:
     held_of: dict[str, dict[str, bool]] = field(default_factory=dict)
     changed: dict[str, bool] = field(default_factory=dict)
     hosts: dict[str, str] = field(default_factory=dict)
+    addresses: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,9 +214,18 @@ def look_again(state: State) -> None:
     state.changed = dict.fromkeys(state.held, True)
 
 
+def handed_to(state: State, start: Start) -> list[Handed]:
+    """What earlier stages have left for an attempt."""
+    handed = state.jobs[start.held.job].handed
+    return [tasks for stage in start.stage.inputs for tasks in handed[stage]]
+
+
 def _admitted(state: State, record: Record[JobAdmitted]) -> None:
     body = record.body
-    state.jobs[body.spec.job] = Job(body.spec, record.seq)
+    job = state.jobs[body.spec.job] = Job(body.spec, record.seq)
+    for stage in body.spec.stages:
+        for name in stage.inputs:
+            job.handed[name] = []
 
 
 def _cancelled(state: State, record: Record[JobCancelled]) -> None:
@@ -283,6 +306,7 @@ def _tasks(state: State, record: Record) -> None:
         if isinstance(fact, TaskEnd):
             _over(state, fact)
             _supersede(state, fact)
+            _hand_on(state, fact)
         elif isinstance(fact, TaskFailure):
             _over(state, fact)
             _break_gang(state, fact.job, fact.stage, fact.attempt)
@@ -310,7 +334,7 @@ def _lost(state: State, record: Record[NodeLost]) -> None:
 def _registered(state: State, record: Record[NodeRegistered]) -> None:
     body = record.body
     _tasks(state, record)
-    state.hosts[body.node] = body.host
+    state.hosts[body.node], state.addresses[body.node] = body.host, body.address
     if body.node != state.node:
         return
     # An agent ends once another epoch has followed its own: an epoch that comes again is an old message of it.
@@ -345,6 +369,12 @@ def _over(state: State, ended: TaskEnd | TaskFailure | SpareEnd) -> None:
         del state.held_of[ended.job]
 
 
+def _hand_on(state: State, ended: TaskEnd) -> None:
+    job = state.jobs.get(ended.job)
+    if job is not None and ended.stage in job.handed:
+        job.handed[ended.stage].append(Handed(ended.stage, ended.first, ended.count, ended.attempt, ended.node))
+
+
 def _supersede(state: State, ended: TaskEnd) -> None:
     """Tasks have succeeded: other attempts of them stop."""
     job = state.jobs.get(ended.job)
@@ -376,6 +406,7 @@ def _drained(state: State, record: Record[NodeDrained]) -> None:
 def _forgotten(state: State, record: Record[NodeForgotten]) -> None:
     body = record.body
     state.hosts.pop(body.node, None)
+    state.addresses.pop(body.node, None)
     if body.node == state.node:
         state.drain_until_ms = None
 

@@ -3,6 +3,7 @@ while.
 
     DATA/identity.json                     whose epochs these are, how many there were, and the last of them
     DATA/jobs/JOB/RUN/STAGE/INDEX.ATTEMPT  task.json, claim.json, result.json, stdout, stderr, work/ (shim.py)
+    DATA/jobs/JOB/RUN/#inputs              results of earlier stages that attempts of the run need (inputs.py)
     DATA/ended/N/JOB/RUN                   the same of jobs that have ended, on shelves in order of time (clearing.py)
 
 JOB and STAGE are encoded names. RUN is the seq of the job's admission and the epoch that the attempt was granted under:
@@ -18,6 +19,9 @@ from largesse.task_output import folder_name
 from services.agent.documents import read_json, write_json
 
 JOBS, IDENTITY = "jobs", "identity.json"
+WORK = "work"
+"""The folder of an attempt in which its command starts, without `cwd` (shim.py): its results."""
+INPUTS = "#inputs"  # No encoded name has a #.
 OLD_EVENTS = "events"  # A pipe that earlier versions kept in the data folder.
 ISSUED_MAX = 64
 """Epochs of its own that an agent remembers; a message of an older one comes no more."""

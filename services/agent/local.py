@@ -21,7 +21,7 @@ class Local:
     simulated task ends, `fate` how. `quiet`: the log is not waiting for it. `stopping`: why it was asked to stop.
     `force_ms`: when patience ends. `spawned`: its shim was started by this process. `outcome`: its result, once nothing
     of it is left, for which is waited until `sweep_ms`. `done`: the shim ended of its own accord, and so has ended
-    everything.
+    everything. `waits`: nothing of it was begun yet, for results of earlier stages are brought.
     """
 
     key: str
@@ -41,6 +41,13 @@ class Local:
     outcome: Result | None = None
     sweep_ms: int = 0
     done: bool = False
+    waits: bool = False
+
+    @property
+    def run_name(self) -> str:
+        """JOB/RUN, where its folder lies."""
+        run = self.folder.parents[1]
+        return f"{run.parent.name}/{run.name}"
 
 
 @dataclass(slots=True)
@@ -63,6 +70,11 @@ def key_of(name: Name) -> str:
 def tampered(fault: Exception) -> Result:
     """Of an attempt whose folder is not as it was left: only tasks of its job can write there, so they pay for it."""
     return Result("exit_code", detail=f"its folder was tampered with: {fault}")
+
+
+def spoilt(error: OSError) -> Result:
+    """Of an attempt that cannot start since a task of its job has put something in the way."""
+    return Result("cannot_start", detail=f"a task of the job has spoilt its folder: {error.filename}: {error.strerror}")
 
 
 def without_result(stopping: StopReason | None) -> Result:

@@ -63,6 +63,13 @@ class LogFollower:
         """
         return mono_ms() - self._followed_ms > max(2 * READ_WAIT_MS, self.state.node_lease_ms // 2)
 
+    async def kept_up(self) -> None:
+        """Returns once it has not fallen behind."""
+        while True:
+            if not self.fell_behind():
+                return
+            await asyncio.sleep(RETRY_MS / 1_000)
+
     async def read_on(self, act: Callable[[list[Action]], Awaitable[None]]) -> None:
         """Reads what the log has by now. What is over ends meanwhile, by `act`, and nothing starts. Raises PositionGap,
         Undecodable.

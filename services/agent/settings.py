@@ -45,6 +45,10 @@ VARIABLES = {
         "256",
         "how much of each output stream of a task is kept: the first half, and the end of the rest",
     ),
+    "NODE_INPUTS_MIB": (
+        "10240",
+        "how much the results of earlier stages may take that are copied here from other nodes, for one job",
+    ),
     "NODE_AT_END": (
         "keep",
         "when the agent stops: keep (tasks continue, the next agent takes them over) or leave (they run elsewhere)",
@@ -76,7 +80,7 @@ VARIABLES = {
     "TASK_USER": ("the agent's user", "user as whom tasks run; needs an agent that runs as root"),
     "ADVERTISE": (
         "the host's name and LARGESSE_METRICS_PORT",
-        "HOST:PORT at which the gateway reaches the output of tasks",
+        "HOST:PORT at which the gateway and other agents reach the output and results of tasks",
     ),
 }
 """What only an agent reads, by name without the prefix: default and what it is. `read_node_settings` says more."""
@@ -106,14 +110,15 @@ class NodeSettings:
     `room`: free room on its disk below which the node takes no new tasks. `cut_off_ms`: an agent whose messages the bus
     has not taken for so long ends what runs here, which was suspended by then; 0: never. `silent_ms`: for how long
     tasks run on without word of an agent that the cell hears; 0: the cell's `node_lease_ms`. `alone`: the cell ends
-    with the agent, so that what it leaves running waits for both. `kept`: limits of
-    what ended jobs left, which is put away every `clear_ms`. `output_bytes`: kept of each stream of a task. `pass_env`:
-    variables of the agent that tasks get too. `keep_running`: whether tasks run on when the agent is asked to end, for
-    the next one to take them over. `leaves`: the agent then says that the node goes, and what it holds is run elsewhere
-    at once. `departing`: the node is not run any more: its agent reports what has ended, ends the rest, and leaves.
-    `address`: where the agent shows what tasks print, as `HOST:PORT`; empty: nowhere. `task_user`: as whom
-    tasks run; None: as the agent's own user, who can write wherever the agent can. `host`: at which tasks on other
-    nodes reach those here; `ports`: those that tasks of gangs are given, from the first to the last; 0: none.
+    with the agent, so that what it leaves running waits for both. `kept`: limits of what ended jobs left, which is put
+    away every `clear_ms`. `output_bytes`: kept of each stream of a task. `inputs_bytes`: of results that are copied
+    here from other nodes for one job. `pass_env`: variables of the agent that tasks get too. `keep_running`: whether
+    tasks run on when the agent is asked to end, for the next one to take them over. `leaves`: the agent then says that
+    the node goes, and what it holds is run elsewhere at once. `departing`: the node is not run any more: its agent
+    reports what has ended, ends the rest, and leaves. `address`: where the agent shows what tasks print and leave, as
+    `HOST:PORT`; empty: nowhere. `task_user`: as whom tasks run; None: as the agent's own user, who can write wherever
+    the agent can. `host`: at which tasks on other nodes reach those here; `ports`: those that tasks of gangs are given,
+    from the first to the last; 0: none.
     """
 
     name: str
@@ -132,6 +137,7 @@ class NodeSettings:
     memory_limit: MemoryLimit = "auto"
     task_pids: int = 4_096
     output_bytes: int = 256 << 20
+    inputs_bytes: int = 10 << 30
     kept: Kept = field(default_factory=Kept)
     room: Room = field(default_factory=Room)
     cut_off_ms: int = 600_000
@@ -203,6 +209,7 @@ def with_limits(node: NodeSettings, environment: Mapping[str, str] | None = None
         memory_limit=_option(MemoryLimit, "NODE_MEMORY_LIMIT", environment),  # type: ignore[arg-type]
         task_pids=_number(environment, "NODE_TASK_PIDS"),
         output_bytes=_number(environment, "NODE_OUTPUT_MIB", least=1) << 20,
+        inputs_bytes=_number(environment, "NODE_INPUTS_MIB") << 20,
         kept=_kept(environment),
         room=Room(_number(environment, "NODE_ROOM_MIB") << 20, _number(environment, "NODE_ROOM_INODES")),
         ports=_ports(environment.get(f"{PREFIX}NODE_PORTS") or VARIABLES["NODE_PORTS"][0]),

@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import Coroutine
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from typing import Literal
 
 from largesse.bus.file.lock import DirectoryLock
@@ -21,10 +22,12 @@ from services.agent.capacity import measured
 from services.agent.core import Action, Begun, Over, Start, Stop
 from services.agent.folders import live_name, take_identity
 from services.agent.holding import HOLD, SUSPEND_PARTS, boot_ms
+from services.agent.inputs import Inputs
 from services.agent.keeping import Holding
-from services.agent.local import Local, mono_ms
+from services.agent.local import Launched, Local, mono_ms
 from services.agent.log_follower import LogFollower
 from services.agent.outbox import Name, Result
+from services.agent.peers import Peer, by_address
 from services.agent.reporter import Reporter
 from services.agent.settings import NodeSettings
 from services.agent.troubles import MACHINE, Troubles, probe, short_of
@@ -42,8 +45,8 @@ class TakenOver(Exception):
     """Another agent has registered this node: names node and epoch. Everything that ran here has been stopped."""
 
 
-async def run(bus: Bus, node: NodeSettings, stop: asyncio.Event) -> None:
-    """Serves one node until `stop` is set.
+async def run(bus: Bus, node: NodeSettings, stop: asyncio.Event, peer: Peer | None = None) -> None:
+    """Serves one node until `stop` is set. `peer`: reads what other agents keep; None: from where they say they are.
 
     Raises DirectoryHeld (another agent has the data folder), TakenOver, PositionGap and Undecodable (the log cannot be
     followed), OSError (the data folder cannot be used). A bus that fails for a while is waited for, and so is a data
@@ -56,7 +59,7 @@ async def run(bus: Bus, node: NodeSettings, stop: asyncio.Event) -> None:
             lock = DirectoryLock(data)
             try:
                 capacity = node.capacity or measured(data, node.parts)
-                agent = _Agent(bus, replace(node, data=data, capacity=capacity))
+                agent = _Agent(bus, replace(node, data=data, capacity=capacity), peer)
                 await agent.live(stop)
             finally:
                 lock.release()
@@ -72,12 +75,13 @@ async def run(bus: Bus, node: NodeSettings, stop: asyncio.Event) -> None:
 class _Agent:
     """One life of an agent. Everything happens on one event loop; only what blocks runs in threads."""
 
-    def __init__(self, bus: Bus, node: NodeSettings) -> None:
+    def __init__(self, bus: Bus, node: NodeSettings, peer: Peer | None) -> None:
         self._bus, self._node = bus, node
         self._log = logger(service="agent", node=node.name)
         self._identity = take_identity(node.data)
         self._follower = LogFollower(bus, node, self._identity.epoch, self._note_end)
         self._attempts = Attempts(node, hold=str(node.data / HOLD))
+        self._inputs = Inputs(node, peer or by_address(lambda name: self._state.addresses.get(name)))
         self._reporter = Reporter(bus, node)
         self._events = self._attempts.open_events()
         self._archive = Archive(node, lambda: self._follower.time)
@@ -99,7 +103,7 @@ class _Agent:
             limits_text = self._attempts.groups.limits_text(self._node.cpu_limit, self._node.memory_limit)
             self._log.info("limits of tasks", limits=limits_text)
             for local in self._attempts.by_key.values():
-                self._archive.runs.began(live_name(local.name.job, local.admitted), _run_of(local))
+                self._archive.runs.began(live_name(local.name.job, local.admitted), local.run_name)
             loop.add_reader(self._events, self._hear)
             try:
                 await self._serve(stop)
@@ -117,6 +121,7 @@ class _Agent:
                 self._holding.keep()
             self._holding.close()
             loop.remove_reader(self._events)
+            self._inputs.close()
             self._attempts.close()
             self._attempts.groups.close()
             CAUGHT_UP.remove(self._node.name)
@@ -124,7 +129,8 @@ class _Agent:
 
     async def _serve(self, stop: asyncio.Event) -> None:
         """Until `stop`, or the first error of any part."""
-        lives: list[Coroutine[object, object, object]] = [self._follow(), self._keep_time(), self._hold(), stop.wait()]
+        lives: list[Coroutine[object, object, object]] = [self._follow(), self._keep_time(), self._hold()]
+        lives += [self._inputs.watch(), stop.wait()]
         if self._node.departing:
             lives.append(self._registered.wait())
         else:
@@ -170,6 +176,7 @@ class _Agent:
 
     def _note_end(self, job: str, run: int) -> None:
         self._archive.runs.ended(live_name(job, run))
+        self._inputs.forget(job, run)
 
     def _check_standing(self) -> None:
         state = self._state
@@ -260,17 +267,36 @@ class _Agent:
             else:
                 free.append(start)
         prepared = self._attempts.prepare(free)
-        for local, _ in prepared:
-            self._archive.runs.began(live_name(local.name.job, local.admitted), _run_of(local))
+        for local, start in prepared:
+            self._archive.runs.began(live_name(local.name.job, local.admitted), local.run_name)
+            if start.stage.inputs:
+                self._inputs.begin(local, core.handed_to(self._state, start), partial(self._brought, local, start))
+        if at_once := [(local, start) for local, start in prepared if not local.waits]:
+            await self._launch(at_once)
+
+    async def _brought(self, local: Local, start: Start, outcome: Launched | None) -> None:
+        """Results of earlier stages are in place, or cannot be brought."""
+        if outcome is not None:
+            self._take_in([outcome])
+            return
+        await self._follower.kept_up()
+        if local.phase != "ended":
+            local.waits = False
+            self._put_off()
+            await self._launch([(local, start)])
+
+    async def _launch(self, prepared: list[tuple[Local, Start]]) -> None:
         launching = asyncio.ensure_future(asyncio.to_thread(self._attempts.launch, prepared))
         try:
             await asyncio.shield(launching)
         finally:
             # An operator who ends this agent wants to know what runs.
-            outcomes = await launching
-            for trouble in [outcome.trouble for outcome in outcomes if outcome.trouble]:
-                self._fall(trouble)
-            self._note(self._attempts.launched(outcomes))
+            self._take_in(await launching)
+
+    def _take_in(self, outcomes: list[Launched]) -> None:
+        for trouble in [outcome.trouble for outcome in outcomes if outcome.trouble]:
+            self._fall(trouble)
+        self._note(self._attempts.launched(outcomes))
 
     def _stop(self, stop: Stop) -> None:
         local = self._attempts.by_key.get(stop.key)
@@ -314,7 +340,7 @@ class _Agent:
                     self._forget(local)
             elif local.result is None:
                 self._reporter.outbox.started(local.key, local.name, now_ms)
-            elif local.result.reason == "lost" and not local.stopping:
+            elif local.result.reason == "lost" and not (local.stopping or local.waits):
                 self._withheld.append(local)
                 self._troubles.suspect(now_ms)
                 self._look.set()
@@ -422,9 +448,3 @@ class _Agent:
             self._attempts.look(mono_ms())
             if self._attempts.alive:
                 await self._sleep_until(mono_ms() + 100)
-
-
-def _run_of(local: Local) -> str:
-    """JOB/RUN, where the attempt's folder lies."""
-    run = local.folder.parents[1]
-    return f"{run.parent.name}/{run.name}"

@@ -2,12 +2,14 @@
 
 import os
 from collections.abc import Sequence
+from pathlib import Path
 
 from largesse.descriptors import inherited_limit
 from schemas import Stage
 from services.agent import processes
 from services.agent.cgroups import Limits
 from services.agent.core import Start
+from services.agent.folders import INPUTS, WORK
 from services.agent.outbox import Result
 from services.agent.settings import NodeSettings
 
@@ -37,9 +39,10 @@ def memory_limit_mib(asked_mib: int | None) -> int | None:
 
 
 def task_of(
-    start: Start, settings: NodeSettings, key: str, groups: dict[str, object] | None = None
+    start: Start, settings: NodeSettings, key: str, folder: Path, groups: dict[str, object] | None = None
 ) -> dict[str, object]:
-    """The shim's instructions for its attempt, beside its name. `groups`: as `cgroups.Groups.make` says."""
+    """The shim's instructions for its attempt, beside its name. `folder`: the attempt's. `groups`: as
+    `cgroups.Groups.make` says."""
     stage = start.stage
     user = settings.task_user
     memory_mib = stage.demand.get("memory")
@@ -48,7 +51,7 @@ def task_of(
     watched = limit == "resident" or (limit == "auto" and not kernel)
     return {
         "command": stage.command,
-        "env": {**environment(start, settings), processes.KEY: key},
+        "env": {**environment(start, settings, folder), processes.KEY: key},
         "cwd": stage.cwd,
         "timeout_ms": stage.timeout_ms,
         "grace_ms": settings.stop_grace_ms,
@@ -64,8 +67,9 @@ def task_of(
     }
 
 
-def environment(start: Start, settings: NodeSettings) -> dict[str, str]:
-    """What a task finds in its environment: a little of the agent's, what its stage says, its name, its GPUs."""
+def environment(start: Start, settings: NodeSettings, folder: Path) -> dict[str, str]:
+    """What a task finds in its environment: a little of the agent's, what its stage says, its name, its GPUs, where
+    results go and come from. `folder`: the attempt's."""
     held = start.held
     names = [*BASE_ENV, *settings.pass_env, *(name for name in os.environ if name.startswith("LC_"))]
     env = {name: os.environ[name] for name in names if name in os.environ}
@@ -79,6 +83,9 @@ def environment(start: Start, settings: NodeSettings) -> dict[str, str]:
     env["LARGESSE_JOB"], env["LARGESSE_STAGE"] = held.job, held.stage
     env["LARGESSE_TASK_INDEX"], env["LARGESSE_ATTEMPT"] = str(held.index), str(held.attempt)
     env["LARGESSE_NODE"], env["LARGESSE_TASK_COUNT"] = settings.name, str(start.stage.tasks)
+    env["LARGESSE_RESULTS"] = str(folder / WORK)
+    if start.stage.inputs:
+        env["LARGESSE_INPUTS"] = str(folder.parents[1] / INPUTS)
     return env | _of_gang(start.peers)
 
 

@@ -8,10 +8,12 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 
-from services.agent.trees import FOLDER, measured, unlock_upper
+from services.agent.trees import FOLDER, measured, remove_tree, unlock_upper
 
 SPENT = ("claim.json", "child.json", "result.json", "stop.json", "shim.err")
 """Files of an attempt that are useless once its job has ended. `shim.err` goes where it is empty."""
+INPUTS = "#inputs"
+"""As in folders.py, which is not imported here."""
 LEVELS_TIDIED = 3
 """Folders below a run that have to be opened to put it away: stages, attempts, work."""
 
@@ -32,6 +34,10 @@ def _tidied(run: str, parent: int) -> tuple[int, int]:
     try:
         size, entries = 0, 2  # The folders of the job and of the run.
         for stage in _folders_in(folder):
+            if stage == INPUTS:
+                with suppress(OSError):
+                    remove_tree(stage, folder)  # The nodes where they were made keep them.
+                    continue
             entries += 1
             inner = os.open(stage, FOLDER, dir_fd=folder)
             try:

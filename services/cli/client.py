@@ -30,6 +30,7 @@ ATTEMPT_HEADER, END_HEADER = "Largesse-Output-Attempt", "Largesse-Output-End"
 CUT_HEADER = "Largesse-Output-Cut"
 EVENTS = "text/event-stream"
 JSON_LINES = "application/jsonl"
+OCTETS = "application/octet-stream"
 SERVICE_UNAVAILABLE = 503
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 _HINT = "(`largesse up` starts a cell; --url, LARGESSE_URL or `largesse context` names one)"
@@ -172,18 +173,33 @@ class Gateway:
         from services.cli.http_library import httpx
 
         try:
-            response = self._sent(
-                self._http.build_request("GET", path, params={name: str(value) for name, value in params.items()}),
-                stream=True,
-            )
-            with closing(response):
-                if response.is_error:
-                    raise ending_of(response)
+            with closing(self._streamed(path, params)) as response:
                 if not response.headers.get("Content-Type", "").startswith(JSON_LINES):
                     raise stranger(response)
                 yield from _rows_of(response)
         except httpx.HTTPError as error:
             raise self._unreachable(error) from None
+
+    def pieces(self, path: str, **params: object) -> Iterator[bytes]:
+        """The bytes of an answer that is a file, as they come. Raises as `ask` does; Unanswered where it breaks off."""
+        from services.cli.http_library import httpx
+
+        try:
+            with closing(self._streamed(path, params)) as response:
+                if not response.headers.get("Content-Type", "").startswith(OCTETS):
+                    raise stranger(response)
+                yield from response.iter_bytes()
+        except httpx.HTTPError as error:
+            raise self._unreachable(error) from None
+
+    def _streamed(self, path: str, params: dict[str, object]) -> "httpx.Response":
+        """An answer that is no error, to be read as it comes. Raises as `ask` does, and httpx.HTTPError."""
+        query = {name: str(value) for name, value in params.items()}
+        response = self._sent(self._http.build_request("GET", path, params=query), stream=True)
+        if response.is_error:
+            response.close()
+            raise ending_of(response)
+        return response
 
     def document(self, method: str, path: str, *fields: str, **request: Any) -> Any:
         """What one request is answered with: a document that has these fields. Raises as `ask` does."""

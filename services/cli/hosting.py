@@ -10,7 +10,7 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, replace
 from pathlib import Path
 from socket import socket
-from typing import Any
+from typing import Any, TypeVar
 
 from largesse import shell
 from largesse.bus.file.bus import FileBus
@@ -20,6 +20,7 @@ from largesse.process.ways_out import with_way_out
 from largesse.readers import Readers, ReadersBusy
 from largesse.settings import read_settings, served_hosts
 from largesse.task_output import Piece, Wanted, folder_name
+from largesse.task_results import FilePiece, Listed, WantedResults
 from largesse.telemetry import logger
 from schemas import InputRefused, Policy, Queue
 from schemas.knobs import with_knobs
@@ -27,8 +28,10 @@ from schemas.queue_tree import with_default
 from schemas.queues import NEW_CELL_KNOBS, KnobValue
 from services.admission import sequencer as admission
 from services.agent import shell as agent
+from services.agent.peers import by_folder
 from services.agent.settings import NodeSettings
 from services.agent.task_output import attempt_with_output, made_ns, read_piece
+from services.agent.task_results import read_results
 from services.altruism import core as altruism
 from services.cli.ending import Broken, Ending, Wrong
 from services.cli.leaving import departing_nodes
@@ -36,11 +39,15 @@ from services.estimator import core as estimator
 from services.fairness import core as fairness
 from services.gateway.app import make_app
 from services.gateway.follow import Follower
+from services.gateway.output import tasks_of
+from services.gateway.places import place_of
 from services.gateway.problems import Problem
 from services.gateway.serve import bound, serve
 from services.gateway.view_state import State
 from services.leftover import core as leftover
 from services.planner import shell as planner
+
+T = TypeVar("T")
 
 BUS, NODES = "bus", "nodes"
 """Folders of the data folder."""
@@ -153,7 +160,7 @@ class Host:
         self._begin("gateway", self.follower.run())
         for node in plan.nodes:
             placed = replace(node, data=self._folder_of(node), alone=True)
-            self._begin(f"agent {node.name}", agent.run(self._bus, placed, stop))
+            self._begin(f"agent {node.name}", agent.run(self._bus, placed, stop, by_folder(self._folder_named)))
         for node in self.departing:
             self._begin(f"agent {node.name}, which leaves", self._depart(node))
         self._begin("altruism", self._keep_shards())
@@ -224,7 +231,13 @@ class Host:
         await self.follower.until(lambda view: all(node.name in view.nodes for node in plan.nodes), NODES_WAIT_S)
         if self.stop.is_set():
             return
-        app = make_app(self.follower, self._read_output, author=plan.author, hosts=self._hosts)
+        app = make_app(
+            self.follower,
+            self._read_output,
+            read_results=self._read_results,
+            author=plan.author,
+            hosts=self._hosts,
+        )
         self._begin("gateway's HTTP", serve(app, self._socket, self.stop))
         on_ready()
 
@@ -245,7 +258,10 @@ class Host:
             logger(service="agent", node=node.name).warning("cannot leave the cell", error=str(error))
 
     def _folder_of(self, node: NodeSettings) -> Path:
-        return self._plan.data / NODES / folder_name(node.name)
+        return self._folder_named(node.name)
+
+    def _folder_named(self, node: str) -> Path:
+        return self._plan.data / NODES / folder_name(node)
 
     async def _read_output(self, wanted: Wanted) -> Piece | None:
         """What a task printed, on whichever of the nodes it ran last."""
@@ -257,6 +273,20 @@ class Host:
             found = [(made_ns(attempt), folder) for attempt, folder in attempts if attempt is not None]
             return read_piece(max(found)[1], wanted) if found else None
 
+        return await self._read(read)
+
+    async def _read_results(self, wanted: WantedResults) -> Listed | FilePiece | None:
+        """What a task has left, on the node where it ran last."""
+        state = self.follower.state
+        if tasks_of(state, wanted.job) is None:
+            return None
+        place = place_of(state, wanted.job, wanted.stage, wanted.index, wanted.attempt)
+        if place is None:
+            return None
+        exact = replace(wanted, admitted=place.admitted)
+        return await self._read(lambda: read_results(self._folder_named(place.node), exact))
+
+    async def _read(self, read: Callable[[], T]) -> T:
         try:
             return await self._readers.read(read)
         except ReadersBusy as error:

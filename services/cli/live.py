@@ -1,6 +1,7 @@
 """Commands that submit jobs to a running cell and follow them: submit, run, watch, cancel, logs."""
 
 import re
+from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
@@ -39,6 +40,7 @@ def add_to(app: typer.Typer) -> None:
     app.command("watch", short_help="Follow a job to its end.")(watch_job)
     app.command(short_help="Cancel jobs, by id or all that a filter finds.")(cancel)
     app.command(short_help="Print what a task, or each task of a job, printed.")(logs)
+    app.command(short_help="List or fetch the files that tasks have left.")(results)
 
 
 COMMAND_LINE = {"allow_interspersed_args": False}
@@ -79,6 +81,8 @@ def submit(
     }.get(answer["state"])
     if outcome:
         note(f"{answer['job']} {outcome}")
+    if answer.get("reservation"):
+        note(f"{answer['job']} is bound to {answer['reservation']}")
     if follow:
         if not json:
             out(answer["job"])
@@ -187,6 +191,13 @@ def cancel(
     cancelling.cancel(Gateway(url), jobs or [], which, dry_run=dry_run, json=json)
 
 
+def _task(text: str) -> re.Match[str]:
+    match = re.fullmatch(r"([^/]+)(?:/([^/]+)(?:/([0-9]{1,9}))?)?", text)
+    if match is None:
+        raise Wrong(f"JOB/STAGE/INDEX: {text!r} is not a task: write it like count/map/0")
+    return match
+
+
 def logs(
     task: Annotated[
         str,
@@ -218,9 +229,7 @@ def logs(
     from services.cli import job_logs
     from services.cli.printing import document_of, follow_output, output_of, print_output, since_ms, sink_of
 
-    match = re.fullmatch(r"([^/]+)(?:/([^/]+)(?:/([0-9]{1,9}))?)?", task)
-    if match is None:
-        raise Wrong(f"JOB/STAGE/INDEX: {task!r} is not a task: write it like count/map/0")
+    match = _task(task)
     if follow and json:
         raise Wrong("--follow: one JSON document has an end: leave one of --follow and --json out")
     params: dict[str, object] = {"stream": "stderr" if stderr else "stdout"} | ({"attempt": attempt} if attempt else {})
@@ -242,3 +251,33 @@ def logs(
         follow_output(gateway, path, params, sink_of(raw), begin)
     else:
         print_output(output_of(gateway, path, params | begin), sink_of(raw))
+
+
+def results(
+    task: Annotated[
+        str,
+        typer.Argument(
+            help="a job, a stage, or a task: count, count/map or count/map/0",
+            metavar="JOB[/STAGE[/INDEX]]",
+            autocompletion=tasks_named,
+        ),
+    ],
+    folder: Annotated[
+        Path | None, typer.Argument(help="where they go; left out, they are only listed", metavar="DIR")
+    ] = None,
+    url: Url = None,
+    json: Json = False,
+) -> None:
+    """List the files that tasks have left in their results folders, or fetch them to DIR/STAGE/INDEX.
+
+    A file that DIR has already, with the same size and time, is not fetched again; another one is never overwritten. Of
+    a task that was tried several times these are the files of its last attempt.
+    """
+    from services.cli.results import fetch_results, list_results
+
+    match, gateway = _task(task), Gateway(url)
+    which = match[1], match[2], None if match[3] is None else int(match[3])
+    if folder is None:
+        list_results(gateway, *which, json=json)
+    else:
+        fetch_results(gateway, *which, folder, json=json)

@@ -12,6 +12,7 @@ from fastapi.routing import APIRoute
 from largesse.descriptors import connections_within
 from largesse.readers import Readers, ReadersBusy
 from largesse.task_output import Piece, Wanted
+from largesse.task_results import FilePiece, Listed, WantedResults
 from schemas import InputRefused
 from schemas.edge.base import at_key, author_of
 from schemas.edge.read import Malformed
@@ -26,6 +27,7 @@ from services.gateway.follow import Follower
 from services.gateway.output import ReadOutput, fetch_output
 from services.gateway.problems import Problem, dumped, malformed
 from services.gateway.reading import read_document, read_request
+from services.gateway.results import ReadResults, fetch_results
 from services.gateway.stage_logs import ANSWERS_MAX
 from services.gateway.streams import StreamLimit
 from services.gateway.view_state import State
@@ -56,9 +58,12 @@ NEAREST_AMONG = 200
 class Api:
     """What the routes share. `author`: recorded for requests that do not say who makes them."""
 
-    def __init__(self, follower: Follower, read_output: ReadOutput | None, author: str) -> None:
+    def __init__(
+        self, follower: Follower, read_output: ReadOutput | None, read_results: ReadResults | None, author: str
+    ) -> None:
         self.follower = follower
         self.read_output = read_output or self._ask_agent
+        self.read_results = read_results or self._ask_for_results
         self.author = author
         self.lists = asyncio.Semaphore(LISTS_MAX)
         self.reading = Readers(threads=1)
@@ -73,6 +78,9 @@ class Api:
     async def _ask_agent(self, wanted: Wanted) -> Piece | None:
         self.job(wanted.job)
         return await fetch_output(self.follower.state, wanted)
+
+    async def _ask_for_results(self, wanted: WantedResults) -> Listed | FilePiece | None:
+        return await fetch_results(self.follower.state, wanted)
 
     async def check_parameters(self, request: Request) -> None:
         """Refuses query parameters that the route does not have: most likely they are misspelt. Raises Problem."""

@@ -4,6 +4,7 @@ The header Largesse-User says who makes a request. It is recorded and not verifi
 authenticates users the gateway must listen on the loopback interface only.
 """
 
+import time
 from typing import Annotated
 from urllib.parse import quote
 
@@ -35,6 +36,9 @@ from services.gateway.problems import Problem, as_json, dumped, install, malform
 from services.gateway.reading import message_of
 from services.gateway.reservation_routes import add_reservations
 from services.gateway.reserved_waits import unpromised_warnings
+from services.gateway.result_routes import add_results
+from services.gateway.results import ReadResults
+from services.gateway.series_jobs import occurrence_for
 from services.gateway.series_routes import add_series
 from services.gateway.stage_logs import JsonLines, node_in, output_rows, wanted_of_job
 from services.gateway.streams import EventStream
@@ -57,12 +61,13 @@ def make_app(
     follower: Follower,
     read_output: ReadOutput | None = None,
     *,
+    read_results: ReadResults | None = None,
     author: str = "unknown",
     hosts: Hosts | None = None,
 ) -> FastAPI:
-    """The API of one cell. `read_output`: reads task output; by default it is fetched from the agents. `hosts`: names
-    under which it may be requested; by default those of the loopback interface."""
-    api = Api(follower, read_output, author)
+    """The API of one cell. `read_output`, `read_results`: read what tasks print and leave; by default it is fetched
+    from the agents. `hosts`: names under which it may be requested; by default those of the loopback interface."""
+    api = Api(follower, read_output, read_results, author)
     app = FastAPI(
         title="Largesse",
         summary="A hierarchically fair scheduler for shared clusters",
@@ -83,6 +88,7 @@ def make_app(
     add_changes(app, api)
     _add_streams(app, api)
     _add_logs(app, api)
+    add_results(app, api)
     add_cluster(app, api)
     add_nodes(app, api)
     add_config(app, api)
@@ -135,6 +141,10 @@ def _add_jobs(app: FastAPI, api: Api) -> None:
         `refused:...`: the cell refuses it; `job_state` where the name is taken: what the job of that name is now, null
         if that is forgotten."""
         document, spec = await api.body(request, "jobs")
+        bound = None
+        if spec.reservation is not None:
+            bound = occurrence_for(api.follower.state, spec.job, spec.reservation, int(time.time() * 1000))
+            document["reservation"] = bound or spec.reservation
         data, name, warnings = message_of(document), document.get("job"), warnings_of(document)
         labels = [stage.labels for stage in spec.stages]
         warnings += unpromised_warnings(api.follower.state.reservations, document)
@@ -145,7 +155,8 @@ def _add_jobs(app: FastAPI, api: Api) -> None:
         view = api.follower.state
         body = found.record.body if found.record is not None else None
         hint = label_hint(view, body.field, labels) if isinstance(body, JobRejected) else ""
-        return _submitted(name or place, found, warnings, documents.state_of(view, name or place), hint)
+        more: Document = {"warnings": warnings} | ({"reservation": bound} if bound else {})
+        return _submitted(name or place, found, more, documents.state_of(view, name or place), hint)
 
     @app.get(
         "/v1/jobs", tags=["jobs"], dependencies=ready, responses={200: answer(Jobs, "jobs in brief"), **problems(422)}
@@ -187,11 +198,10 @@ def _add_jobs(app: FastAPI, api: Api) -> None:
         return as_json(api.job(job), 200 if over else 202)
 
 
-def _submitted(name: str, found: Answer, warnings: list[str], before: str | None, hint: str) -> Response:
-    """The answer to a submission. `before`: the state of the job that had the name already. `hint`: what to add to a
-    refusal. Raises Problem."""
+def _submitted(name: str, found: Answer, answer: Document, before: str | None, hint: str) -> Response:
+    """The answer to a submission, with what `answer` says already. `before`: the state of the job that had the name
+    already. `hint`: what to add to a refusal. Raises Problem."""
     body = found.record.body if found.record is not None else None
-    answer: Document = {"warnings": warnings}
     match body:
         case JobAdmitted():
             state, status = "waiting", 201

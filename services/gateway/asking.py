@@ -1,6 +1,7 @@
-"""Fetches output of a task from the agent of a node: one request, one answer of limited size and time.
+"""Fetches output or results of a task from the agent of a node: one request, one answer of limited size and time.
 
-An answer counts only under the node's own name, and nothing of it is believed that `largesse.task_output` does not say.
+An answer counts only under the node's own name, and nothing of it is believed that `largesse.task_output` and
+`largesse.task_results` do not say.
 """
 
 import asyncio
@@ -10,6 +11,7 @@ from urllib.parse import quote, urlencode
 import httpx
 
 from largesse.task_output import ATTEMPT, CUT, END, FROM, NODE, PIECE_BYTES_MAX, PREFIX, START, Piece, Wanted, cut_of
+from largesse.task_results import BadAnswer, FilePiece, Listed, WantedResults, answer_of, path_of
 
 CONNECT_SECONDS = 3
 ANSWER_SECONDS = 10
@@ -21,9 +23,26 @@ class Unanswered(Exception):
 
 async def ask(address: str, node: str, wanted: Wanted) -> Piece | None:
     """Asks the agent of a node at `HOST:PORT`. None: it has no such output. Raises Unanswered."""
+    found = await _asked(address, node, _path_of(wanted))
+    return None if found is None else _piece_of(*found)
+
+
+async def ask_results(address: str, node: str, wanted: WantedResults) -> Listed | FilePiece | None:
+    """The same of what a task has left."""
+    found = await _asked(address, node, path_of(wanted))
+    if found is None:
+        return None
+    try:
+        return answer_of(wanted, lambda name: str(found[0].get(name, "")), found[1])
+    except BadAnswer as why:
+        raise Unanswered(f"no answer that could be read ({why})") from None
+
+
+async def _asked(address: str, node: str, path: str) -> tuple[httpx.Headers, bytes] | None:
+    """Headers and body; None: it has no such thing. Raises Unanswered."""
     try:
         async with asyncio.timeout(CONNECT_SECONDS + ANSWER_SECONDS):
-            status, headers, body = await _answer(f"http://{address}{_path_of(wanted)}")
+            status, headers, body = await _answer(f"http://{address}{path}")
     except httpx.ConnectTimeout:
         raise Unanswered(f"no connection within {CONNECT_SECONDS} s") from None
     except (TimeoutError, httpx.TimeoutException):
@@ -32,7 +51,20 @@ async def ask(address: str, node: str, wanted: Wanted) -> Piece | None:
         raise Unanswered(_why_not(error)) from None
     except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
         raise Unanswered(f"no answer that could be read ({str(error) or type(error).__name__})") from None
-    return _piece_of(node, status, headers, body)
+    speaker = headers.get(NODE)
+    if speaker is None:
+        raise Unanswered("what answers there shows no output: an agent of an older version, or something else")
+    if speaker != quote(node, safe=""):
+        raise Unanswered("the agent of another node answers there")
+    if status == 404:
+        return None
+    if status != 200:
+        raise Unanswered(_status_text(status, body))
+    return headers, body
+
+
+def _status_text(status: int, body: bytes) -> str:
+    return f"it answers {status}: {body[:200].decode(errors='replace').strip()}"
 
 
 async def _answer(url: str) -> tuple[int, httpx.Headers, bytes]:
@@ -72,17 +104,10 @@ def _why_not(error: BaseException) -> str:
     return str(error) or "no connection"
 
 
-def _piece_of(node: str, status: int, headers: httpx.Headers, body: bytes) -> Piece | None:
-    speaker = headers.get(NODE)
-    if speaker is None:
-        raise Unanswered("what answers there shows no output: an agent of an older version, or something else")
-    if speaker != quote(node, safe=""):
-        raise Unanswered("the agent of another node answers there")
-    if status == 404:
-        return None
+def _piece_of(headers: httpx.Headers, body: bytes) -> Piece:
     numbers = [headers.get(name, "") for name in (ATTEMPT, START, END)]
-    if status != 200 or not all(text.isdecimal() for text in numbers):
-        raise Unanswered(f"it answers {status}: {body[:200].decode(errors='replace').strip()}")
+    if not all(text.isdecimal() for text in numbers):
+        raise Unanswered(_status_text(200, body))
     asked = headers.get(FROM, "")
     cut = cut_of(headers.get(CUT, ""))
     return Piece(

@@ -16,6 +16,9 @@ class Submitted(BaseModel):
     job: str
     state: Literal["waiting", "repeated", "unanswered"]
     warnings: list[str]
+    reservation: Annotated[
+        str | None, Field(description="of a job that names a series: the occurrence that it is bound to")
+    ] = None
     job_state: Annotated[JobState | None, Field(description="of a repeat: what the job is now, null if forgotten")] = (
         None
     )

@@ -48,6 +48,7 @@ class Problem(BaseModel):
         bool | None, Field(description="of a reservation: the terms accepted before stay in force")
     ] = None
     warnings: list[str] | None = None
+    reservation: Annotated[str | None, Field(description="the occurrence that the job was bound to")] = None
     limit: Annotated[int | None, Field(description="in bytes")] = None
     size: Annotated[int | None, Field(description="in bytes")] = None
     node: Annotated[str | None, Field(description="the node that keeps the output")] = None

@@ -6,19 +6,24 @@ only for one fixed path, and an answer counts only under the node's own name.
 
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import replace
+from typing import TypeVar
 
 from largesse.task_output import NUMBER_MAX, PIECE_BYTES_MAX, Piece, Wanted, rendered
+from largesse.task_results import WantedResults
 from schemas.wording import plural
 from services.gateway.asking import Unanswered, ask
-from services.gateway.places import place_of
+from services.gateway.places import OutputPlace, place_of
 from services.gateway.problems import Problem
 from services.gateway.view_state import State
+
+AnyWanted = Wanted | WantedResults
+T = TypeVar("T")
 
 ReadOutput = Callable[[Wanted], Awaitable[Piece | None]]
 """The next piece of a task's output; None if there is none. Raises Problem."""
 
 
-def check_task(state: State, wanted: Wanted) -> None:
+def check_task(state: State, wanted: AnyWanted) -> None:
     """Raises Problem if the job is in view and has no such task."""
     if (tasks := tasks_of(state, wanted.job)) is None:
         return
@@ -41,20 +46,34 @@ def tasks_of(state: State, name: str) -> dict[str, int] | None:
 
 async def fetch_output(state: State, wanted: Wanted) -> Piece | None:
     """A piece of output from the agent of the node where the task ran. The job must be in view. Raises Problem."""
+
+    async def asked(address: str, place: OutputPlace) -> Piece | None:
+        return await ask(address, place.node, replace(wanted, admitted=place.admitted))
+
+    return await from_agent(state, wanted, "output", asked)
+
+
+async def from_agent(
+    state: State, wanted: AnyWanted, what: str, asked: Callable[[str, OutputPlace], Awaitable[T | None]]
+) -> T | None:
+    """What the agent of the node where a task ran answers; None: it ran nowhere yet, or nothing is kept. `what`:
+    "output" or "results". Raises Problem.
+    """
     place = place_of(state, wanted.job, wanted.stage, wanted.index, wanted.attempt)
     if place is None:
         return None
     node = state.nodes.get(place.node)
     if node is None:
-        raise Problem(404, "no_output", f'it ran on node "{place.node}", which did not come back and is forgotten')
+        raise Problem(404, f"no_{what}", f'it ran on node "{place.node}", which did not come back and is forgotten')
     if not node.address:
-        text = f'its agent does not serve output: LARGESSE_METRICS_PORT is not set on "{place.node}"'
-        raise Problem(404, "no_output", text, node=place.node)
+        text = f'its agent does not serve {what}: LARGESSE_METRICS_PORT is not set on "{place.node}"'
+        raise Problem(404, f"no_{what}", text, node=place.node)
     try:
-        return await ask(node.address, place.node, replace(wanted, admitted=place.admitted))
+        return await asked(node.address, place)
     except Unanswered as why:
-        what = "has left" if node.left else "is lost" if node.lost else "does not answer"
-        text = f'its output is on node "{place.node}", which {what} ({node.address}: {why})'
+        is_or_are = "are" if what == "results" else "is"
+        state_text = "has left" if node.left else "is lost" if node.lost else "does not answer"
+        text = f'its {what} {is_or_are} on node "{place.node}", which {state_text} ({node.address}: {why})'
         live = wanted.job in state.jobs
         raise Problem(503, "node_unreachable", text, node=place.node, live=live) from None
 

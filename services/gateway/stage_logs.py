@@ -7,17 +7,23 @@ none. The next few tasks are read while a client takes what one printed.
 import asyncio
 from base64 import b64encode
 from collections import deque
-from collections.abc import AsyncGenerator, Callable, Iterator
+from collections.abc import AsyncGenerator, Callable, Coroutine
+from contextlib import aclosing
 from dataclasses import dataclass, replace
+from itertools import islice
+from typing import TypeVar
 
 from starlette.responses import Response
 
 from largesse.task_output import Piece, Stream, Wanted
 from services.gateway.document import Document
-from services.gateway.output import ReadOutput, first_of, printed, tasks_of
+from services.gateway.output import AnyWanted, ReadOutput, first_of, printed, tasks_of
 from services.gateway.places import place_of
 from services.gateway.problems import Problem, dumped
 from services.gateway.view_state import State
+
+W = TypeVar("W")
+F = TypeVar("F")
 
 AHEAD = 8
 """Tasks that are read at once; of each up to a piece is in memory."""
@@ -56,10 +62,10 @@ def wanted_of_job(state: State, job: str, stage: str | None, stream: Stream, sin
     ]
 
 
-def node_in(view: Callable[[], State]) -> Callable[[Wanted], str]:
+def node_in(view: Callable[[], State]) -> Callable[[AnyWanted], str]:
     """Says on which node a task ran last; "" where that is not known."""
 
-    def node(wanted: Wanted) -> str:
+    def node(wanted: AnyWanted) -> str:
         state = view()
         if tasks_of(state, wanted.job) is None:
             return ""
@@ -74,30 +80,26 @@ async def output_rows(
 ) -> AsyncGenerator[bytes, None]:
     """The lines of the answer. A node that does not answer once is not asked again."""
     silent: dict[str, Problem] = {}
-    each = iter(wanted)
-    ahead: deque[asyncio.Future[_Found]] = deque()
-
-    def find(one: Wanted) -> asyncio.Future[_Found]:
-        return asyncio.ensure_future(_find(read, one, tail, node_of, silent))
-
-    try:
-        while _fill(ahead, each, find):
-            found = await ahead.popleft()
+    async with aclosing(in_order(wanted, lambda one: _find(read, one, tail, node_of, silent))) as each:
+        async for found in each:
             async for row in _rows(read, found):
                 yield dumped(row) + b"\n"
+
+
+async def in_order(wanted: list[W], find: Callable[[W], Coroutine[None, None, F]]) -> AsyncGenerator[F, None]:
+    """What is found of each, in order; the next AHEAD are looked for meanwhile."""
+    each = iter(wanted)
+    ahead: deque[asyncio.Task[F]] = deque()
+    try:
+        while True:
+            ahead.extend(asyncio.create_task(find(one)) for one in islice(each, AHEAD - len(ahead)))
+            if not ahead:
+                return
+            yield await ahead.popleft()
     finally:
         for task in ahead:
             task.cancel()
         await asyncio.gather(*ahead, return_exceptions=True)
-
-
-def _fill(
-    ahead: deque[asyncio.Future[_Found]], each: Iterator[Wanted], find: Callable[[Wanted], asyncio.Future[_Found]]
-) -> bool:
-    """Begins to read further tasks; False: there are none, and none is being read."""
-    while len(ahead) < AHEAD and (wanted := next(each, None)) is not None:
-        ahead.append(find(wanted))
-    return bool(ahead)
 
 
 async def _find(

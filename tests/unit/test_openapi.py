@@ -10,6 +10,7 @@ from fastapi.routing import APIRoute
 from openapi_spec_validator import OpenAPIV31SpecValidator
 
 from largesse.task_output import Piece
+from largesse.task_results import Entry, FilePiece, Listed
 from schemas.edge.strict_json import INPUT_BYTES_MAX
 from services.leftover import core as leftover
 from tests.gateway_cell import JOB, STAGE, YAML, run_in_memory
@@ -28,6 +29,12 @@ TOO_LARGE = b" " * (INPUT_BYTES_MAX + 1)
 
 async def output(wanted):
     return None if wanted.index else Piece(1, wanted.offset, 5, b"hello"[wanted.offset :])
+
+
+async def results(wanted):
+    if wanted.index:
+        return None
+    return FilePiece(1, 0, 1, 0, b"x") if wanted.file == "f" else Listed(1, (Entry("f", "file", 1),))
 
 
 class Recorded:
@@ -88,6 +95,10 @@ async def jobs(ask):
     for path in ("j/logs", "nosuch/logs", "j/logs?stage=nosuch", "j/logs?tail=0"):
         await ask("GET", f"/v1/jobs/{path}")
     for path in ("j/s/0/logs", "j/s/1/logs", "j/s/0/logs?offset=-1"):
+        await ask("GET", f"/v1/tasks/{path}")
+    for path in ("j/results", "none/results", "j/results?index=0"):
+        await ask("GET", f"/v1/jobs/{path}")
+    for path in ("j/s/0/results?file=f", "j/s/1/results?file=f", "j/s/0/results"):
         await ask("GET", f"/v1/tasks/{path}")
     for job in ("j", "j", "none"):
         await ask("DELETE", f"/v1/jobs/{job}")
@@ -180,7 +191,7 @@ async def stood_still(cell):
 @pytest.fixture(scope="module")
 def recorded():
     """(What was asked and answered, the document)."""
-    exchanges, document = run_in_memory(asked, read_output=output)
+    exchanges, document = run_in_memory(asked, read_output=output, read_results=results)
     exchanges += run_in_memory(stood_still, without=leftover)
     exchanges += run_in_memory(silent, answer_wait_s=0.01)
     return exchanges, document

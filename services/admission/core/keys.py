@@ -35,10 +35,10 @@ def is_free(state: State, ended: Ended, time: int) -> bool:
     return ended.job is None and time - ended.at_ms > state.policy.name_kept_ms
 
 
-_LATER_OF_STAGE: Final = (", running_max=None)", ", max_failed=0, on_failure='fail')")
+_LATER_OF_STAGE: Final = (", inputs=[])", ", running_max=None)", ", max_failed=0, on_failure='fail')")
 _LATER_OF_JOB: Final = (", hold=False)", ", revocable='auto')")
-"""How texts of stages and jobs end that do without fields which are younger than the digests in older logs, the last
-ones first: those that came together are one end.
+"""How texts of stages and jobs end that do without fields which are younger than the digests in older logs, the
+youngest first: those that came together are one end.
 """
 
 
@@ -56,6 +56,6 @@ def digest_of(spec: JobSpec) -> str:
 def _without(text: str, ends: tuple[str, ...]) -> str:
     for end in ends:
         if not text.endswith(end):
-            break
+            return text
         text = text.removesuffix(end) + ")"
     return text
