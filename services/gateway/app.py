@@ -32,7 +32,7 @@ from services.gateway.label_hints import label_hint
 from services.gateway.models import JobState, Live, Ready
 from services.gateway.openapi import EVERYWHERE, Asker, Responses, answer, complete, operation_id, problems
 from services.gateway.output import ReadOutput, check_task, first_of, printed, why_nothing
-from services.gateway.problems import Problem, as_json, dumped, install, malformed
+from services.gateway.problems import Problem, as_json, install, malformed
 from services.gateway.reading import message_of
 from services.gateway.reservation_routes import add_reservations
 from services.gateway.reserved_waits import unpromised_warnings
@@ -125,11 +125,6 @@ _SUBMITTED: Responses = {
     202: answer(Submitted, "the log has not answered within 10 s", Location="where the job is"),
     **problems(409, 413, 422),
 }
-_CANCELLED: Responses = {
-    200: answer(Job, "the job has ended"),
-    202: answer(Job, "the log has not said so within 10 s"),
-    **problems(404, 409),
-}
 
 
 def _add_jobs(app: FastAPI, api: Api) -> None:
@@ -186,16 +181,6 @@ def _add_jobs(app: FastAPI, api: Api) -> None:
     async def get_job(job: str) -> Response:
         """One job with its stages, why tasks wait, on which nodes they run, and the attempts that failed."""
         return as_json(api.job(job))
-
-    @app.delete("/v1/jobs/{job}", tags=["jobs"], dependencies=ready, responses=_CANCELLED)
-    async def cancel_job(job: str, asker: Asker = "") -> Response:
-        """Cancels a job. 409: it had ended before."""
-        before = api.job(job)
-        if before["ended_ms"] is not None:
-            raise Problem(409, "refused:ended", f'job "{job}" has ended: {before["state"]}', "job")
-        found = await api.send("jobs", dumped({"cancel": job}), asker)
-        over = found.answered and await api.until(lambda view: job not in view.jobs)
-        return as_json(api.job(job), 200 if over else 202)
 
 
 def _submitted(name: str, found: Answer, answer: Document, before: str | None, hint: str) -> Response:
