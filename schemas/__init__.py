@@ -67,6 +67,7 @@ from schemas.reservations import (
 )
 from schemas.rounds import (
     DecisionHash,
+    GangPorts,
     JobJudged,
     Position,
     RoundAbandoned,

@@ -9,6 +9,7 @@ from schemas.edge.base import Malformed
 from schemas.edge.jobs import read_job
 from services.admission.core.keys import digest_of
 from services.admission.job_class import class_of
+from services.altruism.core.giving import LIMITS_MAX
 from services.planner.rdl.of_job import request_text
 from tests.builders import config, job, node, tree
 from tests.builders import stage as tasks_of
@@ -97,3 +98,28 @@ def test_what_is_planned_goes_by_as_many_as_may_run():
     assert critical_path_ms(graph_of(spec)) == 3 * 60_000
     assert class_of(spec, {"cpu": 20_000}, [200, 400]) == 0
     assert "h=4," in request_text(spec, "0", "100h")
+
+
+def planned(*stages):
+    """What altruism plans of a job that is alone in a cell of 100 cores."""
+    story = SlowCell()
+    story.take(config(tree("default"), preset="carbyne"), node("n1", cpu=100_000), job("j", *stages))
+    story.settle()
+    return story.altruism.jobs["j"].plan
+
+
+def test_a_plan_takes_as_many_waves_as_the_limit_makes_necessary():
+    assert planned(tasks_of(tasks=6)).deadline_ms == 1_000
+    plan = planned(tasks_of(tasks=6, running_max=2))
+    assert plan.deadline_ms == 3_000
+    waves = sorted((late.at_ms + i * late.every_ms, late.count) for late in plan.late[0] for i in range(late.waves))
+    assert waves == [(0, 2), (1_000, 2), (2_000, 2)]
+
+
+def test_a_plan_counts_only_so_many_limits():
+    many = [tasks_of(f"s{at}", tasks=3, running_max=1, cpu=10) for at in range(LIMITS_MAX + 1)]
+    assert planned(*many[1:]).deadline_ms == 3_000
+    free = planned(*many)
+    assert free.deadline_ms == 3_000
+    assert free.waiting[LIMITS_MAX] == 3
+    assert max(late.waves for late in free.late[LIMITS_MAX]) == 1, "all three are planned side by side"
