@@ -11,10 +11,12 @@ from services.admission.core.keys import digest_of
 from services.admission.job_class import class_of
 from services.altruism.core.giving import LIMITS_MAX
 from services.planner.rdl.of_job import request_text
-from tests.builders import config, job, node, tree
+from tests.builders import config, job, node, single, tree
 from tests.builders import stage as tasks_of
 from tests.cells import SlowCell, holds_of
 from tests.gateway_watch import Watched, stage
+from tests.promised_cell import HOUR, promise, reserved, step
+from tests.promised_cell import cell as promised
 
 
 # ---------------------------------------------------------------- what is read
@@ -123,3 +125,52 @@ def test_a_plan_counts_only_so_many_limits():
     assert free.deadline_ms == 3_000
     assert free.waiting[LIMITS_MAX] == 3
     assert max(late.waves for late in free.late[LIMITS_MAX]) == 1, "all three are planned side by side"
+
+
+def test_tasks_inside_a_promise_and_beyond_it_count_alike():
+    limited = reserved("r1", tasks_of(tasks=9, running_max=3))
+    story = promise(promised(nodes=[node("n1", cpu=8_000)]), step(0, HOUR, 2))
+    story.take(limited)
+    granted = story.settle()
+    assert sum(grant.count for grant in granted) == 3
+    assert {grant.why for grant in granted} == {"reserved", "packed"}
+
+    story.finish(*granted[:1])
+    assert sum(grant.count for grant in story.settle()) == granted[0].count
+    assert story.bodies_in_log("RoundClosed")[-1].struck == []
+
+
+def test_what_was_taken_back_or_lost_gives_its_place_to_another():
+    story = SlowCell()
+    story.take(config(), node("n1", cpu=2_000), node("n2", cpu=2_000), job("j", tasks_of(tasks=9, running_max=3)))
+    granted = story.settle()
+    assert sum(grant.count for grant in granted) == 3
+
+    story.lose(granted[0].node)
+    story.settle()
+    held = holds_of(story.admission)
+    assert len(held) == 2, "the other node is full"
+    story.take(node(granted[0].node, cpu=2_000, epoch="e2"))
+    story.settle()
+    assert len(holds_of(story.admission)) == 3
+
+
+def test_a_slow_task_of_it_is_not_copied():
+    def copies(most):
+        story = SlowCell()
+        story.take(config(speculation_permille=1_500), node("n1", cpu=9_000), node("n2", cpu=9_000))
+        story.take(job("j", tasks_of(tasks=6, running_max=most)))
+        granted = story.settle()
+        last = granted[-1].first + granted[-1].count - 1
+        story.at(1_000)
+        for grant in granted:
+            for index in range(grant.first, grant.first + grant.count):
+                if index != last:
+                    story.finish(single(grant, index))
+        story.settle()
+        for _ in range(5):
+            story.at(story.time + 60_000).settle()
+        return [grant.why for grant in story.granted].count("speculative")
+
+    assert copies(None) == 1
+    assert copies(6) == 0
