@@ -10,10 +10,12 @@ from schemas.edge.jobs import read_job
 from services.admission.core.keys import digest_of
 from services.admission.job_class import class_of
 from services.altruism.core.giving import LIMITS_MAX
+from services.gateway.bodies import read_yaml
 from services.planner.rdl.of_job import request_text
 from tests.builders import config, job, node, single, tree
 from tests.builders import stage as tasks_of
 from tests.cells import SlowCell, holds_of
+from tests.conftest import ROOT
 from tests.gateway_watch import Watched, stage
 from tests.promised_cell import HOUR, promise, reserved, step
 from tests.promised_cell import cell as promised
@@ -174,3 +176,8 @@ def test_a_slow_task_of_it_is_not_copied():
 
     assert copies(None) == 1
     assert copies(6) == 0
+
+
+def test_the_example_is_a_job():
+    spec = read_job(read_yaml((ROOT / "examples" / "few-at-a-time.yaml").read_bytes()), "ann")
+    assert [stage.running_max for stage in spec.stages] == [2, None]
