@@ -68,6 +68,7 @@ from schemas.reservations import (
 )
 from schemas.rounds import (
     DecisionHash,
+    GangPorts,
     JobJudged,
     Position,
     RoundAbandoned,

@@ -24,8 +24,7 @@ class Grant:
     room is promised to a reservation before the tasks are expected to end, so they may be taken back. `why`
     speculative: a copy of one task that runs already, elsewhere and for long; the first of its attempts to succeed
     counts. A copy is always revocable. `revocable_by`: the reservation whose lease from `revocable_from_ms` to
-    `revocable_until_ms` the room is promised for first; empty for copies, and in logs from before it was said. `ports`:
-    for each task of a gang, in order, a port of its own on the node's host; empty where the node offers none.
+    `revocable_until_ms` the room is promised for first; empty for copies, and in logs from before it was said.
     """
 
     job: str
@@ -41,7 +40,6 @@ class Grant:
     revocable_by: str = ""
     revocable_from_ms: int | None = None
     revocable_until_ms: int | None = None
-    ports: list[int] = field(default_factory=list)
 
 
 @dataclass(slots=True)

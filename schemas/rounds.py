@@ -92,15 +92,28 @@ class DecisionHash:
     hash: str
 
 
+@dataclass(slots=True)
+class GangPorts:
+    """For the tasks of a gang from `first` on, as a grant has them, each a port of its own on the host of its node."""
+
+    job: str
+    stage: str
+    first: int
+    ports: list[int]
+
+
 @dataclass
 class RoundClosed:
-    """The answer. What it grants binds; its hashes verify every service from the log alone."""
+    """The answer. What it grants binds; its hashes verify every service from the log alone. `ports`: of tasks of gangs
+    on nodes that offer some.
+    """
 
     grants: list[Grant]
     struck: list[Struck]
     revoked: list[Revocation]
     wake_ms: int | None
     hashes: list[DecisionHash]
+    ports: list[GangPorts] = field(default_factory=list)
 
 
 @dataclass(slots=True)

@@ -16,7 +16,6 @@ from largesse.lifecycle.task_facts import SpareEnd, TaskFact, facts_of
 from schemas import (
     ConfigChanged,
     DeviceShare,
-    Grant,
     JobAdmitted,
     JobCancelled,
     JobEnded,
@@ -264,6 +263,7 @@ def _closed(state: State, record: Record[RoundClosed]) -> None:
         if grant.node != state.node:
             continue
         job = state.jobs[grant.job]
+        job.peers.pop(grant.stage, None)
         for task in range(grant.count):
             devices = grant.devices[task] if grant.devices else []
             held = HeldAttempt(grant.job, grant.stage, grant.first + task, grant.attempt, job.run, grant.epoch, devices)
@@ -272,7 +272,8 @@ def _closed(state: State, record: Record[RoundClosed]) -> None:
             state.held[key] = held
             state.held_of.setdefault(held.job, {})[key] = True
             state.changed[key] = True
-    _note_peers(state, body.grants)
+    if body.ports:
+        _note_peers(state, body)
     for revoked in body.revoked:
         if revoked.node == state.node:
             for key in _keys(revoked):
@@ -282,23 +283,20 @@ def _closed(state: State, record: Record[RoundClosed]) -> None:
                     _stop(state, key, "revoked")
 
 
-def _note_peers(state: State, grants: Sequence[Grant]) -> None:
+def _note_peers(state: State, body: RoundClosed) -> None:
     """Gangs start, all tasks of each in one round."""
-    here = {(grant.job, grant.stage): True for grant in grants if grant.node == state.node and grant.ports}
-    if not here:
-        return
-    found: dict[tuple[str, str], dict[int, str]] = {key: {} for key in here}
-    for grant in grants:
-        peers = found.get((grant.job, grant.stage))
-        if peers is not None:
+    here = {(grant.job, grant.stage): True for grant in body.grants if grant.node == state.node}
+    ports = {(each.job, each.stage, each.first): each.ports for each in body.ports}
+    found: dict[tuple[str, str], dict[int, str]] = {}
+    for grant in body.grants:
+        gang = grant.job, grant.stage
+        if gang in here and (given := ports.get((*gang, grant.first))):
             host = state.hosts.get(grant.node) or grant.node
-            peers.update({grant.first + i: f"{host}:{port}" for i, port in enumerate(grant.ports)})
+            found.setdefault(gang, {}).update({i: f"{host}:{port}" for i, port in enumerate(given, grant.first)})
     for (name, stage), peers in found.items():
         job = state.jobs[name]
-        if len(peers) == _stage_of(job, stage).tasks:
+        if len(peers) == _stage_of(job, stage).tasks:  # Else a node of it offers no ports.
             job.peers[stage] = [peers[index] for index in sorted(peers)]
-        else:
-            job.peers.pop(stage, None)  # A node of it offers no ports.
 
 
 def _tasks(state: State, record: Record) -> None:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from largesse.log.snapshots import dump, load
 from largesse.settings import Settings, SettingWrong
-from schemas import JobAdmitted, NodeForgotten, RoundClosed
+from schemas import NodeForgotten
 from schemas.edge.base import Malformed
 from schemas.edge.jobs import TASK_VARIABLES
 from schemas.edge.nodes import read_node
@@ -38,19 +38,20 @@ def cell(*nodes, forgetful=False):
     return story
 
 
-def ports_of(story, name):
-    """Task -> (node, port) of the last attempt that was granted."""
+def held_of(story, name):
+    """Task -> (node, port), 0 where it has none, of what a job holds."""
     return {
-        grant.first + i: (grant.node, port)
-        for grant in story.granted
-        if grant.job == name
-        for i, port in enumerate(grant.ports)
+        key.partition("/")[2]: (at, hold.port)
+        for at, each in story.admission.nodes.items()
+        for key, hold in each.holds.items()
+        if key.startswith(f"{name}/")
     }
 
 
-def attempt_of(story, name):
-    """The ports of the last attempt, in order."""
-    return [port for _, (_, port) in sorted(ports_of(story, name).items())]
+def ports_of(story, name):
+    """Index of a task of the gang -> (node, port)."""
+    held = {int(key.partition("/")[2]): found for key, found in held_of(story, name).items() if key.startswith("g/")}
+    return dict(sorted(held.items()))
 
 
 # ---------------------------------------------------------------- which ports
@@ -60,12 +61,12 @@ def test_tasks_of_a_gang_have_ports_of_their_own_and_other_tasks_have_none():
     story.settle()
 
     found = ports_of(story, "j")
-    assert sorted(found) == [0, 1, 2, 3, 4, 5]
+    assert [*found] == [0, 1, 2, 3, 4, 5]
     assert all(FIRST <= port <= LAST for _, port in found.values())
     for name in ("n1", "n2"):
         here = [port for at, port in found.values() if at == name]
         assert len(here) == len({*here}) > 0
-    assert not any(grant.ports for grant in story.granted if grant.stage == "other")
+    assert {port for key, (_, port) in held_of(story, "j").items() if key.startswith("other/")} == {0}
 
 
 def test_the_next_attempt_has_other_ports():
@@ -74,7 +75,7 @@ def test_the_next_attempt_has_other_ports():
     seen = []
     for _ in range(4):
         granted = story.settle()
-        seen.append({port for grant in granted for port in grant.ports})
+        seen.append({port for _, port in ports_of(story, "j").values()})
         story.fail(*granted, reason="gang")
         story.at(story.time + 100_000)
     assert [len(ports) for ports in seen] == [4] * 4
@@ -84,11 +85,14 @@ def test_the_next_attempt_has_other_ports():
 def test_where_a_node_offers_none_or_too_few_are_left_none_is_given():
     story = cell(offering("n1", ports=(0, 0)))
     story.take(job("j", gang(2)))
-    assert [grant.ports for grant in story.settle()] == [[]]
+    story.settle()
+    assert ports_of(story, "j") == {0: ("n1", 0), 1: ("n1", 0)}
 
     story = cell(offering("n1", ports=(7, 9)))
     story.take(job("a", gang(2)), job("b", gang(2)))
-    assert sorted(len(grant.ports) for grant in story.settle()) == [0, 2]
+    story.settle()
+    given = [[port for _, port in ports_of(story, name).values()] for name in "ab"]
+    assert sorted(sum(map(bool, ports)) for ports in given) == [0, 2]
 
 
 class Played:
@@ -116,14 +120,13 @@ class Played:
         self.check()
 
     def held_by(self, name):
-        return [key for on in self.story.leftover.held.values() for key in on if key.startswith(f"{name}/")]
+        return held_of(self.story, name)
 
     def check(self):
         """No two tasks on a host hold the same port, and each has one that its node offers."""
         hosts = {}
-        for name, on_node in self.story.leftover.held.items():
-            said = self.story.leftover.nodes[name]
-            for key, held in on_node.items():
+        for name, said in self.story.admission.nodes.items():
+            for key, held in said.holds.items():
                 if held.port:
                     assert said.port_first <= held.port <= said.port_last, key
                     ports = hosts.setdefault(said.host or name, [])
@@ -168,7 +171,7 @@ def two_nodes():
 def test_every_task_is_told_where_all_of_them_are_reached_in_order():
     story = two_nodes()
     hosts = {"n1": "one.example", "n2": "[fd00::2]"}
-    expected = [f"{hosts[at]}:{port}" for _, (at, port) in sorted(ports_of(story, "j").items())]
+    expected = [f"{hosts[at]}:{port}" for at, port in ports_of(story, "j").values()]
 
     told = []
     for name in hosts:
@@ -202,6 +205,18 @@ def test_a_list_that_is_too_long_for_a_variable_is_left_out():
     assert env["LARGESSE_MASTER_PORT"] == "5000"
 
 
+def test_peers_of_an_attempt_before_are_not_told():
+    story = cell(offering("n1"))
+    story.take(job("j", gang(2)))
+    granted = story.settle()
+    assert follow(story, "n1").jobs["j"].peers["g"]
+
+    story.take(offering("n1", ports=(0, 0), epoch="e2"))
+    story.at(story.time + 100_000).settle()
+    assert [grant.attempt for grant in story.granted] == [1, 2], granted
+    assert follow(story, "n1").jobs["j"].peers == {}
+
+
 def test_the_host_of_a_node_that_is_forgotten_is_too():
     story = two_nodes()
     state = follow(story, "n1")
@@ -211,7 +226,6 @@ def test_the_host_of_a_node_that_is_forgotten_is_too():
 
 def test_a_spec_does_not_set_them_itself():
     assert {"LARGESSE_PEERS", "LARGESSE_MASTER_ADDR", "LARGESSE_MASTER_PORT"} <= {*TASK_VARIABLES}
-    assert any(isinstance(record.body, JobAdmitted | RoundClosed) for record in two_nodes().records)
 
 
 # ---------------------------------------------------------------- what agents say

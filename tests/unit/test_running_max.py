@@ -9,11 +9,16 @@ from schemas.edge.base import Malformed
 from schemas.edge.jobs import read_job
 from services.admission.core.keys import digest_of
 from services.admission.job_class import class_of
+from services.altruism.core.giving import LIMITS_MAX
+from services.gateway.bodies import read_yaml
 from services.planner.rdl.of_job import request_text
-from tests.builders import config, job, node, tree
+from tests.builders import config, job, node, single, tree
 from tests.builders import stage as tasks_of
 from tests.cells import SlowCell, holds_of
+from tests.conftest import ROOT
 from tests.gateway_watch import Watched, stage
+from tests.promised_cell import HOUR, promise, reserved, step
+from tests.promised_cell import cell as promised
 
 
 # ---------------------------------------------------------------- what is read
@@ -97,3 +102,82 @@ def test_what_is_planned_goes_by_as_many_as_may_run():
     assert critical_path_ms(graph_of(spec)) == 3 * 60_000
     assert class_of(spec, {"cpu": 20_000}, [200, 400]) == 0
     assert "h=4," in request_text(spec, "0", "100h")
+
+
+def planned(*stages):
+    """What altruism plans of a job that is alone in a cell of 100 cores."""
+    story = SlowCell()
+    story.take(config(tree("default"), preset="carbyne"), node("n1", cpu=100_000), job("j", *stages))
+    story.settle()
+    return story.altruism.jobs["j"].plan
+
+
+def test_a_plan_takes_as_many_waves_as_the_limit_makes_necessary():
+    assert planned(tasks_of(tasks=6)).deadline_ms == 1_000
+    plan = planned(tasks_of(tasks=6, running_max=2))
+    assert plan.deadline_ms == 3_000
+    waves = sorted((late.at_ms + i * late.every_ms, late.count) for late in plan.late[0] for i in range(late.waves))
+    assert waves == [(0, 2), (1_000, 2), (2_000, 2)]
+
+
+def test_a_plan_counts_only_so_many_limits():
+    many = [tasks_of(f"s{at}", tasks=3, running_max=1, cpu=10) for at in range(LIMITS_MAX + 1)]
+    assert planned(*many[1:]).deadline_ms == 3_000
+    free = planned(*many)
+    assert free.deadline_ms == 3_000
+    assert free.waiting[LIMITS_MAX] == 3
+    assert max(late.waves for late in free.late[LIMITS_MAX]) == 1, "all three are planned side by side"
+
+
+def test_tasks_inside_a_promise_and_beyond_it_count_alike():
+    limited = reserved("r1", tasks_of(tasks=9, running_max=3))
+    story = promise(promised(nodes=[node("n1", cpu=8_000)]), step(0, HOUR, 2))
+    story.take(limited)
+    granted = story.settle()
+    assert sum(grant.count for grant in granted) == 3
+    assert {grant.why for grant in granted} == {"reserved", "packed"}
+
+    story.finish(*granted[:1])
+    assert sum(grant.count for grant in story.settle()) == granted[0].count
+    assert story.bodies_in_log("RoundClosed")[-1].struck == []
+
+
+def test_what_was_taken_back_or_lost_gives_its_place_to_another():
+    story = SlowCell()
+    story.take(config(), node("n1", cpu=2_000), node("n2", cpu=2_000), job("j", tasks_of(tasks=9, running_max=3)))
+    granted = story.settle()
+    assert sum(grant.count for grant in granted) == 3
+
+    story.lose(granted[0].node)
+    story.settle()
+    held = holds_of(story.admission)
+    assert len(held) == 2, "the other node is full"
+    story.take(node(granted[0].node, cpu=2_000, epoch="e2"))
+    story.settle()
+    assert len(holds_of(story.admission)) == 3
+
+
+def test_a_slow_task_of_it_is_not_copied():
+    def copies(most):
+        story = SlowCell()
+        story.take(config(speculation_permille=1_500), node("n1", cpu=9_000), node("n2", cpu=9_000))
+        story.take(job("j", tasks_of(tasks=6, running_max=most)))
+        granted = story.settle()
+        last = granted[-1].first + granted[-1].count - 1
+        story.at(1_000)
+        for grant in granted:
+            for index in range(grant.first, grant.first + grant.count):
+                if index != last:
+                    story.finish(single(grant, index))
+        story.settle()
+        for _ in range(5):
+            story.at(story.time + 60_000).settle()
+        return [grant.why for grant in story.granted].count("speculative")
+
+    assert copies(None) == 1
+    assert copies(6) == 0
+
+
+def test_the_example_is_a_job():
+    spec = read_job(read_yaml((ROOT / "examples" / "few-at-a-time.yaml").read_bytes()), "ann")
+    assert [stage.running_max for stage in spec.stages] == [2, None]

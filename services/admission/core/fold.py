@@ -128,6 +128,9 @@ def _set_capacity(state: State, body: NodeRegistered | NodeReported) -> None:
     if before is not None:
         node.draining, node.holds = before.draining, before.holds
         node.drain_reason, node.drain_ends = before.drain_reason, before.drain_ends
+        node.host, node.port_first, node.port_last = before.host, before.port_first, before.port_last
+    if isinstance(body, NodeRegistered):
+        node.host, node.port_first, node.port_last = body.host, body.port_first, body.port_last
         for hold in node.holds.values():
             for index, milli in (hold.devices or {}).items():
                 node.devices_free[index] = node.devices_free.get(index, 0) - milli

@@ -14,6 +14,7 @@ from services.admission.core.copies import begin_copy
 from services.admission.core.demand import note_held, note_job, pools_of
 from services.admission.core.granted import mark_of, put_in
 from services.admission.core.keys import task_key
+from services.admission.core.ports import hold_ports
 from services.admission.core.reservations import fold_answers
 from services.admission.core.state import Allocation, JobState, Opening, State
 
@@ -59,6 +60,8 @@ def fold_closing(state: State, record: Record[RoundClosed]) -> None:
         use_room(state, job, at, count)
         note_job(state, name)
         add_amounts(node.free, demand, -count)
+    if body.ports:
+        hold_ports(state, body.ports, body.grants)
     state.open = None
     state.wake_ms = body.wake_ms
     if body.struck:

@@ -27,6 +27,7 @@ from schemas.rounds import Strike
 from services.admission.core.classes import judged_again
 from services.admission.core.copies import can_copy
 from services.admission.core.demand import pools_of
+from services.admission.core.ports import ports_of
 from services.admission.core.state import JobState, NodeState, State
 from services.admission.core.turns import turns_now
 
@@ -124,7 +125,7 @@ def close(state: State, shares: Record, asks: list[Record], grants: Record, hash
     )
     assert isinstance(shares.body, Shares), f"{shares.id}: shares that are none"
     bound, struck = _strike(state, answer.grants)
-    return RoundClosed(bound, struck, answer.revoked, wake_ms, hashes)
+    return RoundClosed(bound, struck, answer.revoked, wake_ms, hashes, ports_of(state, bound))
 
 
 def _strike(state: State, grants: list[Grant]) -> tuple[list[Grant], list[Struck]]:

@@ -19,13 +19,15 @@ SKIPS_MAX = 1_000
 @mypyc_attr(allow_interpreted_subclasses=True)
 @dataclass(slots=True)
 class Allocation:
-    """An attempt that holds room on its node: under which agent epoch, how much, which devices."""
+    """An attempt that holds room on its node: under which agent epoch, how much, which devices, which port (0: none)
+    of the node's host."""
 
     attempt: int
     epoch: str
     demand: Vector
     started: bool = False
     devices: dict[str, int] | None = None
+    port: int = 0
 
     def __init__(self, attempt: int, epoch: str, demand: Vector) -> None:
         self.attempt = attempt
@@ -33,6 +35,7 @@ class Allocation:
         self.demand = demand
         self.started = False
         self.devices = None
+        self.port = 0
 
 
 @dataclass(slots=True)
@@ -41,7 +44,7 @@ class NodeState:
     `devices_free`: milli-units free by index of the device. `holds`: the attempts that hold room here, by
     "job/stage/index", in the order in which they were granted. `drain_reason`, and `drain_ends`, whether what runs here
     is to end by a deadline: of the drain in force. `unschedulable`: why its agent takes no new tasks;
-    empty: it does.
+    empty: it does. `host`, `port_first`, `port_last`: as in its registration, see ports.py.
     """
 
     epoch: str
@@ -56,6 +59,9 @@ class NodeState:
     lost: bool = False
     holds: dict[str, Allocation] = field(default_factory=dict)
     unschedulable: str = ""
+    host: str = ""
+    port_first: int = 0
+    port_last: int = 0
 
 
 @dataclass(slots=True)

@@ -222,10 +222,10 @@ def asks_of(state: State, name: str, job: Job, planned: Planned | None, now_ms: 
     """What could start now, tasks of a stage that come back first: all that has to start, stage by stage in the order
     of the graph, then the rest."""
     asks: dict[AskKind, list[StageAsk]] = {"required": [], "optional": []}
-    later = state.backing_off.get(name, ())
-    may = {at: may_start(job, at, spans, later) for at, spans in waiting(job).items()}
+    later, waits = state.backing_off.get(name, ()), waiting(job)
+    may = {at: may_start(job, at, spans, later) for at, spans in waits.items()}
     fits = _in_share(state, job, planned, may) if planned is not None and not planned.gives else {}
-    for at, spans in sorted(waiting(job).items()):
+    for at, spans in sorted(waits.items()):
         stage = job.graph.stages[at].stage
         need = None if planned is None else fits[at] if fits else required_of(job, planned, at, spans, now_ms)
         for span in first_of(spans, may[at]):

@@ -11,7 +11,6 @@ from services.leftover.core.gather import hold, hold_for_gangs, turn_after
 from services.leftover.core.levels import said_levels
 from services.leftover.core.locality import are_over, waits_of
 from services.leftover.core.pool_breaches import pool_breaches
-from services.leftover.core.ports import give_ports
 from services.leftover.core.promised import finish, keep_promises, vacated_of, wake_of
 from services.leftover.core.serving import set_floors
 from services.leftover.core.speculation import speculate
@@ -68,8 +67,6 @@ def decide(state: State, opened: OpenRound) -> list[Grants]:
         placements, revoked = placements + copies.placements, revoked + copies.revoked
         wakes_ms.append(copies.wake_ms)
     grants = [_grant(board, p) for p in placements]
-    if any(placement.task.gang for placement in placements):
-        give_ports(state, grants)
     state.decided = Decided([record.id for record in asks], shares.id, placements, grants, held)
     wake_ms = min([at_ms for at_ms in wakes_ms if at_ms is not None], default=None)
     said = Grants(grants, held, revoked, _waits(state, board), wake_ms=wake_ms)

@@ -105,7 +105,6 @@ def _registered(state: State, record: Record[NodeRegistered]) -> None:
     draining = before is not None and before.draining
     devices = devices_of(body.capacity, body.devices)
     node = Node(body.epoch, body.capacity, body.labels, devices, draining, unschedulable=bool(body.unschedulable))
-    node.host, node.port_first, node.port_last = body.host, body.port_first, body.port_last
     note_capacity(state, _usable(before), body.capacity)
     state.nodes[body.node] = node
     forget_board(state)

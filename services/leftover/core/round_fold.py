@@ -188,8 +188,6 @@ def _bind(state: State, grant: Grant, time: int, task: TaskClass | None) -> None
         on_node[f"{prefix}{first + index}"] = held
         if counted:
             held.counted = counted
-        if grant.ports:
-            held.port = grant.ports[index]
     if grant.revocable or name in state.reserving:
         note_runs(state, grant)
     if state.policy.speculation_permille:

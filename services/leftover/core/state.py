@@ -31,8 +31,7 @@ from services.leftover.placement.timeline import End
 
 @dataclass(slots=True)
 class Node:
-    """A node as far as placement goes. `unschedulable`: its agent takes no new tasks. `host`, `port_first`,
-    `port_last`: as in its registration, see ports.py."""
+    """A node as far as placement goes. `unschedulable`: its agent takes no new tasks."""
 
     epoch: str
     capacity: Vector
@@ -41,9 +40,6 @@ class Node:
     draining: bool = False
     lost: bool = False
     unschedulable: bool = False
-    host: str = ""
-    port_first: int = 0
-    port_last: int = 0
 
 
 NO_ASKS: list[StageAsk] = []
@@ -113,7 +109,7 @@ class Expected:
 class Allocation:
     """One task's room on a node, since `start_ms`; outlives its job until the node gives it back. `counted`: the
     counters of rules that it counts in (placement/apart.py); `expected`: its end, once a round of this board has asked
-    for it. `port`: on the node's host; 0: none.
+    for it.
     """
 
     job: str
@@ -123,7 +119,6 @@ class Allocation:
     demand: Vector
     devices: list[DeviceShare]
     counted: list[str] = field(default_factory=list)
-    port: int = 0
     expected: Cache[Expected | None] = field(default=None, repr=False, compare=False)
 
     def __init__(
@@ -136,7 +131,6 @@ class Allocation:
         self.demand = demand
         self.devices = devices
         self.counted = NOWHERE_COUNTED
-        self.port = 0
         self.expected = None
 
 
