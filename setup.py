@@ -51,6 +51,7 @@ COMPILED = {
         "judge",
         "keys",
         "parked",
+        "reruns",
         "reservations",
         "round_fold",
         "rounds",

@@ -14,7 +14,7 @@ from largesse.hosts import Hosts, hosts_of
 from largesse.release import VERSION
 from largesse.task_output import ATTEMPT, CUT, END, NUMBER_MAX, Stream, Wanted, cut_text
 from largesse.telemetry import exposition
-from schemas import InputRepeated, JobAdmitted, JobRejected
+from schemas import InputRepeated, JobAdmitted, JobRejected, JobRerun
 from schemas.edge.read import Malformed, warnings_of
 from schemas.wording import placed
 from services.gateway import documents
@@ -136,7 +136,7 @@ def _add_jobs(app: FastAPI, api: Api) -> None:
         if that is forgotten."""
         document, spec = await api.body(request, "jobs")
         data, name, warnings = message_of(document), document.get("job"), warnings_of(document)
-        labels = [stage.labels for stage in spec.stages]
+        labels = [stage.labels for stage in (spec.spec if isinstance(spec, JobRerun) else spec).stages]
         warnings += unpromised_warnings(api.follower.state.reservations, document)
         del document, spec  # They take ten times the bytes of the body, and waiting for the log does not need it.
         found = await api.send("jobs", data, asker)

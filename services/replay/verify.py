@@ -25,6 +25,7 @@ from schemas import (
     JobChanged,
     JobEnded,
     JobRejected,
+    JobRerun,
     JobTurns,
     NodeDrained,
     NodeForgotten,
@@ -155,7 +156,9 @@ class _Check:
         record, state = step.accepted.record, self.cores.admission
         body = record.body
         if isinstance(body, JobAdmitted | JobRejected):
-            self._compare_log(step, judge(state, body.spec, body.author, record.time), "")
+            again = isinstance(body, JobAdmitted) and body.run > 1
+            given = JobRerun(body.spec, body.from_stage) if again else body.spec
+            self._compare_log(step, judge(state, given, body.author, record.time), "")
         elif isinstance(body, _JUDGED_WHOLE):
             self._compare_log(step, judge(state, body, body.author, record.time), "")
 

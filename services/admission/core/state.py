@@ -112,13 +112,26 @@ class Changed:
 
 
 @dataclass(slots=True)
+class Resumed:
+    """A job that runs again: see JobAdmitted."""
+
+    run: int
+    attempts: int
+
+
+@dataclass(slots=True)
 class Ended:
-    """A name that stays taken for a while after its job's end. `job`: the job, while attempts of it still hold room."""
+    """A name that stays taken for a while after its job's end. `job`: the job, while attempts of it still hold room.
+    `run`: which run of the job that was; `attempts`: the highest number that an attempt had; `succeeded`: positions of
+    the stages that did, where not all did."""
 
     digest: str
     at_ms: int
     outcome: Outcome
     job: JobState | None = None
+    run: int = 1
+    attempts: int = 0
+    succeeded: list[int] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -227,7 +240,7 @@ class State:
     together): by queue path, only where the tree in force says so. `lost_ms`: when each node that is down was lost, the
     longest first. `removed`: those of them that an operator has removed, and that are still to be forgotten. `known`:
     by node, attempts named for a registration that has not come yet. `changed`: of live jobs, those that users have
-    changed; `on_hold`: those of which no task may start. `live_tasks`, `user_tasks`: tasks of all jobs that
+    changed; `on_hold`: those of which no task may start; `runs`: those that run not for the first time. `live_tasks`, `user_tasks`: tasks of all jobs that
     are not over, and of each user's ("": of jobs that name no user). `over`: jobs whose end is still to be announced.
     `needs_round`: something happened since the last opening that can change the schedule. `skips`: by "topic/offset",
     the inputs that an operator has skipped, the oldest first. `reservations`: by name; `series`: those that recur, by
@@ -253,6 +266,7 @@ class State:
     capacity: Vector = field(default_factory=dict)
     jobs: dict[str, JobState] = field(default_factory=dict)
     changed: dict[str, Changed] = field(default_factory=dict)
+    runs: dict[str, Resumed] = field(default_factory=dict)
     on_hold: dict[str, bool] = field(default_factory=dict)
     live_tasks: int = 0
     user_tasks: dict[str, int] = field(default_factory=dict)
