@@ -1,4 +1,4 @@
-"""`largesse hold`, `release` and `change`: what users change of jobs while they live; and `rerun`, once they have ended."""
+"""`largesse hold`, `release` and `change`: what users change of live jobs; and `rerun` of those that have ended."""
 
 from typing import TYPE_CHECKING, Annotated
 

@@ -60,8 +60,8 @@ def read_file(path: str, topic: str) -> Written:
 def read_job(
     path: str, user: Callable[[], str], named: str | None = None, again: dict[str, object] | None = None
 ) -> Written:
-    """A job spec, with the fields of a further run that `again` has. One that names no user is `named`'s; where that is nobody, one that names a reservation is
-    `user`'s: only jobs of its owner may use a reservation.
+    """A job spec, with the fields of a further run that `again` has. One that names no user is `named`'s; where that is
+    nobody, one that names a reservation is `user`'s: only jobs of its owner may use a reservation.
 
     Raises Wrong as `read_file` does.
     """
