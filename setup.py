@@ -53,6 +53,7 @@ COMPILED = {
         "keys",
         "parked",
         "ports",
+        "reruns",
         "reservations",
         "round_fold",
         "rounds",

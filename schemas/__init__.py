@@ -26,6 +26,7 @@ from schemas.jobs import (
     JobEnd,
     JobEnded,
     JobRejected,
+    JobRerun,
     JobSpec,
     JobTurns,
     PlacementRule,

@@ -130,13 +130,27 @@ class JobSpec:
 class JobAdmitted:
     """The cell took the job. `job_class`: an index into the classes of the policy, 0 the smallest requests
     (largesse/lifecycle/job_classes.py); UNJUDGED where the cell had no capacity: a later opening says the class.
-    `reference` names the capacity that it was judged against.
+    `reference` names the capacity that it was judged against. `run`: 2 where a job of this name has ended before and
+    runs anew, and so on. Then `attempts` is the highest number that an attempt of it had, and `kept` names the stages
+    that stay as they succeeded: of those that do not come after `from_stage`.
     """
 
     spec: JobSpec
     job_class: int
     reference: Literal["total", "available"] = "total"
     author: str = "unknown"
+    run: int = 1
+    attempts: int = 0
+    kept: list[str] = field(default_factory=list)
+    from_stage: str = ""
+
+
+@dataclass(slots=True)
+class JobRerun:
+    """A user asks for another run of a job that has ended; of `from_stage` and what comes after it, or of all ("")."""
+
+    spec: JobSpec
+    from_stage: str = ""
 
 
 @dataclass(slots=True)

@@ -123,6 +123,16 @@ def progress_of(graph: Graph) -> Progress:
     return untouched
 
 
+def resumed(graph: Graph, kept: list[str]) -> Progress:
+    """The progress of a job that comes again, with stages that stay as they were."""
+    progress = progress_of(graph)
+    for name in kept:
+        at = graph.position[name]
+        progress = own(graph, progress)
+        end_tasks(graph, progress, at, graph.tasks[at])
+    return progress
+
+
 def own(graph: Graph, progress: Progress) -> Progress:
     """A copy of a shared progress, for a job that is about to change it."""
     if progress is not graph.untouched:

@@ -3,6 +3,7 @@
 A stage says what a task lasts (simulated: `duration_ms` or `durations_ms`) or what it runs (`command`), one of them.
 """
 
+from collections.abc import Iterable
 from typing import Annotated
 
 from pydantic import Field
@@ -36,7 +37,7 @@ from schemas.edge.base import (
 from schemas.edge.cycles import find_cycle
 from schemas.edge.failures import MaxFailed, most_failed
 from schemas.edge.validated import validated
-from schemas.jobs import AntiAffinity, JobCancelled, JobChanged, JobSpec, OnFailure, Revocable, Spread, Stage
+from schemas.jobs import AntiAffinity, JobCancelled, JobChanged, JobRerun, JobSpec, OnFailure, Revocable, Spread, Stage
 from schemas.quantities import Vector
 from schemas.queue_tree import QUEUE_DEFAULT
 from schemas.wording import nearest, plural
@@ -136,6 +137,8 @@ class JobSubmission(Input):
     reservation_atom: Annotated[str, Field(max_length=ATOM_PATH_MAX, pattern=ATOM_PATH_PATTERN)] = ""
     revocable: Revocable = "auto"
     hold: bool = False
+    rerun: bool = False
+    from_stage: Name | None = None
 
 
 class WorkloadLine(JobSubmission):
@@ -159,19 +162,40 @@ class JobPatch(Input):
     queue: QueuePath | None = None
 
 
+class JobRerunRequest(Input):
+    """Which part of a job that has ended runs again: a stage and what comes after it; left out: all of it."""
+
+    from_stage: Name | None = None
+
+
 class JobChange(JobPatch):
     """A user holds a live job, releases it, or changes its priority or its queue; what is left out stays as it is."""
 
     change: Name
 
 
-def read_job(document: object, author: str) -> JobSpec | JobCancelled | JobChanged:
+def read_job(document: object, author: str) -> JobSpec | JobRerun | JobCancelled | JobChanged:
     """A message of the jobs topic. Raises Malformed."""
     if isinstance(document, dict) and "cancel" in document:
         return JobCancelled(validated(JobCancellation, document).cancel, author_of(author))
     if isinstance(document, dict) and "change" in document:
         return _change(validated(JobChange, document), author)
-    return _spec(validated(JobSubmission, document))
+    submitted = validated(JobSubmission, document)
+    if submitted.rerun or submitted.from_stage is not None:
+        return _rerun(submitted)
+    return _spec(submitted)
+
+
+def _rerun(submitted: JobSubmission) -> JobRerun:
+    if not submitted.rerun:
+        raise Malformed("from_stage", 'is of a job that runs again: write "rerun": true, too')
+    if submitted.job is None:
+        raise Malformed("job", "is missing: name the job that is to run again")
+    spec = _spec(submitted)
+    names = [stage.stage for stage in spec.stages]
+    if submitted.from_stage is not None and submitted.from_stage not in names:
+        raise Malformed("from_stage", _no_stage(submitted.from_stage, names))
+    return JobRerun(spec, submitted.from_stage or "")
 
 
 def read_workload_line(document: object) -> tuple[int, JobSpec]:
@@ -179,6 +203,8 @@ def read_workload_line(document: object) -> tuple[int, JobSpec]:
     line = validated(WorkloadLine, document)
     if line.hold:
         raise Malformed("hold", "nobody releases a job in a simulation: leave it out")
+    if line.rerun or line.from_stage is not None:
+        raise Malformed("rerun" if line.rerun else "from_stage", "a workload has each job once: leave it out")
     for i, stage in enumerate(line.stages):
         if stage.command is not None:
             raise Malformed(
@@ -353,6 +379,6 @@ def _check_graph(stages: list[Stage]) -> None:
         raise Malformed(f"stages[{position[cycle[0]]}].after", f"stages wait for each other: {' -> '.join(names)}")
 
 
-def _no_stage(name: str, position: dict[str, int]) -> str:
+def _no_stage(name: str, position: Iterable[str]) -> str:
     close = nearest(name, position)
     return f'there is no stage {shown(name)}; did you mean "{close}"?' if close else f"there is no stage {shown(name)}"

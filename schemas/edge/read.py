@@ -14,7 +14,7 @@ from schemas.edge.nodes import NodeInput, NodeLeft, read_node
 from schemas.edge.reservations import ReservationInput, read_reservation
 from schemas.edge.tasks import TaskInput, read_task
 from schemas.edge.unit_traps import job_warnings
-from schemas.jobs import JobCancelled, JobChanged, JobSpec
+from schemas.jobs import JobCancelled, JobChanged, JobRerun, JobSpec
 from schemas.nodes import AttemptsKnown, NodeDrained, NodeRegistered, NodeRemoved, NodeReported
 from schemas.plans import PlanProposed
 from schemas.reservations import (
@@ -42,6 +42,7 @@ __all__ = [
 
 InputBody = (
     JobSpec
+    | JobRerun
     | JobCancelled
     | JobChanged
     | NodeRegistered

@@ -36,6 +36,7 @@ from schemas import (
     TaskStarted,
 )
 from schemas.tasks import TaskEnd, TaskFailure
+from services.agent.handed import Handed, Past, handed_at_first, remember
 
 LAYOUT = 7
 EPOCHS_MAX = 64
@@ -44,17 +45,6 @@ EPOCHS_MAX = 64
 StopReason = Literal["killed", "gang", "revoked", "superseded"]
 Standing = Literal["new", "registered", "lost", "taken"]
 """Of this agent's epoch: not in the log yet; in force; its lease ran out; another epoch followed it."""
-
-
-@dataclass(slots=True)
-class Handed:
-    """Tasks of one stage that succeeded in this attempt on this node, whose results later stages need."""
-
-    stage: str
-    first: int
-    count: int
-    attempt: int
-    node: str
 
 
 @dataclass(slots=True)
@@ -101,7 +91,8 @@ class State:
     ours was lost by then. `epochs`: the latest that were registered, the last one last. `unschedulable`: why the
     node takes no new tasks, as the log has it of our epoch. `drain_until_ms`: the log time at which all that is
     held is revoked, as a drain asks for; None: it is not. `hosts`: by node of the cell, where its tasks are reached;
-    `addresses`: where its agent can be asked; "": nowhere.
+    `addresses`: where its agent can be asked; "": nowhere. `past`: what jobs that have ended
+    handed on.
     """
 
     node: str
@@ -119,6 +110,7 @@ class State:
     changed: dict[str, bool] = field(default_factory=dict)
     hosts: dict[str, str] = field(default_factory=dict)
     addresses: dict[str, str] = field(default_factory=dict)
+    past: Past = field(default_factory=Past)
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,10 +213,7 @@ def handed_to(state: State, start: Start) -> list[Handed]:
 
 def _admitted(state: State, record: Record[JobAdmitted]) -> None:
     body = record.body
-    job = state.jobs[body.spec.job] = Job(body.spec, record.seq)
-    for stage in body.spec.stages:
-        for name in stage.inputs:
-            job.handed[name] = []
+    state.jobs[body.spec.job] = Job(body.spec, record.seq, handed=handed_at_first(state.past, record))
 
 
 def _cancelled(state: State, record: Record[JobCancelled]) -> None:
@@ -237,7 +226,8 @@ def _cancelled(state: State, record: Record[JobCancelled]) -> None:
 def _ended(state: State, record: Record[JobEnded]) -> None:
     body = record.body
     for end in body.jobs:
-        state.jobs.pop(end.job, None)
+        if (job := state.jobs.pop(end.job, None)) is not None:
+            remember(state.past, end.job, job.handed)
         _stop_all(state, end.job)
 
 
@@ -370,7 +360,9 @@ def _over(state: State, ended: TaskEnd | TaskFailure | SpareEnd) -> None:
 def _hand_on(state: State, ended: TaskEnd) -> None:
     job = state.jobs.get(ended.job)
     if job is not None and ended.stage in job.handed:
-        job.handed[ended.stage].append(Handed(ended.stage, ended.first, ended.count, ended.attempt, ended.node))
+        job.handed[ended.stage].append(
+            Handed(ended.stage, ended.first, ended.count, ended.attempt, ended.node, job.run)
+        )
 
 
 def _supersede(state: State, ended: TaskEnd) -> None:

@@ -18,10 +18,10 @@ from dataclasses import dataclass, field
 from largesse.task_output import folder_name
 from largesse.task_results import Entry, FilePiece, Listed, WantedResults
 from largesse.unpacked import Unpacked
-from services.agent.core import Handed
 from services.agent.documents import Spoilt, open_folder
 from services.agent.folders import INPUTS, JOBS
 from services.agent.found import Unsound
+from services.agent.handed import Handed
 from services.agent.local import Launched, Local, mono_ms, spoilt
 from services.agent.outbox import Result
 from services.agent.peers import NotServed, Peer, Silent, by_folder
@@ -129,6 +129,9 @@ class Inputs:
         run = self._runs.setdefault(key, {}).setdefault(name, _Run())
         async with run.lock:
             missing = [tasks for tasks in handed if tasks.stage not in run.whole]
+            for unknown in [tasks.stage for tasks in missing if not tasks.count]:
+                where = f"where stage {unknown} left its results in an earlier run is known no more"
+                raise NotBrought(f"{where}: run the job again from that stage", fault=True)
             if not missing:
                 return
             fetch = _Fetch(self._node, self._peer, local, run, lambda: self._closed.is_set() or local.phase == "ended")
@@ -219,7 +222,8 @@ class _Fetch:
             stage, name = self._stages[tasks.stage], str(index)
             if _is_there(name, stage):
                 return
-            wanted = WantedResults(self._local.name.job, tasks.stage, index, tasks.attempt, self._local.admitted)
+            run = tasks.run or self._local.admitted
+            wanted = WantedResults(self._local.name.job, tasks.stage, index, tasks.attempt, run)
             self._copy(tasks.node, wanted, stage)
 
     def _copy(self, node: str, wanted: WantedResults, stage: int) -> None:

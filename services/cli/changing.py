@@ -1,12 +1,13 @@
-"""`largesse hold`, `release` and `change`: what users change of jobs while they live."""
+"""`largesse hold`, `release` and `change`: what users change of live jobs; and `rerun` of those that have ended."""
 
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from services.cli.arguments import Json, Url, job_ids, jobs_named, queues_named
+from services.cli.arguments import Job, Json, Url, job_ids, jobs_named, queues_named
 from services.cli.client import Gateway, job_path
 from services.cli.ending import Ending, Refused, Unanswered, Wrong, note, out, out_json
+from services.cli.live import follow_job
 
 if TYPE_CHECKING:
     from services.cli.watching import Document
@@ -22,6 +23,7 @@ def add_to(app: typer.Typer) -> None:
     app.command(short_help="Let no further task of jobs start.")(hold)
     app.command(short_help="Let tasks of held jobs start again.")(release)
     app.command(short_help="Give live jobs another priority or queue.")(change)
+    app.command(short_help="Run a job that has ended again, or a part of it.")(rerun)
 
 
 def hold(jobs: Jobs, url: Url = None, json: Json = False) -> None:
@@ -59,6 +61,32 @@ def change(
     if not patch:
         raise Wrong("--priority: say what changes: --priority N, --queue PATH, or both")
     _change_each(Gateway(url), jobs, patch, json=json)
+
+
+def rerun(
+    job: Job,
+    from_stage: Annotated[
+        str | None,
+        typer.Option("--from-stage", help="only this and what comes after it; what succeeded else stays", metavar="S"),
+    ] = None,
+    follow: Annotated[bool, typer.Option("--watch", "-w", help="then follow the job to its end")] = False,
+    url: Url = None,
+    json: Json = False,
+) -> None:
+    """Run a job that has ended again, as it was submitted, and print its id once the log has it."""
+    gateway = Gateway(url)
+    body = {} if from_stage is None else {"from_stage": from_stage}
+    answer, status = gateway.answered("POST", f"{job_path(job)}/rerun", "job", "state", json=body)
+    if status == ACCEPTED:
+        note(f"{job}: asked for; the log has not answered yet: largesse get job tells more")
+    if follow:
+        if not json:
+            out(job)
+        follow_job(gateway, job, json)
+    elif json:
+        out_json(answer)
+    else:
+        out(job)
 
 
 def _change_each(gateway: Gateway, jobs: list[str], patch: dict[str, object], *, json: bool) -> None:

@@ -57,13 +57,18 @@ def read_file(path: str, topic: str) -> Written:
     return _checked(path, data.removeprefix(BOM_UTF8), topic)
 
 
-def read_job(path: str, user: Callable[[], str], named: str | None = None) -> Written:
-    """A job spec. One that names no user is `named`'s; where that is nobody, one that names a reservation is
-    `user`'s: only jobs of its owner may use a reservation.
+def read_job(
+    path: str, user: Callable[[], str], named: str | None = None, again: dict[str, object] | None = None
+) -> Written:
+    """A job spec, with the fields of a further run that `again` has. One that names no user is `named`'s; where that is
+    nobody, one that names a reservation is `user`'s: only jobs of its owner may use a reservation.
 
     Raises Wrong as `read_file` does.
     """
     written = read_file(path, "jobs")
+    if again:
+        data = _dumped(written.document | again, default=float)
+        written = _checked(path, data, "jobs", "json", noted=True)
     if written.document.get("user") or (named is None and written.document.get("reservation") is None):
         return written
     whose = named if named is not None else user()

@@ -53,6 +53,13 @@ def submit(
     follow: Annotated[
         bool, typer.Option("--watch", "-w", help="then follow the job to its end, as watch does")
     ] = False,
+    rerun: Annotated[
+        bool, typer.Option("--rerun", help="run it again: it has ended here, and is as it was submitted then")
+    ] = False,
+    from_stage: Annotated[
+        str | None,
+        typer.Option("--from-stage", help="with --rerun: only this and what comes after it", metavar="S"),
+    ] = None,
     user: UserOfJob = None,
     url: Url = None,
     json: Json = False,
@@ -65,7 +72,10 @@ def submit(
     from services.cli.documents import note_answered, read_job, refusals_name
 
     gateway = Gateway(url)
-    written = read_job(file, asker, job_user(user))
+    if from_stage is not None and not rerun:
+        raise Wrong("--from-stage: is of a job that runs again: give --rerun, too")
+    again: dict[str, object] = {"rerun": True, "from_stage": from_stage} if rerun else {}
+    written = read_job(file, asker, job_user(user), again)
     with refusals_name(file):
         answer = gateway.document("POST", "/v1/jobs", "job", "state", **written.request)
     note_answered(file, written, answer)
@@ -74,7 +84,8 @@ def submit(
     if over and not follow:
         if json:
             out_json(answer)
-        raise Refused(f"{answer['job']} is known here, word for word, and does not run again: {known}")
+        again_text = "--rerun, or largesse rerun, runs it again"
+        raise Refused(f"{answer['job']} is known here, word for word, and does not run again: {known}; {again_text}")
     outcome = {
         "repeated": f"is in the cell already, word for word: {known}",
         "unanswered": "was sent, but the log has not answered yet: largesse get job tells more",
@@ -86,7 +97,7 @@ def submit(
     if follow:
         if not json:
             out(answer["job"])
-        _watch(gateway, answer["job"], json)
+        follow_job(gateway, answer["job"], json)
     elif json:
         out_json(answer)
     else:
@@ -151,10 +162,11 @@ def run(
 
 def watch_job(job: Job, url: Url = None, json: Json = False) -> None:
     """Follow a job to its end; exit code 0 if it succeeds, 1 if not."""
-    _watch(Gateway(url), job, json)
+    follow_job(Gateway(url), job, json)
 
 
-def _watch(gateway: Gateway, job: str, json: bool) -> None:
+def follow_job(gateway: Gateway, job: str, json: bool) -> None:
+    """Follows a job to its end. Raises Refused where that is no success."""
     from services.cli.watching import ENDED_WELL, watch
 
     last = watch(gateway, job, quiet=json)

@@ -15,7 +15,7 @@ from largesse.hosts import Hosts, hosts_of
 from largesse.release import VERSION
 from largesse.task_output import ATTEMPT, CUT, END, NUMBER_MAX, Stream, Wanted, cut_text
 from largesse.telemetry import exposition
-from schemas import InputRepeated, JobAdmitted, JobRejected
+from schemas import InputRepeated, JobAdmitted, JobRejected, JobRerun
 from schemas.edge.read import Malformed, warnings_of
 from schemas.wording import placed
 from services.gateway import documents
@@ -136,14 +136,14 @@ def _add_jobs(app: FastAPI, api: Api) -> None:
         `refused:...`: the cell refuses it; `job_state` where the name is taken: what the job of that name is now, null
         if that is forgotten."""
         document, spec = await api.body(request, "jobs")
-        bound = None
-        if spec.reservation is not None:
-            bound = occurrence_for(api.follower.state, spec.job, spec.reservation, int(time.time() * 1000))
-            document["reservation"] = bound or spec.reservation
+        job, bound = spec.spec if isinstance(spec, JobRerun) else spec, None
+        if job.reservation is not None:
+            bound = occurrence_for(api.follower.state, job.job, job.reservation, int(time.time() * 1000))
+            document["reservation"] = bound or job.reservation
         data, name, warnings = message_of(document), document.get("job"), warnings_of(document)
-        labels = [stage.labels for stage in spec.stages]
+        labels = [stage.labels for stage in job.stages]
         warnings += unpromised_warnings(api.follower.state.reservations, document)
-        del document, spec  # They take ten times the bytes of the body, and waiting for the log does not need it.
+        del document, spec, job  # They take ten times the bytes of the body, and waiting for the log does not need it.
         found = await api.send("jobs", data, asker)
         # The sequencer names a job without a name after its place in the topic.
         place = f"jobs-{api.follower.partition}-{found.offset}"

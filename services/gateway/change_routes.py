@@ -5,8 +5,11 @@ from typing import TYPE_CHECKING
 from fastapi import Depends, FastAPI, Request
 from fastapi.responses import Response
 
+from schemas.edge.job_document import job_document
+from schemas.edge.jobs import JobRerunRequest
 from schemas.edge.read import Malformed, read_input
-from services.gateway.job_models import Job
+from schemas.edge.validated import validated
+from services.gateway.job_models import Job, Submitted
 from services.gateway.openapi import Asker, Responses, answer, problems
 from services.gateway.problems import Problem, as_json, dumped, malformed
 from services.gateway.reading import message_of
@@ -27,8 +30,15 @@ _CANCELLED: Responses = {
 }
 
 
+_RERUN: Responses = {
+    201: answer(Submitted, "it runs again"),
+    202: answer(Submitted, "the log has not answered within 10 s"),
+    **problems(404, 409, 413, 422),
+}
+
+
 def add_changes(app: FastAPI, api: "Api") -> None:
-    """Changes of live jobs."""
+    """Changes of live jobs, and further runs of others."""
     ready = [Depends(api.is_ready)]
 
     @app.patch("/v1/jobs/{job}", tags=["jobs"], dependencies=ready, responses=_CHANGED)
@@ -56,6 +66,28 @@ def add_changes(app: FastAPI, api: "Api") -> None:
         found = await api.send("jobs", dumped({"cancel": job}), asker)
         over = found.answered and await api.until(lambda view: job not in view.jobs)
         return as_json(api.job(job), 200 if over else 202)
+
+    @app.post("/v1/jobs/{job}/rerun", tags=["jobs"], status_code=201, dependencies=ready, responses=_RERUN)
+    async def rerun_job(job: str, request: Request, asker: Asker = "") -> Response:
+        """Runs a job that has ended again, as it was submitted: all of it, or `from_stage` and what comes after that,
+        while the other stages stay as they succeeded. 409: it has not ended, or the cell refuses it."""
+        before = api.job(job)
+        document = await api.document(request)
+        try:
+            asked = validated(JobRerunRequest, document)
+            spec = api.follower.state.specs.get(job)
+            if before["ended_ms"] is None:
+                raise Problem(409, "refused:live", f'job "{job}" has not ended: cancel it first, or wait', "job")
+            if spec is None:
+                text = f'what job "{job}" was submitted with is not kept here: submit it again with "rerun": true'
+                raise Problem(409, "refused:forgotten", text, "job")
+            message = {**job_document(spec), "rerun": True, "from_stage": asked.from_stage}
+            read_input("jobs", message, "")
+        except Malformed as fault:
+            raise malformed(fault) from None
+        found = await api.send("jobs", message_of(message), asker)
+        state = "waiting" if found.answered else "unanswered"
+        return as_json({"job": job, "state": state, "warnings": []}, 201 if found.answered else 202)
 
 
 def _check_live(api: "Api", job: str) -> None:

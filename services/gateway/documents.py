@@ -147,6 +147,7 @@ def _live(state: State, queueing: Queueing, job: LiveJob, whole: bool) -> Docume
     why = next((reason["text"] for stage in stages for reason in stage["why"] if reason["reason"] != "after"), None)
     document: Document = {
         "job": spec.job,
+        "run": job.run,
         "state": _state_of(job),
         "queue": spec.queue,
         "class": class_name(state.policy, job.job_class),
@@ -291,6 +292,7 @@ def _ended(state: State, job: EndedJob, whole: bool) -> Document:
     counts = [_counts_of_ended(stage) for stage in job.stages]
     document: Document = {
         "job": job.job,
+        "run": job.run,
         "state": job.outcome,
         "queue": job.queue,
         "class": job.job_class,

@@ -145,6 +145,7 @@ class JobSummary(BaseModel):
     """`why`: what it waits for, in words. `reason` and `detail`: why it was refused, or how it ended."""
 
     job: str
+    run: Annotated[Count, Field(description="which run of the job this is; 1: the first")]
     state: JobState
     queue: str
     class_: Annotated[str | None, Field(alias="class", description="null: refused, or not judged yet")]

@@ -12,7 +12,7 @@ from pydantic import BaseModel
 from pydantic.json_schema import JsonSchemaMode
 
 from schemas.edge.config import ConfigInput
-from schemas.edge.jobs import JobPatch, JobSubmission
+from schemas.edge.jobs import JobPatch, JobRerunRequest, JobSubmission
 from schemas.edge.reservations import ReservationRequest, ReservationTerms, SeriesRequest
 from services.gateway.document import Document
 from services.gateway.models import Problem
@@ -33,6 +33,7 @@ EVERYWHERE = (400, 403, 408, 500, 503)
 _BODIES: dict[tuple[str, str], type[BaseModel]] = {
     ("/v1/jobs", "post"): JobSubmission,
     ("/v1/jobs/{job}", "patch"): JobPatch,
+    ("/v1/jobs/{job}/rerun", "post"): JobRerunRequest,
     ("/v1/config", "put"): ConfigInput,
     ("/v1/reservations", "post"): ReservationRequest,
     ("/v1/reservations/{reservation}", "put"): ReservationTerms,

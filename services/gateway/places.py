@@ -69,11 +69,13 @@ def place_of(state: State, name: str, stage: str, index: int, attempt: int | Non
     live = state.jobs.get(name)
     if live is not None:
         admitted, failures, places = live.admitted, live.failures, live.places
-        at = live.graph.position[stage]
+        at, kept = live.graph.position[stage], live.kept
     else:
         ended = state.ended[name]
         admitted, failures, places = ended.admitted, ended.failures, state.places.get(name, [])
-        at = next(at for at, each in enumerate(ended.stages) if each.stage == stage)
+        at, kept = next(at for at, each in enumerate(ended.stages) if each.stage == stage), ended.kept
+    if at in kept:
+        admitted, failures = kept[at], []
     for copy in state.copies.get(f"{name}/{stage}/{index}", ()):
         if copy.attempt == attempt:
             return OutputPlace(copy.node, admitted)

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from largesse.core import Folds, OpenRound
-from largesse.lifecycle.dag import graph_of, lean, progress_of
+from largesse.lifecycle.dag import graph_of, lean, resumed
 from largesse.lifecycle.job_classes import class_name
 from largesse.lifecycle.job_life import is_skipped
 from largesse.lifecycle.running_limit import admit, leave, limit, rerank, take_turns
@@ -46,6 +46,7 @@ from schemas import (
 from schemas.queue_tree import walk
 from schemas.wording import placed
 from services.gateway.places import forget_places, keep_places
+from services.gateway.reruns import forget_spec, keep_spec, keep_stages
 from services.gateway.view_classes import fold_forecast
 from services.gateway.view_jobs import EndedJob, EndedStage, Hold, LiveJob, StageUse, succeeded_of, waiting_of
 from services.gateway.view_nodes import fold_drained, fold_forgotten, fold_lost, fold_registered, fold_reported
@@ -91,7 +92,7 @@ def _admitted(state: State, record: Record) -> None:
     state.jobs[body.spec.job] = LiveJob(
         spec=lean(body.spec, graph),
         graph=graph,
-        progress=progress_of(graph),
+        progress=resumed(graph, body.kept),
         tries=None,
         job_class=body.job_class,
         author=body.author,
@@ -112,7 +113,11 @@ def _admitted(state: State, record: Record) -> None:
         started_ms=None,
         failures=[],
         used=[StageUse() for _ in body.spec.stages],
+        run=body.run,
+        kept={},
     )
+    keep_stages(state, state.jobs[body.spec.job], body)
+    forget_spec(state, body.spec.job)
     state.ended.pop(body.spec.job, None)
     forget_places(state, body.spec.job)
     note_job(state, body.spec)
@@ -153,6 +158,8 @@ def _changed(state: State, record: Record) -> None:
     """A user has changed a live job."""
     body: JobChanged = record.body
     name, job = body.job, state.jobs[body.job]
+    if body.priority is not None or body.queue is not None:
+        state.submitted.setdefault(name, job.spec)
     if body.priority is not None:
         job.spec = replace(job.spec, priority=body.priority)
         rerank(state.running_limits, name, body.priority)
@@ -232,7 +239,10 @@ def _job_ended(state: State, record: Record) -> None:
             started_ms=job.started_ms,
             failures=job.failures,
             admitted=job.admitted,
+            run=job.run,
+            kept=job.kept,
         )
+        keep_spec(state, end.job, spec)
         forget_job(state, spec)
         _keep(state, name_reservation(over, spec))
         keep_places(state, end.job, job.places, job.used)
@@ -252,6 +262,7 @@ def _keep(state: State, job: EndedJob) -> None:
     if len(state.ended) > ENDED_JOBS_MAX:
         oldest = next(iter(state.ended))
         del state.ended[oldest]
+        forget_spec(state, oldest)
         touch(state, oldest)
         forget_places(state, oldest)
 

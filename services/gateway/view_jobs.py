@@ -58,7 +58,8 @@ class LiveJob(JobLife):
     ("": none; as long as the highest index granted), by node how many attempts are there now, how many of those are
     copies, beside another attempt of their task, and how many are to end, since it has succeeded. `admitted`: seq of
     its admission. `began`: seq of the record since which it may run; 0: the queue's `running_jobs_max` holds it
-    back. `hold`: a user holds it, whatever `began` says."""
+    back. `hold`: a user holds it, whatever `began` says. `run`: which of this job; `kept`: by position, stages
+    that stay as they succeeded in an earlier run, with the seq of that run's admission."""
 
     # Written out: where the base is compiled, `slots=True` would make slots of its fields too, which hide them.
     __slots__ = (
@@ -73,9 +74,11 @@ class LiveJob(JobLife):
         "given_up",
         "hold",
         "job_class",
+        "kept",
         "nodes",
         "places",
         "retry_ms",
+        "run",
         "running",
         "spec",
         "started_ms",
@@ -101,6 +104,8 @@ class LiveJob(JobLife):
     ending: list[int]
     began: int
     hold: Hold | None
+    run: int
+    kept: dict[int, int]
     started_ms: int | None
     failures: list[FailedAttempt]
     used: list[StageUse]
@@ -164,3 +169,5 @@ class EndedJob:
     admitted: int = 0
     reservation: str | None = None
     reservation_atom: str = ""
+    run: int = 1
+    kept: dict[int, int] = field(default_factory=dict)

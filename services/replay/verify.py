@@ -25,6 +25,8 @@ from schemas import (
     JobChanged,
     JobEnded,
     JobRejected,
+    JobRerun,
+    JobSpec,
     JobTurns,
     NodeDrained,
     NodeForgotten,
@@ -155,7 +157,10 @@ class _Check:
         record, state = step.accepted.record, self.cores.admission
         body = record.body
         if isinstance(body, JobAdmitted | JobRejected):
-            self._compare_log(step, judge(state, body.spec, body.author, record.time), "")
+            given: JobSpec | JobRerun = body.spec
+            if isinstance(body, JobAdmitted) and body.run > 1:
+                given = JobRerun(body.spec, body.from_stage)
+            self._compare_log(step, judge(state, given, body.author, record.time), "")
         elif isinstance(body, _JUDGED_WHOLE):
             self._compare_log(step, judge(state, body, body.author, record.time), "")
 

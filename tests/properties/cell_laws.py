@@ -136,8 +136,10 @@ def check_tasks(cell):
                     assert not waits + later, f"{name}/{of.stage} is asked again while some of it runs"
                     continue
             assert len(waits) + len(later) + len(held) + done == of.tasks, f"{name}/{of.stage}: a task is lost"
+            runs = cell.admission.runs.get(name)
+            before = 0 if runs is None else runs.attempts
             for span in waiting(job).get(at, []):
-                assert {*last[span.first : span.first + span.count]} == {span.attempt - 1}, (
+                assert {each or before for each in last[span.first : span.first + span.count]} == {span.attempt - 1}, (
                     f"{name}/{of.stage}/{span.first} waits for {span.attempt}"
                 )
 
@@ -172,8 +174,10 @@ class Attempts:
         for grant in closing.grants:
             whole[grant.job, grant.stage] = whole.get((grant.job, grant.stage), 0) + grant.count
             for i in range(grant.first, grant.first + grant.count):
-                task = grant.job, grant.stage, i
-                assert grant.attempt == self.last.get(task, 0) + 1, f"{task} is granted as attempt {grant.attempt}"
+                task = grant.job, cell.admission.jobs[grant.job].seq, grant.stage, i
+                runs = cell.admission.runs.get(grant.job)
+                before = self.last.get(task, 0 if runs is None else runs.attempts)
+                assert grant.attempt == before + 1, f"{task} is granted as attempt {grant.attempt}"
                 self.last[task] = grant.attempt
         for (job, stage), count in whole.items():
             of = _stage(cell, job, stage)

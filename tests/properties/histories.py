@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from schemas import (
     AntiAffinity,
     JobChanged,
+    JobRerun,
     JobSpec,
     NodeDrained,
     NodeRemoved,
@@ -182,6 +183,7 @@ class Play:
         self.calls = []
         self.tree = tree_name
         self.submitted = 0
+        self.specs = {}
         self.epochs = 0
         self.reported = []
         self.deadlines = {}  # By node that drains, when its agent revokes what is left.
@@ -202,6 +204,7 @@ class Play:
         paths = QUEUES_IN.get(self.tree, ("default", "x", "y"))
         spec = JobSpec(f"j{self.submitted}", paths[at % len(paths)], stages, priority)
         self.submitted += 1
+        self.specs[spec.job] = spec
         self.call("take", spec)
 
     def _cancel(self, which, _):
@@ -216,6 +219,13 @@ class Play:
             priority = (None, None, -1, 0, 2)[how // 5 % 5]
             queue = paths[how // 50 % len(paths)] if how // 25 % 2 else None
             self.call("take", JobChanged(live[which % len(live)], hold, priority, queue))
+
+    def _rerun(self, which, how):
+        """A job that has ended, or lives, is to run again, or a part of it."""
+        if self.specs:
+            spec = list(self.specs.values())[which % len(self.specs)]
+            names = ["", *[each.stage for each in spec.stages]]
+            self.call("take", JobRerun(spec, names[how % len(names)]))
 
     # ------------------------------------------------------------ agents
     def _holds(self, which, count):

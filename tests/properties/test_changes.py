@@ -32,6 +32,8 @@ def changed_often(history, without=()):
             play.step(*step)
         if chance.random() < 0.6:
             play.step("change", chance.randint(0, 1_000), chance.randint(0, 1_000))
+        if chance.random() < 0.2:
+            play.step("rerun", chance.randint(0, 1_000), chance.randint(0, 1_000))
     play.wind_up()
     return play
 

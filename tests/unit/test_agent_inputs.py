@@ -10,8 +10,8 @@ import pytest
 
 from largesse.task_results import FilePiece, WantedResults
 from services.agent import inputs
-from services.agent.core import Handed
 from services.agent.folders import INPUTS, attempt_folder
+from services.agent.handed import Handed
 from services.agent.inputs import GivenUp, Inputs, NotBrought
 from services.agent.local import Local
 from services.agent.outbox import Name
@@ -256,3 +256,22 @@ def test_an_agent_that_ends_meanwhile_closes_nothing_that_a_thread_still_uses(tm
         assert opened() == []
 
     asyncio.run(asyncio.wait_for(run(), GUARD_S))
+
+
+def test_results_of_an_earlier_run_are_those_of_its_folder(tmp_path):
+    asked = []
+
+    def peer(node, wanted):
+        asked.append(wanted.admitted)
+        return elsewhere(tmp_path)(node, wanted)
+
+    left(tmp_path / "m", FILES, index=0)
+    with suppress(NotBrought, AssertionError):
+        brought(tmp_path / "n", [Handed("map", 0, 1, 1, "m", 3)], peer)
+    assert set(asked) == {3}
+
+
+def test_what_is_known_no_more_is_the_fault_of_nobody_else(tmp_path):
+    with pytest.raises(NotBrought, match="run the job again from that stage") as raised:
+        brought(tmp_path / "n", [Handed("map", 0, 0, 0, "")], elsewhere(tmp_path))
+    assert raised.value.fault

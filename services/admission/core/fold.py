@@ -1,7 +1,7 @@
 """How admission folds records: `FOLDS` maps each type to its function."""
 
 from largesse.core import Folds
-from largesse.lifecycle.dag import graph_of, lean, progress_of
+from largesse.lifecycle.dag import graph_of, lean, resumed
 from largesse.lifecycle.job_classes import thresholds_of
 from schemas import (
     AttemptsKnown,
@@ -45,6 +45,7 @@ from services.admission.core.changes import fold_changed, forget_changes, submis
 from services.admission.core.demand import note_job, remeasure
 from services.admission.core.granted import nothing_yet
 from services.admission.core.parked import admit_job, fold_turns, leave_queue, limit_queues
+from services.admission.core.reruns import ended_of
 from services.admission.core.reservations import fold_deleted, fold_proposed, fold_requested, fold_updated
 from services.admission.core.round_fold import (
     fold_abandoned,
@@ -55,7 +56,7 @@ from services.admission.core.round_fold import (
 )
 from services.admission.core.series import fold_series, fold_series_end
 from services.admission.core.skips import fold_refused, fold_skipped
-from services.admission.core.state import Ended, JobState, NodeState, PartialRegistration, State
+from services.admission.core.state import JobState, NodeState, PartialRegistration, Resumed, State
 from services.admission.core.task_fold import count_tasks, end_job, fold_tasks, take_facts, tasks_of
 
 
@@ -179,8 +180,10 @@ def _admitted(state: State, record: Record[JobAdmitted]) -> None:
     body = record.body
     graph = graph_of(body.spec)
     granted, spec = nothing_yet(len(graph.tasks)), lean(body.spec, graph)
-    job = JobState(spec, graph, progress_of(graph), record.seq, granted, body.job_class)
+    job = JobState(spec, graph, resumed(graph, body.kept), record.seq, granted, body.job_class)
     state.jobs[body.spec.job] = job
+    if body.run > 1:
+        state.runs[body.spec.job] = Resumed(body.run, body.attempts)
     if body.spec.hold:
         state.on_hold[body.spec.job] = True
     if body.job_class == UNJUDGED:
@@ -204,7 +207,8 @@ def _ended(state: State, record: Record[JobEnded]) -> None:
         job = state.jobs.pop(end.job)
         if job.held or state.policy.name_kept_ms:
             digest = submission_of(state, end.job, job)
-            state.ended[end.job] = Ended(digest, record.time, end.outcome, job if job.held else None)
+            state.ended[end.job] = ended_of(state, end.job, job, digest, record.time, end.outcome)
+        state.runs.pop(end.job, None)
         forget_changes(state, end.job)
     for end in body.jobs:
         leave_queue(state, end.job)

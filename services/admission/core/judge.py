@@ -17,6 +17,7 @@ from schemas import (
     JobCancelled,
     JobChanged,
     JobRejected,
+    JobRerun,
     JobSpec,
     NodeDrained,
     NodeLost,
@@ -48,6 +49,7 @@ from services.admission.core.classes import judged_class
 from services.admission.core.copies import spare_among
 from services.admission.core.job_limits import ceiling_problem, size_problem, tasks_problem
 from services.admission.core.keys import digest_of, is_free, seen_key, task_key, tasks_held_by
+from services.admission.core.reruns import kept_stages, rerun_problem
 from services.admission.core.reservations import (
     judge_deletion,
     judge_proposal,
@@ -68,6 +70,8 @@ def judge(state: State, body: object, author: str, time: int) -> object:
             return judge_report(state, body, author)
         case JobSpec():
             return _job(state, body, author, time)
+        case JobRerun():
+            return _rerun(state, body, author, time)
         case NodeRegistered():
             return _register(state, body, author)
         case NodeReported():
@@ -119,20 +123,39 @@ def _job(state: State, spec: JobSpec, author: str, time: int) -> JobAdmitted | J
         if same:
             return InputRepeated(spec.job, author, outcome=None if ended is None else ended.outcome)
         return _rejected(spec, "name_taken", "job", f'"{spec.job}" names another job; choose a new name', author)
+    if problem := _problem(state, spec):
+        reason, field, detail = problem
+        return _rejected(spec, reason, field, detail, author)
+    return _admitted(state, spec, author)
+
+
+def _problem(state: State, spec: JobSpec) -> tuple[Rejection, str, str] | None:
+    """Why a job is refused that is well formed."""
     if len(state.jobs) >= LIVE_JOBS_MAX:
-        return _rejected(
-            spec, "too_many_jobs", "job", f"the cell holds {LIVE_JOBS_MAX} jobs; wait for some to end", author
-        )
-    if (
-        problem := tasks_problem(state, spec)
+        return "too_many_jobs", "job", f"the cell holds {LIVE_JOBS_MAX} jobs; wait for some to end"
+    return (
+        tasks_problem(state, spec)
         or queue_problem(state.leaves, state.submitters, spec.queue, spec.user)
         or reservation_problem(state, spec)
         or size_problem(state, spec)
         or ceiling_problem(state, spec)
-    ):
-        reason, field, detail = problem
-        return _rejected(spec, reason, field, detail, author)
+    )
+
+
+def _admitted(state: State, spec: JobSpec, author: str) -> JobAdmitted:
     return JobAdmitted(spec, judged_class(state, spec), state.policy.class_reference, author)
+
+
+def _rerun(state: State, body: JobRerun, author: str, time: int) -> JobAdmitted | InputRefused:
+    """A refusal keeps what is known of the run before."""
+    if refused := rerun_problem(state, body, author, time):
+        return refused
+    if problem := _problem(state, body.spec):
+        return _refused("jobs", problem[2], problem[1], author)
+    admitted, ended = _admitted(state, body.spec, author), state.ended[body.spec.job]
+    admitted.run, admitted.attempts, admitted.from_stage = ended.run + 1, ended.attempts, body.from_stage
+    admitted.kept = kept_stages(ended, body)
+    return admitted
 
 
 def _rejected(spec: JobSpec, reason: Rejection, field: str, detail: str, author: str) -> JobRejected:

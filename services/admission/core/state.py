@@ -118,13 +118,26 @@ class Changed:
 
 
 @dataclass(slots=True)
+class Resumed:
+    """A job that runs again: see JobAdmitted."""
+
+    run: int
+    attempts: int
+
+
+@dataclass(slots=True)
 class Ended:
-    """A name that stays taken for a while after its job's end. `job`: the job, while attempts of it still hold room."""
+    """A name that stays taken for a while after its job's end. `job`: the job, while attempts of it still hold room.
+    `run`: which run of the job that was; `attempts`: the highest number that an attempt had; `succeeded`: positions of
+    the stages that did, where not all did."""
 
     digest: str
     at_ms: int
     outcome: Outcome
     job: JobState | None = None
+    run: int = 1
+    attempts: int = 0
+    succeeded: list[int] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -235,17 +248,18 @@ class State:
     together): by queue path, only where the tree in force says so. `lost_ms`: when each node that is down was lost, the
     longest first. `removed`: those of them that an operator has removed, and that are still to be forgotten. `known`:
     by node, attempts named for a registration that has not come yet. `changed`: of live jobs, those that users have
-    changed; `on_hold`: those of which no task may start. `live_tasks`, `user_tasks`: tasks of all jobs that
-    are not over, and of each user's ("": of jobs that name no user). `over`: jobs whose end is still to be announced.
-    `needs_round`: something happened since the last opening that can change the schedule. `skips`: by "topic/offset",
-    the inputs that an operator has skipped, the oldest first. `reservations`: by name; `series`: those that recur, by
-    name. `proposed`: seq of a solver's proposal that is not answered, 0 is none. `running_limits`: which jobs may run,
-    kept where a queue has such a limit (parked.py); `through`: those that one of these limits counts. `wake_ms`: least
-    wake-up of the last closing's winners; `wake_forecast_ms`: those of the latest Releases and Plans. `unjudged`: live
-    jobs whose class is to be judged at the next opening that has capacity. `used`: what attempts hold in all. `copied`:
-    by job, live or ended, the tasks of which several attempts hold room, as "stage/index" (copies.py). `pools_ppm`: of
-    the last opening. `curves`, made at `curves_ms`: the forecast in force. `measure`: the capacity by which requests
-    are compared with each other (demand.py); `demand`: what classes hold and wait for, while they have pools.
+    changed; `on_hold`: those of which no task may start; `runs`: those that run not for the first time.
+    `live_tasks`, `user_tasks`: tasks of all jobs that are not over, and of each user's ("": of jobs that name no user).
+    `over`: jobs whose end is still to be announced. `needs_round`: something happened since the last opening that can
+    change the schedule. `skips`: by "topic/offset", the inputs that an operator has skipped, the oldest first.
+    `reservations`: by name; `series`: those that recur, by name. `proposed`: seq of a solver's proposal that is not
+    answered, 0 is none. `running_limits`: which jobs may run, kept where a queue has such a limit (parked.py);
+    `through`: those that one of these limits counts. `wake_ms`: least wake-up of the last closing's winners;
+    `wake_forecast_ms`: those of the latest Releases and Plans. `unjudged`: live jobs whose class is to be judged at the
+    next opening that has capacity. `used`: what attempts hold in all. `copied`: by job, live or ended, the tasks of
+    which several attempts hold room, as "stage/index" (copies.py). `pools_ppm`: of the last opening. `curves`, made at
+    `curves_ms`: the forecast in force. `measure`: the capacity by which requests are compared with each other
+    (demand.py); `demand`: what classes hold and wait for, while they have pools.
     """
 
     policy: Policy = field(default_factory=Policy)
@@ -261,6 +275,7 @@ class State:
     capacity: Vector = field(default_factory=dict)
     jobs: dict[str, JobState] = field(default_factory=dict)
     changed: dict[str, Changed] = field(default_factory=dict)
+    runs: dict[str, Resumed] = field(default_factory=dict)
     on_hold: dict[str, bool] = field(default_factory=dict)
     live_tasks: int = 0
     user_tasks: dict[str, int] = field(default_factory=dict)

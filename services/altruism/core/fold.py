@@ -1,7 +1,7 @@
 """What altruism learns, record by record: `FOLDS` is the table of cases."""
 
 from largesse.core import Folds
-from largesse.lifecycle.dag import graph_of, progress_of
+from largesse.lifecycle.dag import graph_of, resumed
 from largesse.lifecycle.job_life import (
     backoff_ms,
     fail,
@@ -120,11 +120,13 @@ def _admitted(state: State, record: Record[JobAdmitted]) -> None:
     body = record.body
     spec, from_history = informed(state.history, body.spec, state.policy)
     graph = graph_of(spec)
-    job = state.jobs[spec.job] = Job(graph, progress_of(graph), spec.queue, record.seq)
+    job = state.jobs[spec.job] = Job(graph, resumed(graph, body.kept), spec.queue, record.seq)
     if from_history:
         job.from_history = from_history
     job.altruism_permille = spec.altruism_permille
     admit_reserved(state, spec)
+    if body.run > 1:
+        state.again[spec.job] = body.attempts
     if spec.hold:
         state.on_hold[spec.job] = False
     if may_run(state.running_limits, spec.job, spec.queue, spec.priority, record.seq):
@@ -139,10 +141,10 @@ def _turned(state: State, record: Record[JobTurns]) -> None:
     begin(state, body.let_run, record.time)
 
 
-def _ready(job: Job, stages: list[int], time: int) -> None:
+def _ready(job: Job, stages: list[int], attempt: int, time: int) -> None:
     waits = own_waits(job)
     for at in stages:
-        waits[at] = [Span(0, job.graph.stages[at].tasks, 1, time)]
+        waits[at] = [Span(0, job.graph.stages[at].tasks, attempt, time)]
 
 
 def _ended(state: State, record: Record[JobEnded]) -> None:
@@ -177,6 +179,7 @@ def _forget(state: State, name: str, time: int, end: Outcome) -> None:
         state.copied,
         state.held_back,
         state.on_hold,
+        state.again,
     ):
         kept.pop(name, None)
 
@@ -220,7 +223,7 @@ def _go_on(state: State, job: Job, name: str, at: int, ready: list[int], time: i
     if is_held_in(job, at):
         change(state, name)  # More of it may start.
     if ready:
-        _ready(job, ready, time)
+        _ready(job, ready, state.again.get(name, 0) + 1, time)
         change(state, name)
         if job.plan is not None:
             push_due(state, name, job, time)

@@ -7,7 +7,7 @@ from services.altruism.core.ledger import accrue
 from services.altruism.core.round_fold import change, is_ours
 from services.altruism.core.state import Job, State
 from services.altruism.core.waits import begin as begin_waits
-from services.altruism.core.waits import wait_anew
+from services.altruism.core.waits import begin_again, wait_anew
 
 
 def begin(state: State, names: list[str], time: int) -> None:
@@ -68,7 +68,10 @@ def _ask(state: State, name: str, job: Job, time: int) -> None:
         change(state, name)  # It waits for what it waited for before.
     else:
         job.began = True
-        begin_waits(job, time)
+        if name in state.again:
+            begin_again(job, state.again[name] + 1, time)
+        else:
+            begin_waits(job, time)
     state.written += is_ours(state, name)
     if state.policy.preset in PLANNING:
         derail(state, name, job)

@@ -162,7 +162,8 @@ class State:
     stands in no account: the task that it is of does.
 
     `held_back`: jobs that gave way to others of a queue with a running limit, or that a user holds. What they wait for
-    is kept, and not asked for. `on_hold`: jobs that users hold, and whether they might run otherwise.
+    is kept, and not asked for. `on_hold`: jobs that users hold, and whether they might run otherwise. `again`: jobs
+    that run not for the first time, with the highest number that an attempt had before.
     """
 
     shard: int = 0
@@ -195,3 +196,4 @@ class State:
     copied: dict[str, dict[str, int]] = field(default_factory=dict)
     held_back: dict[str, bool] = field(default_factory=dict)
     on_hold: dict[str, bool] = field(default_factory=dict)
+    again: dict[str, int] = field(default_factory=dict)

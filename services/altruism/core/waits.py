@@ -15,6 +15,14 @@ def begin(job: Job, time: int) -> None:
     job.fresh_ms = time
 
 
+def begin_again(job: Job, attempt: int, time: int) -> None:
+    """The same of a job that ran before: some stages may be done, and attempts have other numbers."""
+    waits = own_waits(job)
+    for at, left in enumerate(job.progress.left):
+        if left and not job.progress.parents[at]:
+            waits[at] = [Span(0, left, attempt, time)]
+
+
 def wait_anew(job: Job, time: int) -> None:
     """What waits of a job does so since now: for as long as a user held it, it waited for nobody."""
     if job.fresh_ms >= 0:

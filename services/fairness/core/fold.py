@@ -1,7 +1,7 @@
 """How fairness folds records: `FOLDS` maps each type to its function."""
 
 from largesse.core import Folds
-from largesse.lifecycle.dag import graph_of, progress_of
+from largesse.lifecycle.dag import graph_of, resumed
 from largesse.lifecycle.job_classes import has_pools
 from largesse.lifecycle.job_life import fail, give_up, is_gang_given_up, succeed
 from largesse.lifecycle.promises import fold_plans
@@ -121,7 +121,7 @@ def _admitted(state: State, record: Record[JobAdmitted]) -> None:
     body = record.body
     spec, _ = informed(state.history, body.spec, state.policy)
     graph = graph_of(spec)
-    state.jobs[body.spec.job] = Job(queue_of(state, body.spec), graph, progress_of(graph))
+    state.jobs[body.spec.job] = Job(queue_of(state, body.spec), graph, resumed(graph, body.kept))
     if body.spec.hold:
         state.on_hold[body.spec.job] = False
     if may_run(state.running_limits, body.spec.job, body.spec.queue, body.spec.priority, record.seq):

@@ -24,6 +24,13 @@ def asks_of(job: Job) -> list[StageAsk]:
     return [StageAsk(s.stage, 0, s.width, 1, job.fresh_ms) for s in job.graph.stages if not s.after]
 
 
+def first_asks(job: Job, attempt: int, time: int) -> list[StageAsk]:
+    """What a job asks for that begins again, perhaps with stages that are done."""
+    left, parents = job.progress.left, job.progress.parents
+    stages = [stage for at, stage in enumerate(job.graph.stages) if left[at] and not parents[at]]
+    return [StageAsk(stage.stage, 0, stage.tasks, attempt, time) for stage in stages]
+
+
 def ask(job: Job, asks: list[StageAsk]) -> None:
     """From now on it asks for this."""
     job.asks, job.fresh_ms = list(asks) or NO_ASKS, -1  # A list of its own. Spans are never changed in place.

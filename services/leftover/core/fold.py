@@ -3,7 +3,7 @@ record.
 """
 
 from largesse.core import Folds
-from largesse.lifecycle.dag import graph_of, progress_of
+from largesse.lifecycle.dag import graph_of, resumed
 from largesse.lifecycle.failing_nodes import note_failure, note_success
 from largesse.lifecycle.job_life import fail, give_up, succeed
 from largesse.lifecycle.promises import fold_plans, switch
@@ -150,7 +150,7 @@ def _admitted(state: State, record: Record[JobAdmitted]) -> None:
     body = record.body
     spec, _ = informed(state.history, body.spec, state.policy)
     graph = graph_of(spec)
-    job = Job(spec.queue, record.seq, spec.priority, graph, progress_of(graph), body.job_class)
+    job = Job(spec.queue, record.seq, spec.priority, graph, resumed(graph, body.kept), body.job_class)
     state.jobs[spec.job] = job
     if spec.reservation is not None:
         state.reserving[spec.job] = Reserving(spec.reservation, spec.reservation_atom)
@@ -159,6 +159,8 @@ def _admitted(state: State, record: Record[JobAdmitted]) -> None:
     if state.board is not None:
         add_job(state, state.board, spec.job, job)
     note_admitted(state, job)
+    if body.run > 1:
+        state.again[spec.job] = body.attempts
     if spec.hold:
         state.on_hold[spec.job] = False
     if may_run(state.running_limits, spec.job, spec.queue, spec.priority, record.seq):
@@ -197,6 +199,7 @@ def _forget_job(state: State, name: str, *, succeeded: bool = False) -> None:
         state.reserving.pop(name, None)
         state.held_back.pop(name, None)
         state.on_hold.pop(name, None)
+        state.again.pop(name, None)
         forget_promised(state, name, job)
         if state.board is not None and name in state.board.jobs:
             state.board.remove_job(name)

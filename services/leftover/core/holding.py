@@ -3,7 +3,7 @@
 from largesse.lifecycle.running_limit import leave, may_run, rerank
 from schemas import JobChanged, Record
 from services.leftover.core import locality, stragglers
-from services.leftover.core.asks import ask, asks_of
+from services.leftover.core.asks import ask, asks_of, first_asks
 from services.leftover.core.board import spans_of
 from services.leftover.core.round_fold import forget_board
 from services.leftover.core.serving import depart, join
@@ -72,7 +72,10 @@ def _ask(state: State, name: str, job: Job, record: Record) -> None:
         if job.admitted not in state.shadow.ends and job.admitted not in state.shadow.outside:
             join(state, name, job, record.time)
         return  # It is not at its beginning: altruism says in the next round what it asks for.
-    job.fresh_ms = record.time
+    if name in state.again:
+        ask(job, first_asks(job, state.again[name] + 1, record.time))
+    else:
+        job.fresh_ms = record.time
     join(state, name, job, record.time)  # A reserved one too: its reservation may end before it does.
     if state.board is not None and name in state.board.jobs:
         state.board.wait(name, spans_of(state, state.board, name, job, asks_of(job)))

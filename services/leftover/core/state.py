@@ -251,7 +251,8 @@ class Decided:
 class State:
     """One cell. `groups`: by leaf queue, where its jobs are served. `running_limits`: which jobs may run; `held_back`:
     those that might before, and gave way or are held by users; `on_hold`: jobs that users hold, and whether they might
-    run otherwise. `history`: earlier runs. `opened` and `opened_ms`: seq and time of the last
+    run otherwise; `again`: jobs that run not for the first time, with the highest number that an attempt had before.
+    `history`: earlier runs. `opened` and `opened_ms`: seq and time of the last
     opening. `held`: by node, what runs there, keyed "job/stage/index"; `targets` are the levels in force, or what is
     due where that is more; `dues` what is due where that is not the level, `level_reduced` leaves whose level is less,
     since their tasks find no room, `parts` the levels by set of kinds of leaves that have several; `reasons` what was
@@ -278,6 +279,7 @@ class State:
     running_limits: RunningLimits = field(default_factory=RunningLimits)
     held_back: dict[str, bool] = field(default_factory=dict)
     on_hold: dict[str, bool] = field(default_factory=dict)
+    again: dict[str, int] = field(default_factory=dict)
     history: History = field(default_factory=History)
     opened: int = 0
     opened_ms: int = 0

@@ -153,7 +153,7 @@ def _set_node(state: State, name: str, node: Node) -> None:
 
 # ---------------------------------------------------------------- jobs of reservations
 def _admitted(state: State, record: Record[JobAdmitted]) -> None:
-    admit(state, record.body.spec)
+    admit(state, record.body.spec, record.body.kept)
 
 
 def _ended(state: State, record: Record[JobEnded]) -> None:

@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from fractions import Fraction
 from itertools import pairwise
 
-from largesse.lifecycle.dag import graph_of, progress_of
+from largesse.lifecycle.dag import graph_of, resumed
 from largesse.lifecycle.job_life import fail, give_up, succeed
 from largesse.lifecycle.promises import serves
 from largesse.lifecycle.run_times import Seen
@@ -47,12 +47,12 @@ MILLIONTHS = 1_000_000
 
 
 # ---------------------------------------------------------------- what jobs do
-def admit(state: State, spec: JobSpec) -> None:
-    """A job comes, perhaps of a reservation."""
+def admit(state: State, spec: JobSpec, kept: list[str]) -> None:
+    """A job comes, perhaps of a reservation; stages that are `kept` are done."""
     if spec.reservation is None:
         return
     graph = graph_of(spec)
-    state.jobs[spec.job] = Job(graph, progress_of(graph), spec.reservation, spec.reservation_atom)
+    state.jobs[spec.job] = Job(graph, resumed(graph, kept), spec.reservation, spec.reservation_atom)
     state.reserving.setdefault(spec.reservation, {})[spec.job] = True
     state.active[spec.reservation] = True
 
