@@ -41,3 +41,32 @@ def test_jobs_are_held_released_moved_and_ranked_and_the_log_verifies(tmp_path):
         assert sorted(began.read_text().split()) == ["0", "1", "2"]
         cell.end()
         assert cell.ask("replay", tmp_path / "data", "--verify").code == 0
+
+
+def test_a_job_that_failed_runs_again_from_the_stage_that_failed(tmp_path):
+    (tmp_path / "cluster.yaml").write_text(CLUSTER)
+    runs, mended = tmp_path / "runs", tmp_path / "mended"
+    texts = {"load": f"echo load $LARGESSE_ATTEMPT | tee -a {runs}", "join": f"echo join >> {runs}; [ -e {mended} ]"}
+    stages = [
+        {"stage": name, "tasks": 1, "demand": {"cpu": "1", "memory": "64Mi"}, "command": list(shell(text))}
+        for name, text in texts.items()
+    ]
+    stages[1]["after"] = ["load"]
+    (tmp_path / "g.json").write_text(json.dumps({"job": "g", "queue": "a", "stages": stages}))
+    with up(tmp_path / "data", "--cluster", tmp_path / "cluster.yaml") as cell:
+        assert cell.ask("submit", tmp_path / "g.json", "--watch").code == 1
+        known = cell.ask("submit", tmp_path / "g.json")
+        assert (known.code, known.out) == (1, "")
+        assert "it failed; --rerun, or largesse rerun, runs it again" in known.err
+
+        mended.touch()
+        assert cell.ask("rerun", "g", "--from-stage", "join", "--watch").code == 0
+        assert runs.read_text().split("\n") == ["load 1", "join", "join", ""]
+        shown = cell.ask("get", "job", "g", "--json").json
+        assert (shown["run"], shown["state"], shown["tasks"]["succeeded"]) == (2, "succeeded", 2)
+        assert cell.ask("logs", "g/load/0").out == "load 1\n", "what is kept can be read"
+
+        assert cell.ask("submit", tmp_path / "g.json", "--rerun", "--watch").code == 0
+        assert cell.ask("logs", "g/load/0").out == "load 3\n", "attempts go on counting"
+        cell.end()
+        assert cell.ask("replay", tmp_path / "data", "--verify").code == 0

@@ -100,8 +100,13 @@ async def jobs(ask):
         await ask("GET", f"/v1/jobs/{path}")
     for path in ("j/s/0/results?file=f", "j/s/1/results?file=f", "j/s/0/results"):
         await ask("GET", f"/v1/tasks/{path}")
+    await ask("POST", "/v1/jobs/j/rerun", json={})
     for job in ("j", "j", "none"):
         await ask("DELETE", f"/v1/jobs/{job}")
+    for job, body in (("j", {"from_stage": "nosuch"}), ("none", {}), ("j", {})):
+        await ask("POST", f"/v1/jobs/{job}/rerun", json=body)
+    await ask("POST", "/v1/jobs/j/rerun", content=TOO_LARGE)
+    await ask("DELETE", "/v1/jobs/j")
     events = await ask("GET", "/v1/jobs/j/events")
     last = next(line for line in events.text.splitlines() if line.startswith("id: ")).removeprefix("id: ")
     await ask("GET", "/v1/jobs/j/events", headers={"Last-Event-ID": last})
@@ -202,6 +207,8 @@ async def silent(cell):
     ask = Recorded(cell)
     await cell.post(JOB)
     await cell.follower.until(lambda view: "j" in view.jobs, 60)
+    await cell.http.post("/v1/jobs", json=JOB | {"job": "over", "hold": True})
+    await cell.http.delete("/v1/jobs/over")
     await cell.http.post("/v1/reservations", json=TERMS | {"reservation": "r"})
     await cell.follower.until(lambda view: view.reservations and not view.reservations["r"].unanswered, 60)
     await cell.http.post("/v1/series", json=EVERY_DAY | {"series": "daily"})
@@ -215,6 +222,7 @@ async def silent(cell):
     await ask("POST", "/v1/jobs", json=JOB | {"job": "late"})
     await ask("PUT", "/v1/config", json={"set": {"headroom": "off"}})
     await ask("PATCH", "/v1/jobs/j", json={"hold": True})
+    await ask("POST", "/v1/jobs/over/rerun", json={})
     await ask("DELETE", "/v1/jobs/j")
     for path in ("nodes/n1/drain", "nodes/n1/resume", "rounds/1/abandon", "inputs/jobs/7/skip"):
         await ask("POST", f"/v1/{path}")
