@@ -68,8 +68,8 @@ class Listing:
         return {"reservations": list(self.found)} if path == "/v1/reservations" else {"series": list(self.series)}
 
 
-DAILY = {"series": "s", "user": "ann", "weight": 1, "queue": "q", "every": "86400", "zone": "UTC", "start_s": 4_000_000_000,
-         "requested_ms": 0, "rdl": ATOM}  # fmt: skip
+DAILY = {"series": "s", "user": "ann", "queue": "q", "every": "86400", "zone": "UTC", "start_s": 4_000_000_000,
+         "requested_ms": 0, "weight": 1, "rdl": ATOM}  # fmt: skip
 CRON = DAILY | {"series": "c", "every": "0 6 * * *", "zone": "Europe/Berlin"}
 
 
