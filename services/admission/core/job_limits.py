@@ -8,7 +8,7 @@ from schemas import (
 from schemas.jobs import Rejection
 from schemas.quantities import RESOURCES, quantity_text
 from schemas.queue_tree import upwards
-from schemas.wording import nearest
+from schemas.wording import nearest, plural
 from services.admission.core.state import State
 
 
@@ -35,6 +35,25 @@ def tasks_problem(state: State, spec: JobSpec) -> tuple[Rejection, str, str] | N
         limit = f"the cell takes {policy.live_tasks_max} together (knob live_tasks_max)"
         detail = f"all live jobs have {state.live_tasks} tasks, this one has {tasks}, and {limit}: wait for some to end"
         return "too_many_tasks", "job", detail
+    return None
+
+
+def jobs_problem(state: State, spec: JobSpec) -> tuple[Rejection, str, str] | None:
+    """More live jobs than one user may have in a queue, the job's own or one above it. Those that name no user count
+    as one user's.
+    """
+    if not state.user_jobs_max:
+        return None
+    mine = state.user_jobs.get(spec.user, {})
+    for path in upwards(spec.queue):
+        most = state.user_jobs_max.get(path)
+        if most is not None and mine.get(path, 0) >= most:
+            who = f'user "{spec.user}" has' if spec.user else "there are"
+            whose = "" if spec.user else " that name no user"
+            where = named(path) if path else "the cell"
+            limit = f"one user may have {most} there (user_jobs_max of {named(path)})"
+            detail = f"{who} {plural(mine[path], 'live job')}{whose} in {where}, and {limit}: wait for one to end"
+            return "too_many_jobs", "user", detail
     return None
 
 

@@ -218,7 +218,9 @@ class State:
     together): by queue path, only where the tree in force says so. `lost_ms`: when each node that is down was lost, the
     longest first. `removed`: those of them that an operator has removed, and that are still to be forgotten. `known`:
     by node, attempts named for a registration that has not come yet. `live_tasks`, `user_tasks`: tasks of all jobs that
-    are not over, and of each user's ("": of jobs that name no user). `over`: jobs whose end is still to be announced.
+    are not over, and of each user's ("": of jobs that name no user); `user_jobs`: by user, how many of its jobs are not
+    over, by the path of each queue that holds them or is above them; `user_jobs_max`: by path, how many one user may
+    have. `over`: jobs whose end is still to be announced.
     `needs_round`: something happened since the last opening that can change the schedule. `skips`: by "topic/offset",
     the inputs that an operator has skipped, the oldest first. `reservations`: by name; `series`: those that recur, by
     name. `proposed`: seq of a solver's proposal that is not answered, 0 is none. `running_limits`: which jobs may run,
@@ -236,6 +238,7 @@ class State:
     leaves: dict[str, bool] = field(default_factory=dict)
     submitters: dict[str, list[str]] = field(default_factory=dict)
     ceilings: dict[str, Vector] = field(default_factory=dict)
+    user_jobs_max: dict[str, int] = field(default_factory=dict)
     nodes: dict[str, NodeState] = field(default_factory=dict)
     lost_ms: dict[str, int] = field(default_factory=dict)
     removed: dict[str, bool] = field(default_factory=dict)
@@ -244,6 +247,7 @@ class State:
     jobs: dict[str, JobState] = field(default_factory=dict)
     live_tasks: int = 0
     user_tasks: dict[str, int] = field(default_factory=dict)
+    user_jobs: dict[str, dict[str, int]] = field(default_factory=dict)
     ended: dict[str, Ended] = field(default_factory=dict)
     over: list[JobEnd] = field(default_factory=list)
     over_cause: str = ""
