@@ -84,7 +84,7 @@ class Book:
         self.owner_most = None if most is None else tuple(most)
 
     def without_owner_limit(self) -> "_WithoutOwnerLimit":
-        """A context: what is promised already is neither broken for the limit of an owner, nor kept from being moved."""
+        """A context: what is promised is neither broken for the limit of an owner, nor kept from being moved."""
         return _WithoutOwnerLimit(self)
 
     def queues_above(self, user: str) -> tuple[str, ...]:
