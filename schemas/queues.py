@@ -88,6 +88,7 @@ class Queue:
     jobs of the queue, and of those below it together, run at once; the others wait in order of admission.
     `submitters`: users who may submit here; empty: those of the queue above it, at the top everybody.
     `altruism_permille`: as the policy's, for jobs of the queue and of those below it; None: as the queue above it.
+    `user_jobs_max`: so many jobs of one user that have not ended may be in the queue and those below it together.
     """
 
     name: str
@@ -99,6 +100,7 @@ class Queue:
     running_jobs_max: int | None = None
     submitters: list[str] = field(default_factory=list)
     altruism_permille: int | None = None
+    user_jobs_max: int | None = None
 
 
 @dataclass(slots=True)

@@ -83,6 +83,8 @@ def limits_text(queue: Document) -> str:
             texts.append(f"{name} {_limit({kind: limits[name][kind] for kind in void})}{IGNORED}")
     if (most := limits["running_jobs_max"]) is not None:
         texts.append(f"{plural(most, 'job')} run{'s' if most == 1 else ''} at once")
+    if (most := limits.get("user_jobs_max")) is not None:  # An older gateway does not tell.
+        texts.append(f"{plural(most, 'job')} of one user")
     if users := limits["submitters"]:
         more = f" and {len(users) - SUBMITTERS_SHOWN} more" if len(users) > SUBMITTERS_SHOWN else ""
         texts.append(f"from {', '.join(users[:SUBMITTERS_SHOWN])}{more}")

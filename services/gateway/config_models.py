@@ -19,6 +19,7 @@ class QueueConfig(BaseModel):
     guaranteed: Quantities | None = None
     max: Quantities | None = None
     running_jobs_max: int | None = None
+    user_jobs_max: int | None = None
     submitters: list[str] | None = None
 
 

@@ -76,6 +76,7 @@ class QueueLimits(BaseModel):
     guaranteed: Quantities
     max: Quantities
     running_jobs_max: int | None
+    user_jobs_max: int | None
     submitters: list[str]
 
 

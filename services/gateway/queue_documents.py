@@ -106,6 +106,7 @@ def settings_document(queue: Queue) -> Document:
         "guaranteed": quantity_texts(queue.guaranteed),
         "max": quantity_texts(queue.max),
         "running_jobs_max": queue.running_jobs_max,
+        "user_jobs_max": queue.user_jobs_max,
         "submitters": queue.submitters,
     }
     return {"weight": weight_number(queue.weight), "policy": queue.policy or None, "limits": limits}

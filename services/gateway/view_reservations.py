@@ -132,7 +132,7 @@ def _answered(state: State, row: ReservationRow, answer: PlanAnswer, time: int) 
     elif answer.accepted:
         row.retry_until_ms = None
         row.state = "accepted"
-        row.weight = row.asked_weight if row.asked_ms else row.weight
+        row.weight = row.asked_weight if row.asked_rdl else row.weight
         row.rdl, row.queue = row.asked_rdl or row.rdl, row.asked_queue or row.queue
         row.at_ms = row.asked_ms or row.at_ms
         row.works, row.progress = {}, ""

@@ -69,7 +69,7 @@ class Listing:
 
 
 DAILY = {"series": "s", "user": "ann", "queue": "q", "every": "86400", "zone": "UTC", "start_s": 4_000_000_000,
-         "requested_ms": 0, "rdl": ATOM}  # fmt: skip
+         "requested_ms": 0, "weight": 1, "rdl": ATOM}  # fmt: skip
 CRON = DAILY | {"series": "c", "every": "0 6 * * *", "zone": "Europe/Berlin"}
 
 

@@ -182,6 +182,7 @@ def test_a_queue_with_everything():
         "guaranteed": {"memory": "1Gi", "cpu": "1500m"},
         "max": {"cpu": "2", "network": "1G", "licence": 3},
         "running_jobs_max": 2,
+        "user_jobs_max": 5,
         "submitters": ["bob", "ann"],
     }
 
@@ -194,6 +195,7 @@ def test_a_queue_with_everything():
         max={"cpu": 2_000, "licence": 3, "network": 1_000},
         running_jobs_max=2,
         submitters=["bob", "ann"],
+        user_jobs_max=5,
     )
     assert list(read.guaranteed) == ["cpu", "memory"]
     assert list(read.max) == ["cpu", "licence", "network"]
@@ -262,6 +264,7 @@ def test_as_many_submitters_as_a_queue_may_name():
             "guaranteed.cpu: is 3, above the queue's max of 2500m",
             id="guaranteed above max",
         ),
+        pytest.param({"user_jobs_max": 0}, "user_jobs_max: has to be at least 1, is 0", id="no job of a user"),
         pytest.param({"running_jobs_max": 0}, "running_jobs_max: has to be at least 1, is 0", id="no job"),
         pytest.param({"running_jobs_max": True}, "running_jobs_max: has to be a whole number", id="true"),
         pytest.param({"submitters": "ann"}, "submitters: has to be a list", id="one user"),

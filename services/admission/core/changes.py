@@ -12,11 +12,12 @@ from schemas import InputRefused, JobChanged, JobSpec, Record
 from schemas.jobs import Rejection
 from schemas.wording import plural
 from services.admission.core.demand import note_job
-from services.admission.core.job_limits import ceiling_problem
+from services.admission.core.job_limits import ceiling_problem, jobs_problem
 from services.admission.core.keys import digest_of
 from services.admission.core.parked import admit_job, leave_queue
 from services.admission.core.reservations import reservation_problem
 from services.admission.core.state import Changed, JobState, State
+from services.admission.core.task_fold import count_job
 
 
 def submission_of(state: State, name: str, job: JobState) -> str:
@@ -41,7 +42,7 @@ def judge_change(state: State, body: JobChanged, author: str) -> JobChanged | In
     if queue == job.spec.queue:
         queue = None
     if queue is not None:
-        if problem := _problem(state, replace(job.spec, queue=queue)):
+        if problem := _problem(state, replace(job.spec, queue=queue), job.spec.queue):
             return _refused(problem[2], "queue" if problem[1].startswith("stages") else problem[1], author)
         if job.held:
             there = f"{plural(job.held, 'attempt')} of its tasks {'holds' if job.held == 1 else 'hold'} room"
@@ -52,10 +53,11 @@ def judge_change(state: State, body: JobChanged, author: str) -> JobChanged | In
     return JobChanged(body.job, body.hold, priority, queue, job.seq, author)
 
 
-def _problem(state: State, spec: JobSpec) -> tuple[Rejection, str, str] | None:
-    """Why a job may not be of a queue."""
+def _problem(state: State, spec: JobSpec, before: str) -> tuple[Rejection, str, str] | None:
+    """Why a job may not be of its queue from now on."""
     return (
         queue_problem(state.leaves, state.submitters, spec.queue, spec.user)
+        or jobs_problem(state, spec, before)
         or reservation_problem(state, spec)
         or ceiling_problem(state, spec)
     )
@@ -78,7 +80,9 @@ def fold_changed(state: State, record: Record[JobChanged]) -> None:
     if body.queue is not None:
         changed.seq = record.seq
         leave_queue(state, name)
+        count_job(state, job.spec, -1)
         job.spec, job.parked = replace(job.spec, queue=body.queue), False
+        count_job(state, job.spec, 1)
         admit_job(state, name, job)
     if body.hold is True and name not in state.on_hold:
         changed.seq = record.seq

@@ -57,7 +57,7 @@ from services.admission.core.round_fold import (
 from services.admission.core.series import fold_series, fold_series_end
 from services.admission.core.skips import fold_refused, fold_skipped
 from services.admission.core.state import JobState, NodeState, PartialRegistration, Resumed, State
-from services.admission.core.task_fold import count_tasks, end_job, fold_tasks, take_facts, tasks_of
+from services.admission.core.task_fold import count_job, count_tasks, end_job, fold_tasks, take_facts, tasks_of
 
 
 def start(shard: int = 0, of: int = 1) -> State:
@@ -85,6 +85,9 @@ def _config(state: State, record: Record[ConfigChanged]) -> None:
         state.leaves = dict.fromkeys(leaf_paths(state.queues), True)
         state.submitters = {path: queue.submitters for path, queue in walk(state.queues) if queue.submitters}
         state.ceilings = {path: queue.max for path, queue in walk(state.queues) if queue.max}
+        state.user_jobs_max = {
+            path: queue.user_jobs_max for path, queue in walk(state.queues) if queue.user_jobs_max is not None
+        }
     state.needs_round = True
 
 
@@ -192,6 +195,7 @@ def _admitted(state: State, record: Record[JobAdmitted]) -> None:
     note_job(state, body.spec.job)
     state.ended.pop(body.spec.job, None)
     count_tasks(state, body.spec.user, tasks_of(graph))
+    count_job(state, body.spec, 1)
     state.needs_round = True
 
 

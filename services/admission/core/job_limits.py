@@ -8,7 +8,7 @@ from schemas import (
 from schemas.jobs import Rejection
 from schemas.quantities import RESOURCES, quantity_text
 from schemas.queue_tree import upwards
-from schemas.wording import nearest
+from schemas.wording import nearest, plural
 from services.admission.core.state import State
 
 
@@ -35,6 +35,26 @@ def tasks_problem(state: State, spec: JobSpec) -> tuple[Rejection, str, str] | N
         limit = f"the cell takes {policy.live_tasks_max} together (knob live_tasks_max)"
         detail = f"all live jobs have {state.live_tasks} tasks, this one has {tasks}, and {limit}: wait for some to end"
         return "too_many_tasks", "job", detail
+    return None
+
+
+def jobs_problem(state: State, spec: JobSpec, before: str | None = None) -> tuple[Rejection, str, str] | None:
+    """More live jobs than one user may have in a queue, the job's own or one above it. Those that name no user count
+    as one user's. `before`: the queue of a live job that is to have another, which counts there and above already.
+    """
+    if not state.user_jobs_max:
+        return None
+    mine, counted = state.user_jobs.get(spec.user, {}), list(upwards(before)) if before is not None else []
+    for path in [path for path in upwards(spec.queue) if path not in counted]:
+        most = state.user_jobs_max.get(path)
+        if most is not None and mine.get(path, 0) >= most:
+            live, where = plural(mine[path], "live job"), named(path) if path else "the cell"
+            has = f'user "{spec.user}" has {live} in {where}'
+            if not spec.user:
+                has = f"{live} in {where} {'names' if mine[path] == 1 else 'name'} no user"
+            limit = f"one user may have {most} there (user_jobs_max of {named(path)})"
+            detail = f"{has}, and {limit}: wait for one to end"
+            return "too_many_jobs", "user", detail
     return None
 
 

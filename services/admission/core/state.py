@@ -248,18 +248,19 @@ class State:
     together): by queue path, only where the tree in force says so. `lost_ms`: when each node that is down was lost, the
     longest first. `removed`: those of them that an operator has removed, and that are still to be forgotten. `known`:
     by node, attempts named for a registration that has not come yet. `changed`: of live jobs, those that users have
-    changed; `on_hold`: those of which no task may start; `runs`: those that run not for the first time.
-    `live_tasks`, `user_tasks`: tasks of all jobs that are not over, and of each user's ("": of jobs that name no user).
-    `over`: jobs whose end is still to be announced. `needs_round`: something happened since the last opening that can
-    change the schedule. `skips`: by "topic/offset", the inputs that an operator has skipped, the oldest first.
-    `reservations`: by name; `series`: those that recur, by name. `proposed`: seq of a solver's proposal that is not
-    answered, 0 is none. `running_limits`: which jobs may run, kept where a queue has such a limit (parked.py);
-    `through`: those that one of these limits counts. `wake_ms`: least wake-up of the last closing's winners;
-    `wake_forecast_ms`: those of the latest Releases and Plans. `unjudged`: live jobs whose class is to be judged at the
-    next opening that has capacity. `used`: what attempts hold in all. `copied`: by job, live or ended, the tasks of
-    which several attempts hold room, as "stage/index" (copies.py). `pools_ppm`: of the last opening. `curves`, made at
-    `curves_ms`: the forecast in force. `measure`: the capacity by which requests are compared with each other
-    (demand.py); `demand`: what classes hold and wait for, while they have pools.
+    changed; `on_hold`: those of which no task may start; `runs`: those that run not for the first time. `live_tasks`,
+    `user_tasks`: tasks of all jobs that are not over, and of each user's ("": of jobs that name no user); `user_jobs`:
+    by user, how many of its jobs are not over, by the path of each queue that holds them or is above them;
+    `user_jobs_max`: by path, how many one user may have. `over`: jobs whose end is still to be announced.
+    `needs_round`: something happened since the last opening that can change the schedule. `skips`: by "topic/offset",
+    the inputs that an operator has skipped, the oldest first. `reservations`: by name; `series`: those that recur, by
+    name. `proposed`: seq of a solver's proposal that is not answered, 0 is none. `running_limits`: which jobs may run,
+    kept where a queue has such a limit (parked.py); `through`: those that one of these limits counts. `wake_ms`: least
+    wake-up of the last closing's winners; `wake_forecast_ms`: those of the latest Releases and Plans. `unjudged`: live
+    jobs whose class is to be judged at the next opening that has capacity. `used`: what attempts hold in all. `copied`:
+    by job, live or ended, the tasks of which several attempts hold room, as "stage/index" (copies.py). `pools_ppm`: of
+    the last opening. `curves`, made at `curves_ms`: the forecast in force. `measure`: the capacity by which requests
+    are compared with each other (demand.py); `demand`: what classes hold and wait for, while they have pools.
     """
 
     policy: Policy = field(default_factory=Policy)
@@ -268,6 +269,7 @@ class State:
     leaves: dict[str, bool] = field(default_factory=dict)
     submitters: dict[str, list[str]] = field(default_factory=dict)
     ceilings: dict[str, Vector] = field(default_factory=dict)
+    user_jobs_max: dict[str, int] = field(default_factory=dict)
     nodes: dict[str, NodeState] = field(default_factory=dict)
     lost_ms: dict[str, int] = field(default_factory=dict)
     removed: dict[str, bool] = field(default_factory=dict)
@@ -279,6 +281,7 @@ class State:
     on_hold: dict[str, bool] = field(default_factory=dict)
     live_tasks: int = 0
     user_tasks: dict[str, int] = field(default_factory=dict)
+    user_jobs: dict[str, dict[str, int]] = field(default_factory=dict)
     ended: dict[str, Ended] = field(default_factory=dict)
     over: list[JobEnd] = field(default_factory=list)
     over_cause: str = ""

@@ -5,12 +5,14 @@ from largesse.lifecycle.state import Graph
 from largesse.lifecycle.task_facts import SpareEnd, facts_of
 from schemas import (
     JobEnd,
+    JobSpec,
     Record,
     TaskFailed,
     TaskFinished,
     TaskRange,
 )
 from schemas.quantities import add_amounts
+from schemas.queue_tree import upwards
 from schemas.tasks import TaskEnd, TaskFailure
 from schemas.wording import plural
 from services.admission.core.copies import end_own, end_spare
@@ -35,12 +37,24 @@ def count_tasks(state: State, user: str, tasks: int) -> None:
         del state.user_tasks[user]
 
 
+def count_job(state: State, spec: JobSpec, jobs: int) -> None:
+    """A job more, or less, that is not over: of its user, in its queue and in all above it."""
+    mine = state.user_jobs.setdefault(spec.user, {})
+    for path in upwards(spec.queue):
+        mine[path] = mine.get(path, 0) + jobs
+        if not mine[path]:
+            del mine[path]
+    if not mine:
+        del state.user_jobs[spec.user]
+
+
 def end_job(state: State, record: Record, end: JobEnd) -> None:
     job = state.jobs[end.job]
     if not job.over:
         job.over = True
         forget_job(state, end.job)
         count_tasks(state, job.spec.user, -tasks_of(job.graph))
+        count_job(state, job.spec, -1)
         state.over.append(end)
         state.over_cause = record.id
         state.needs_round = True

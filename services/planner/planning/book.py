@@ -1,7 +1,6 @@
 """What a cell has promised, and the room that is left for an atom at a level of use."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -84,14 +83,9 @@ class Book:
         """What one owner may hold at any moment in all queues together, by resource. None: there is no such limit."""
         self.owner_most = None if most is None else tuple(most)
 
-    @contextmanager
-    def without_owner_limit(self) -> Iterator[None]:
-        """What is promised already is neither broken for the limit of an owner, nor kept from being moved."""
-        most, self.owner_most = self.owner_most, None
-        try:
-            yield
-        finally:
-            self.owner_most = most
+    def without_owner_limit(self) -> "_WithoutOwnerLimit":
+        """A context: what is promised is neither broken for the limit of an owner, nor kept from being moved."""
+        return _WithoutOwnerLimit(self)
 
     def queues_above(self, user: str) -> tuple[str, ...]:
         """The queues whose maximum holds for a user, the nearest first."""
@@ -218,3 +212,15 @@ class Book:
             own = own[:, np.searchsorted(own_edges, every[:-1], side="right") - 1]
             np.minimum(own_room, Free(atom, every, own, most).room(), out=own_room)
         return Free(atom, every, used, self.capacity, own_room)
+
+
+class _WithoutOwnerLimit:
+    def __init__(self, book: Book) -> None:
+        self._book = book
+        self._most = book.owner_most
+
+    def __enter__(self) -> None:
+        self._book.owner_most = None
+
+    def __exit__(self, *_: object) -> None:
+        self._book.owner_most = self._most
