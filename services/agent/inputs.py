@@ -266,7 +266,7 @@ class _Fetch:
                     piece = self._asked(node, WantedResults(*_of(wanted), file=entry.path, offset=at))
                     assert isinstance(piece, FilePiece)
                     if piece.size != entry.size:
-                        raise NotBrought(f"{_task(wanted)}: {entry.path} changes while it is fetched")
+                        raise NotBrought(f"a file of {_task(wanted)} changes while it is fetched: {entry.path!a:.200}")
                     at += os.write(file, piece.data)
 
     def _linked(self, wanted: WantedResults, entry: Entry, folder: Unpacked) -> bool:
