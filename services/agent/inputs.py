@@ -8,6 +8,7 @@ place once it is complete.
 """
 
 import asyncio
+import itertools
 import os
 import threading
 from collections.abc import Awaitable, Callable, Iterable, Iterator
@@ -30,13 +31,14 @@ from services.agent.task_results import holding_folder
 from services.agent.trees import FOLDER, remove_tree
 from services.agent.troubles import MACHINE, failed_start
 
-PART = "~part"
-"""Behind an index: a copy that is not complete."""
+PART = "~"
+"""Behind an index, and before a number of its own: a folder that is not complete."""
 FETCHERS = 4
 """Tasks whose results are fetched at once."""
 PATIENCE_MS = 60_000
 """For so long the agent of another node may be silent."""
 PAUSE_MS, PAUSE_MS_MAX = 100, 3_000
+_NUMBERS = itertools.count()
 
 
 class NotBrought(Exception):
@@ -53,12 +55,15 @@ class GivenUp(Exception):
 
 @dataclass(slots=True)
 class _Run:
-    """What this agent brought for one run of a job. `bytes`: of copies. `whole`: stages of which all is in place."""
+    """What this agent brought for one run of a job. `bytes`: of copies. `whole`: stages of which all is in place;
+    `begun`: those that it has looked into.
+    """
 
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     room: threading.Lock = field(default_factory=threading.Lock)
     bytes: int = 0
     whole: dict[str, bool] = field(default_factory=dict)
+    begun: dict[str, bool] = field(default_factory=dict)
 
 
 class Inputs:
@@ -189,6 +194,9 @@ class _Fetch:
                 self._folders.append(folder)
                 self._stages[stage] = folder
                 os.fchmod(folder, _mode(self._node))
+                if stage not in self._run.begun:
+                    _remove_parts(folder)
+                    self._run.begun[stage] = True
 
     def close(self) -> None:
         """Lets go of the folders, once no thread uses them."""
@@ -227,9 +235,7 @@ class _Fetch:
             self._copy(tasks.node, wanted, stage)
 
     def _copy(self, node: str, wanted: WantedResults, stage: int) -> None:
-        part = f"{wanted.index}{PART}"
-        with suppress(FileNotFoundError):
-            remove_tree(part, stage)
+        part = f"{wanted.index}{PART}{next(_NUMBERS)}"  # A thread that nobody waits for any more may have another.
         user = self._node.task_user
         os.mkdir(part, 0o700, dir_fd=stage)
         owner = None if user is None else (user.uid, user.gid)
@@ -240,10 +246,11 @@ class _Fetch:
                 for entry in self._listed(node, wanted):
                     self._bring(node, wanted, entry, folder)
             os.rename(part, str(wanted.index), src_dir_fd=stage, dst_dir_fd=stage)
-        except BaseException:
+        except BaseException as error:
             with suppress(OSError):
                 remove_tree(part, stage)
-            raise
+            if not (isinstance(error, OSError) and _is_there(str(wanted.index), stage)):
+                raise
 
     def _listed(self, node: str, wanted: WantedResults) -> Iterator[Entry]:
         after = ""
@@ -270,7 +277,7 @@ class _Fetch:
                     piece = self._asked(node, WantedResults(*_of(wanted), file=entry.path, offset=at))
                     assert isinstance(piece, FilePiece)
                     if piece.size != entry.size:
-                        raise NotBrought(f"{_task(wanted)}: {entry.path} changes while it is fetched")
+                        raise NotBrought(f"a file of {_task(wanted)} changes while it is fetched: {entry.path!a:.200}")
                     at += os.write(file, piece.data)
 
     def _linked(self, wanted: WantedResults, entry: Entry, folder: Unpacked) -> bool:
@@ -326,6 +333,14 @@ def open_inputs(node: NodeSettings, local: Local) -> int:
 def _mode(node: NodeSettings) -> int:
     """Of folders that tasks only look into; what lies in those of tasks is their user's."""
     return 0o700 if node.task_user is None else 0o755
+
+
+def _remove_parts(folder: int) -> None:
+    """What an earlier agent has not finished. Raises OSError."""
+    with os.scandir(folder) as found:
+        parts = [entry.name for entry in found if PART in entry.name]
+    for part in parts:
+        remove_tree(part, folder)
 
 
 def _is_there(name: str, folder: int) -> bool:

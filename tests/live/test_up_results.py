@@ -1,6 +1,11 @@
 """What tasks of an embedded cell leave: found by later stages on another node, fetched by users, kept for a while."""
 
 import json
+import os
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
 
 from tests.conftest import ROOT
 from tests.live.up_process import eventually, up
@@ -118,3 +123,20 @@ def test_copies_go_with_the_job(cell):
     eventually(lambda: not list(cell.data.glob("nodes/*/jobs/gone/*")))
     assert not list(cell.data.glob("nodes/*/*/**/#inputs"))
     assert len(list(cell.data.glob("nodes/*/ended/*/gone/*/make/0.1/work/f"))) == 1
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can run tasks as another user")
+def test_tasks_of_another_user_find_what_is_theirs():
+    use = 'cd "$LARGESSE_INPUTS/make" && cat */f && for each in *; do echo more >> "$each/f"; done && cat */f && id -un'
+    # pytest closes its own folders to other users, and whoever starts it next does so again.
+    with TemporaryDirectory() as folder:
+        Path(folder).chmod(0o711)
+        with up(Path(folder, "data"), "--nodes", 2, LARGESSE_TASK_USER="nobody") as cell:
+            both = {"anti_affinity": {}, "tasks": 2}
+            make = stage("make", "umask 077; echo $LARGESSE_TASK_INDEX > f", **both)
+            told = submitted(cell, "j", make, stage("use", use, after=["make"], inputs=["make"]))
+            said = cell.ask("logs", "j/use/0").out.split()
+            errors = cell.ask("logs", "j/use/0", "--stderr").out
+            assert cell.end()[0] == 0
+
+    assert (told["state"], said) == ("succeeded", ["0", "1", "0", "more", "1", "more", "nobody"]), errors

@@ -22,7 +22,7 @@ def test_a_job_that_names_a_series_is_bound_to_its_next_occurrence_and_runs_unde
         assert said.code == 0, said.err
 
         def accepted():
-            rows = cell.ask("reserve", "list", "--json").json["reservations"]
+            rows = cell.ask("reserve", "list", "--json").json
             return [
                 row["reservation"] for row in rows if row["state"] == "accepted" and row["reservation"] != "nightly"
             ]

@@ -5,6 +5,7 @@ import subprocess
 import sys
 import time
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
@@ -42,7 +43,7 @@ def prepared(attempts, **stage):
     local.folder.mkdir(parents=True)
     ids = {"key": NAME, "job": "j", "stage": "map", "index": 0, "attempt": 1, "admitted": 5}
     if stage.get("command"):
-        write_json(local.folder / TASK, {**ids, **task_of(begun, table.settings, table._key(local))})
+        write_json(local.folder / TASK, {**ids, **task_of(begun, table.settings, table._key(local), local.folder)})
     else:
         write_json(local.folder / TASK, {**ids, "run_ms": begun.stage.durations_ms[0], "reason": None})
     return local.folder
@@ -217,15 +218,26 @@ def test_what_is_launched_while_it_is_stopped_ends(attempts):
     assert [local.result.reason for local in ended] == ["killed"]
 
 
+FOLDER = Path("/data/jobs/j/5-e.1/s/0.1")
+
+
+def test_where_results_go_and_come_from_is_told_to_the_task(tmp_path):
+    node = NodeSettings("n", tmp_path)
+    env = environment(start(env={"A": "1"}), node, FOLDER)
+    assert env["LARGESSE_RESULTS"] == "/data/jobs/j/5-e.1/s/0.1/work"
+    assert "LARGESSE_INPUTS" not in env
+    assert environment(start(inputs=["a"]), node, FOLDER)["LARGESSE_INPUTS"] == "/data/jobs/j/5-e.1/#inputs"
+
+
 def test_gpus_are_named_to_the_task(attempts, tmp_path):
     share = [DeviceShare(3, 1_000), DeviceShare(1, 500)]
 
-    env = environment(start(devices=share, command=["true"]), NodeSettings("n", tmp_path))
-    own = environment(start(devices=share, env={"CUDA_VISIBLE_DEVICES": "x"}), NodeSettings("n", tmp_path))
+    env = environment(start(devices=share, command=["true"]), NodeSettings("n", tmp_path), FOLDER)
+    own = environment(start(devices=share, env={"CUDA_VISIBLE_DEVICES": "x"}), NodeSettings("n", tmp_path), FOLDER)
 
     assert env["CUDA_VISIBLE_DEVICES"] == "3,1"
     assert own["CUDA_VISIBLE_DEVICES"] == "x"
-    assert "CUDA_VISIBLE_DEVICES" not in environment(start(), NodeSettings("n", tmp_path))
+    assert "CUDA_VISIBLE_DEVICES" not in environment(start(), NodeSettings("n", tmp_path), FOLDER)
 
 
 @pytest.mark.parametrize(

@@ -107,7 +107,7 @@ def test_a_peer_that_is_silent_for_a_while_is_asked_again_for_what_is_missing(tm
 def failing(tmp_path, peer, **settings):
     with pytest.raises(NotBrought) as fault:
         brought(tmp_path / "n", [Handed("map", 0, 1, 1, "m")], peer, **settings)
-    assert not [path for path in tree(tmp_path / "n") if path.endswith("~part")]
+    assert not [path for path in tree(tmp_path / "n") if "~" in path]
     return fault.value
 
 
@@ -164,7 +164,7 @@ def test_a_file_that_changes_while_it_is_fetched_is_not_half_old_and_half_new(tm
             return FilePiece(1, wanted.offset, found.size + 1, 0, found.data)
         return found
 
-    assert "big changes while it is fetched" in str(failing(tmp_path, peer))
+    assert str(failing(tmp_path, peer)) == "a file of map/0 changes while it is fetched: 'big'"
 
 
 def test_tasks_of_a_job_share_what_was_brought(tmp_path):
@@ -187,7 +187,7 @@ def test_tasks_of_a_job_share_what_was_brought(tmp_path):
 
 def test_what_an_earlier_agent_did_not_finish_is_brought_anew(tmp_path):
     left(tmp_path / "m", {"f": "1"})
-    half = tmp_path / "n/jobs/j" / RUN / INPUTS / "map/0~part"
+    half = tmp_path / "n/jobs/j" / RUN / INPUTS / "map/0~7"
     half.mkdir(parents=True)
     (half / "f").write_text("half")
 
@@ -249,7 +249,7 @@ def test_an_agent_that_ends_meanwhile_closes_nothing_that_a_thread_still_uses(tm
         await asyncio.to_thread(asked.wait, GUARD_S)
         bringing.cancel()
         await asyncio.wait([bringing])
-        assert any(path.endswith("map/0~part") for path in opened())
+        assert any("/map/0~" in path for path in opened())
         go_on.set()
         several.close()
         several._pool.shutdown(wait=True)
@@ -275,3 +275,38 @@ def test_what_is_known_no_more_is_the_fault_of_nobody_else(tmp_path):
     with pytest.raises(NotBrought, match="run the job again from that stage") as raised:
         brought(tmp_path / "n", [Handed("map", 0, 0, 0, "")], elsewhere(tmp_path))
     assert raised.value.fault
+
+
+def test_a_thread_that_nobody_waits_for_any_more_puts_nothing_half_done_in_place(tmp_path):
+    """It goes on while another attempt brings the same results, and is done first."""
+    left(tmp_path / "m", {"f": "1", "g": "2"})
+    asked, go_on, second = threading.Event(), threading.Event(), threading.Event()
+
+    def peer(node, wanted):
+        if wanted.file == "g" and not asked.is_set():
+            asked.set()
+            go_on.wait(GUARD_S)
+        elif wanted.file == "g":
+            go_on.set()
+            second.wait(GUARD_S)
+        return read_results(tmp_path / node, wanted)
+
+    async def run():
+        several = Inputs(NodeSettings("n", tmp_path / "n"), peer)
+        handed, local = [Handed("map", 0, 1, 1, "m")], local_of(tmp_path / "n")
+        first = asyncio.ensure_future(several.bring(local, handed))
+        await asyncio.to_thread(asked.wait, GUARD_S)
+        first.cancel()
+        await asyncio.wait([first])
+        other = asyncio.ensure_future(several.bring(local_of(tmp_path / "n", index=1), handed))
+        await asyncio.to_thread(go_on.wait, GUARD_S)
+        place = local.folder.parents[1] / INPUTS / "map/0"
+        for _ in range(20):
+            assert not place.exists() or tree(place) == {"f": b"1", "g": b"2"}
+            await asyncio.sleep(0.01)
+        second.set()
+        await other
+        assert tree(place.parent) == {"0": None, "0/f": b"1", "0/g": b"2"}
+        several.close()
+
+    asyncio.run(asyncio.wait_for(run(), GUARD_S))
