@@ -66,7 +66,7 @@ class Guardian:
 
     def __init__(self, task: dict[str, Any]) -> None:
         self.task = task
-        self.takes_in = False
+        self.takes_in = self.left = False
         self.umask = os.umask(0o077)  # For its own files; the command gets the old one back.
         self.wake, self._alarm = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self.outputs: list[Output] = []
@@ -86,6 +86,15 @@ class Guardian:
             signal.signal(number, lambda *_: None)
         for number in (signal.SIGHUP, signal.SIGINT):
             signal.signal(number, signal.SIG_IGN)
+
+    def close(self) -> None:
+        """Gives back what it has open: this process may guard another attempt."""
+        signal.set_wakeup_fd(-1)
+        for number in (self.wake, self._alarm):
+            os.close(number)
+        if self.hold is not None:
+            self.hold.close()
+        os.umask(self.umask)
 
     def run(self) -> None:
         """The whole life of the attempt, once it is claimed."""
@@ -221,11 +230,12 @@ class Guardian:
         """Takes in whatever has ended; False where no process is left."""
         while True:
             try:
-                pid, status = os.waitpid(-1, os.WNOHANG)
+                pid, status, used = os.wait4(-1, os.WNOHANG)
             except ChildProcessError:
                 return False
             if pid == 0:
                 return True
+            self.meter.add(used)
             if pid == self.child:
                 self.status, self.ended_ns = status, time.monotonic_ns()
 
@@ -259,10 +269,14 @@ class Guardian:
         over_ns = time.monotonic_ns() + KILL_WAIT_MS * 1_000_000
         pause_ns = 1_000_000
         # Where orphans come to it, nothing is left once no child is.
-        while (self._reap() or (not self.takes_in and session_of(self.child))) and time.monotonic_ns() < over_ns:
+        while self._has_left() and time.monotonic_ns() < over_ns:
             self._signal(signal.SIGKILL)
             self._wait([time.monotonic_ns() + pause_ns])
             pause_ns = min(2 * pause_ns, 100_000_000)
+
+    def _has_left(self) -> bool:
+        self.left = self._reap() or (not self.takes_in and session_of(self.child) != [])
+        return self.left
 
     def _drain(self) -> None:
         over_ns = time.monotonic_ns() + DRAIN_MS * 1_000_000
@@ -416,8 +430,9 @@ def main(folder: str) -> None:
     guard(folder)
 
 
-def guard(folder: str) -> None:
-    """In a process that has nothing open but the three streams and the pipe of events."""
+def guard(folder: str) -> bool:
+    """In a process that has nothing open but the three streams, the pipe of events, and what the caller knows of.
+    Returns whether it may guard another attempt: nothing of this one is left."""
     os.chdir(folder)
     task = read_json(TASK)
     assert task is not None, f"{folder}: no {TASK}"
@@ -425,6 +440,11 @@ def guard(folder: str) -> None:
         # Only root may look into it, take over its pipe, or trace it.
         _prctl(_PR_SET_DUMPABLE, 0)
     guardian = Guardian(task)
-    pid = os.getpid()
-    if claim("", {"pid": pid, "start": start_ticks(pid), "boot": boot_id()}):
+    try:
+        pid = os.getpid()
+        if not claim("", {"pid": pid, "start": start_ticks(pid), "boot": boot_id()}):
+            return False
         guardian.run()
+        return guardian.takes_in and not guardian.left
+    finally:
+        guardian.close()
