@@ -101,19 +101,29 @@ def write_json(path: AnyPath, document: dict[str, object], *, durable: bool = Fa
 
 def _draft(path: AnyPath, document: dict[str, object], dir_fd: int | None, *, durable: bool = False) -> str:
     draft = f"{os.fspath(path)}.{os.getpid()}.tmp"
-    with suppress(FileNotFoundError):
-        os.unlink(draft, dir_fd=dir_fd)
     try:
-        with open(os.open(draft, _NEW, 0o600, dir_fd=dir_fd), "wb") as file:
-            file.write(json.dumps(document).encode())
+        file = os.open(draft, _NEW, 0o600, dir_fd=dir_fd)
+    except FileExistsError:  # Of a process of that number, which has been killed.
+        os.unlink(draft, dir_fd=dir_fd)
+        file = os.open(draft, _NEW, 0o600, dir_fd=dir_fd)
+    try:
+        try:
+            _fill(file, document)
             if durable:
-                file.flush()
-                os.fsync(file.fileno())
+                os.fsync(file)
+        finally:
+            os.close(file)
     except OSError:
         with suppress(OSError):
             os.unlink(draft, dir_fd=dir_fd)
         raise
     return draft
+
+
+def _fill(file: int, document: dict[str, object]) -> None:
+    text = json.dumps(document).encode()
+    while text:
+        text = text[os.write(file, text) :]
 
 
 def claim(folder: AnyPath, document: dict[str, object], *, dir_fd: int | None = None) -> bool:
@@ -135,8 +145,10 @@ def claim(folder: AnyPath, document: dict[str, object], *, dir_fd: int | None = 
             file = os.open(place, _NEW, 0o600, dir_fd=dir_fd)
         except FileExistsError:
             return False
-        with open(file, "wb") as writer:
-            writer.write(json.dumps(document).encode())
+        try:
+            _fill(file, document)
+        finally:
+            os.close(file)
     finally:
         os.unlink(draft, dir_fd=dir_fd)
     return True

@@ -141,7 +141,9 @@ class Forks:
         over_s, clean = time.monotonic() + GONE_S, 0
         while True:
             table = processes.seen()
-            nameless = [pid for pid, seen in table.items() if seen.lives and self._has_begun_nothing(pid, seen, session)]
+            nameless = [
+                pid for pid, seen in table.items() if seen.lives and self._has_begun_nothing(pid, seen, session)
+            ]
             _reap_session(table, session)
             processes.end(nameless)
             # What was forked while one look was taken is seen by the next one.
@@ -156,8 +158,8 @@ class Forks:
             return shims[0] if shims else None
         return _claimer(folder)
 
-
-    def _has_begun_nothing(self, pid: int, seen: processes.Seen, session: int | None) -> bool:
+    def _is_nameless(self, pid: int, seen: processes.Seen, session: int | None) -> bool:
+        """Whether it guards nothing: about to be forked, or idle."""
         return seen.session == session or (seen.parent == os.getpid() and processes.is_idle(pid, self._data))
 
 
