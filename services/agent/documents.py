@@ -142,13 +142,13 @@ def claim(folder: AnyPath, document: dict[str, object], *, dir_fd: int | None = 
         if error.errno not in _NO_LINKS:
             raise
         try:
-            file = os.open(place, _NEW, 0o600, dir_fd=dir_fd)
+            whole = os.open(place, _NEW, 0o600, dir_fd=dir_fd)
         except FileExistsError:
             return False
         try:
-            _fill(file, document)
+            _fill(whole, document)
         finally:
-            os.close(file)
+            os.close(whole)
     finally:
         os.unlink(draft, dir_fd=dir_fd)
     return True
