@@ -58,7 +58,7 @@ EVENT_BYTES_MAX = 1 << 20
 
 @dataclass(slots=True)
 class Attempts:
-    """All of one node. `leaving`: shims that guard nothing we know of, and are to be reaped when they end. `events`: the
+    """All of one node. `leaving`: shims that guard nothing we know of, to be reaped when they end. `events`: the
     pipe on which shims say `started KEY` and `ended KEY`: tasks have no way to it. `hold`: the file by which shims know
     how long their tasks may run on (holding.py); None: without end. `found`: folders of attempts that were there when
     this agent began: any other that is in the way of a start was made by a task.

@@ -21,8 +21,8 @@ from services.agent.outbox import Outbox, known_attempts, messages
 from services.agent.settings import NodeSettings
 
 GATHER_MS = 100
-"""While the log has not shown what was said last, what comes is gathered for so long: a cell that has much to do is told
-of it in fewer messages, and opens fewer rounds for it.
+"""While the log has not shown what was said last, what comes is gathered for so long: a cell that has much to do is
+told of it in fewer messages, and opens fewer rounds for it.
 """
 RETRY_MS, RETRY_MS_MAX = 100, 1_000  # A node may not be silent for long once the bus is back.
 REGISTER_MS, REGISTER_MS_MAX = 1_000, 30_000
