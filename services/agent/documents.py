@@ -120,6 +120,19 @@ def _draft(path: AnyPath, document: dict[str, object], dir_fd: int | None, *, du
     return draft
 
 
+def _made(place: str, document: dict[str, object], dir_fd: int | None) -> bool:
+    """False where something is there."""
+    try:
+        file = os.open(place, _NEW, 0o600, dir_fd=dir_fd)
+    except FileExistsError:
+        return False
+    try:
+        _fill(file, document)
+    finally:
+        os.close(file)
+    return True
+
+
 def _fill(file: int, document: dict[str, object]) -> None:
     text = json.dumps(document).encode()
     while text:
@@ -141,14 +154,7 @@ def claim(folder: AnyPath, document: dict[str, object], *, dir_fd: int | None = 
     except OSError as error:
         if error.errno not in _NO_LINKS:
             raise
-        try:
-            whole = os.open(place, _NEW, 0o600, dir_fd=dir_fd)
-        except FileExistsError:
-            return False
-        try:
-            _fill(whole, document)
-        finally:
-            os.close(whole)
+        return _made(place, document, dir_fd)
     finally:
         os.unlink(draft, dir_fd=dir_fd)
     return True
