@@ -142,7 +142,7 @@ class Forks:
         while True:
             table = processes.seen()
             nameless = [
-                pid for pid, seen in table.items() if seen.lives and self._has_begun_nothing(pid, seen, session)
+                pid for pid, seen in table.items() if seen.lives and self._is_nameless(pid, seen, session)
             ]
             _reap_session(table, session)
             processes.end(nameless)
