@@ -112,7 +112,7 @@ class Shell(Generic[S]):
         self._snapshots = SnapshotKeeper(bus, settings, core.NAME, shard, core.LAYOUT, self.name)
         self._opening: Record | None = None
         self._line: dict[str, object] = {}
-        self._seq = SEQ.labels(self.name)
+        self._seq, self._folded, self._void = SEQ.labels(self.name), FOLDED.labels(self.name), VOID.labels(self.name)
         self._said = logger(service=self.name)
 
     async def restore(self) -> None:
@@ -166,7 +166,7 @@ class Shell(Generic[S]):
             learn(self.state, record)
         except Exception as error:
             raise CoreStopped(self.name, FOLDING, record) from error
-        FOLDED.labels(self.name).inc()
+        self._folded.inc()
 
     async def _feed_winners(self, closing: Record) -> None:
         """Gives the core the winning records that it reads, in the order of READS; of its own topic its own shard."""
@@ -188,7 +188,7 @@ class Shell(Generic[S]):
         if self._is_left and isinstance(record.body, RoundClosed):
             self.left_to_others += 1
         self._is_left = False
-        VOID.labels(self.name).set(self.log.void)
+        self._void.set(self.log.void)
         if self._line:
             self._said.info("round", round=record.round, seq=record.seq, end=record.type, **self._line)
             self._line = {}

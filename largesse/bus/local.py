@@ -77,6 +77,9 @@ class LocalBus(ABC):
 
     async def fetch(self, topic: str, partition: int, offset: int, *, wait_ms: int = 0, most: int = 1_000) -> Fetched:
         """See the port. Raises PositionGap; BusError once closed. Cancelling it loses nothing."""
+        self._refuse_if_closed()
+        if wait_ms <= 0 and self._bounds(topic, partition)[1] == offset:
+            return Fetched((), offset)  # Whoever is told so waits next.
         loop = asyncio.get_running_loop()
         deadline = loop.time() + wait_ms / 1_000
         # A reader with a long way to catch up must not keep other tasks from the loop.

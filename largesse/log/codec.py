@@ -6,7 +6,7 @@ they stand there, so they are cut out of the message and never encoded again.
 
 import re
 from dataclasses import asdict
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 import orjson
@@ -30,6 +30,9 @@ _LONG_NUMBER = b"0" * 19
 """No shorter number is above 64 bits. Looked for in the bytes, since walking every record would cost as much as reading
 it.
 """
+
+SHARED_MAX, SHARED_BYTES_MAX = 128, 64 * 1024
+"""Records that are kept for the next reader of the same bytes, and the longest content of one."""
 
 _ENVELOPE = ("type", "version", "cell", "seq", "round", "time", "id", "cause")
 _ENVELOPE_TYPES = (str, int, str, int, int, int, str, str)
@@ -56,7 +59,12 @@ def wrap(header: Header, content: bytes) -> bytes:
 
 
 def unwrap(message: bytes) -> tuple[Header, bytes]:
-    """Header and content bytes of a stored message. Raises Undecodable."""
+    """Header and content bytes of a stored message, shared as the record of `decode` is. Raises Undecodable."""
+    return _unwrapped(message) if len(message) <= SHARED_BYTES_MAX else _unwrapped.__wrapped__(message)
+
+
+@lru_cache(SHARED_MAX)
+def _unwrapped(message: bytes) -> tuple[Header, bytes]:
     # A quote inside a JSON string is escaped, so the separator cannot occur inside the header.
     split = message.find(_BETWEEN)
     if split < 0 or not message.startswith(_OPEN) or not message.endswith(b"}"):
@@ -71,7 +79,14 @@ def unwrap(message: bytes) -> tuple[Header, bytes]:
 def decode(content: bytes) -> Record:
     """The record of some content bytes, its body lifted to the newest version. Raises Undecodable: they are no JSON,
     the envelope or the body has wrong types, or type or version are unknown.
+
+    Equal bytes may give the same record again: all readers in a process fold one, and nobody may change it.
     """
+    return _decoded(content) if len(content) <= SHARED_BYTES_MAX else _decoded.__wrapped__(content)
+
+
+@lru_cache(SHARED_MAX)
+def _decoded(content: bytes) -> Record:
     try:
         document = orjson.loads(content)
         if tuple(map(type, map(document.__getitem__, _ENVELOPE))) != _ENVELOPE_TYPES:

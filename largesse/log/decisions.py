@@ -91,11 +91,12 @@ class DecisionReader:
     async def _winner(self, closing: Record, named: DecisionHash, wait_ms: int) -> Decision:
         want = Wanted(named.topic, named.shard, named.of)
         found = await self._find(closing.cause, want)
-        with suppress(TimeoutError):
-            async with asyncio.timeout(wait_ms / 1_000):
-                while found is None:
-                    await self._bus.wait_any(self.waiting_for([want]), wait_ms)
-                    found = await self._find(closing.cause, want)
+        if found is None:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(wait_ms / 1_000):
+                    while found is None:
+                        await self._bus.wait_any(self.waiting_for([want]), wait_ms)
+                        found = await self._find(closing.cause, want)
         where = f"{decision_id(*want, closing.cause)}, which the closing {closing.id} names with hash {named.hash}"
         if found is None:
             raise DecisionGap(f"missing: {where}; {named.topic} was read up to {self.waiting_for([want])}")

@@ -6,11 +6,12 @@ may stop its readers. A record in parts counts at its last part; a claim between
 """
 
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 import orjson
 
 from largesse.ids import PREFIX_OF_NOTHING, chain, content_hash
-from largesse.log.codec import Undecodable, decode, header_of, heading, unwrap, wrap
+from largesse.log.codec import SHARED_BYTES_MAX, SHARED_MAX, Undecodable, decode, header_of, heading, unwrap, wrap
 from schemas import Header, Record, RoundAbandoned, RoundClosed, RoundOpened, SequencerAlive, SequencerClaimed
 
 RECORD_BYTES_MAX = 900 * 1024
@@ -199,11 +200,17 @@ def _seq_of(content: bytes) -> int:
         return -1
 
 
+@lru_cache(SHARED_MAX)
+def _chained(prefix: str, content: bytes) -> str:
+    """Of one record the same for every reader in a process."""
+    return chain(bytes.fromhex(prefix), content).hex()
+
+
 def note(order: LogOrder, record: Record, header: Header, content: bytes) -> None:
     """Moves the order on by a record that counts (a writer uses it for what it is about to write)."""
     assert record.time >= order.time, f"{record.id}: log time goes back from {order.time} to {record.time}"
     order.seq, order.time = record.seq, record.time
-    order.prefix = chain(bytes.fromhex(order.prefix), content).hex()
+    order.prefix = (_chained if len(content) <= SHARED_BYTES_MAX else _chained.__wrapped__)(order.prefix, content)
     order.pieces, order.pieces_of = [], ""
     if header.topic:
         key = f"{header.topic}/{header.partition}"

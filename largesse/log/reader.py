@@ -7,6 +7,8 @@ import asyncio
 from collections import deque
 from contextlib import suppress
 from copy import deepcopy
+from typing import Literal
+from weakref import WeakKeyDictionary
 
 import orjson
 
@@ -142,17 +144,27 @@ async def publish_input(writer: Writer, topic: str, document: object, author: st
     return (await writer.send([Outgoing(topic, partition, value, headers={"author": author})]))[0]
 
 
+_SET_FIRST: WeakKeyDictionary[asyncio.Event, asyncio.Task[Literal[True]]] = WeakKeyDictionary()
+"""By event that somebody has waited for: a task that ends when it is set, for whoever waits next."""
+
+
 async def wait_for_more(bus: Bus, positions: dict[tuple[str, int], int], wait_ms: int, *events: asyncio.Event) -> bool:
     """Waits until a partition has something at its position; False after `wait_ms`, or once an event is set."""
     if any(event.is_set() for event in events):
         return False
     more = asyncio.ensure_future(bus.wait_any(positions, wait_ms))
-    set_first = [asyncio.ensure_future(event.wait()) for event in events]
     try:
-        await asyncio.wait((more, *set_first), return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait((more, *map(_set_first, events)), return_when=asyncio.FIRST_COMPLETED)
         return more.done() and more.result()
     finally:
-        for task in (more, *set_first):
-            task.cancel()
+        if not more.done():
+            more.cancel()
             with suppress(asyncio.CancelledError):
-                await task
+                await more
+
+
+def _set_first(event: asyncio.Event) -> "asyncio.Task[Literal[True]]":
+    waiting = _SET_FIRST.get(event)
+    if waiting is None or waiting.done():
+        waiting = _SET_FIRST[event] = asyncio.ensure_future(event.wait())
+    return waiting

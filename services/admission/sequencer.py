@@ -102,7 +102,7 @@ class Sequencer:
         self._clock = LogClock(clock or wall_ms, steady or clock or steady_ms)
         self._draw_token = draw_token
         self._alone = settings.is_alone if alone is None else alone
-        self._said = logger(service=name)
+        self._said, self._folded = logger(service=name), FOLDED.labels(name)
         self._reader: LogReader | None = None
         self._producer: Writer | None = None
         self._token = ""
@@ -247,7 +247,7 @@ class Sequencer:
             learn(self.state, record)
         except Exception as error:
             raise CoreStopped(self.name, FOLDING, record) from error
-        FOLDED.labels(self.name).inc()
+        self._folded.inc()
         if isinstance(record.body, RoundOpened):
             self._openings[record.id] = True
             if len(self._openings) > OPENINGS_KEPT:

@@ -7,7 +7,7 @@ from largesse.telemetry import logger
 from services.agent.core import State
 from services.agent.folders import live_name
 from services.agent.local import mono_ms
-from services.agent.runs import ClearingFailed, Runs, put_away, runs_of_jobs
+from services.agent.runs import BATCH_RUNS, ClearingFailed, Runs, put_away, runs_of_jobs
 from services.agent.settings import NodeSettings
 
 CLEAR_MS = 60_000
@@ -48,14 +48,16 @@ class Archive:
         self.runs.found(folders, dict.fromkeys(live, True))
         due_ms = mono_ms()
         while True:
-            if mono_ms() >= due_ms:
+            due = mono_ms() >= due_ms
+            if due:
                 due_ms = mono_ms() + CLEAR_MS
                 self.runs.try_again()
-                await self._put_away()
-            while self.runs.waiting:
+            if due or self.runs.waiting:
                 await self._put_away()
                 progressed()
-            await asyncio.sleep(self._node.clear_ms / 1_000)
+            if len(self.runs.waiting) < BATCH_RUNS:
+                # A process costs more than what it does for a few runs: those wait for more.
+                await asyncio.sleep(self._node.clear_ms / 1_000)
 
     async def _put_away(self) -> None:
         """Puts away the next batch, and removes what is beyond the limits."""

@@ -58,17 +58,17 @@ EVENT_BYTES_MAX = 1 << 20
 
 @dataclass(slots=True)
 class Attempts:
-    """All of one node. `leaving`: shims that have said their last word and are still to be reaped. `events`: the pipe
-    on which shims say `started KEY` and `ended KEY`: tasks have no way to it. `hold`: the file by which shims know how
-    long their tasks may run on (holding.py); None: without end. `found`: folders of attempts that were there when this
-    agent began: any other that is in the way of a start was made by a task.
+    """All of one node. `leaving`: shims that guard nothing we know of, to be reaped when they end. `events`: the
+    pipe on which shims say `started KEY` and `ended KEY`: tasks have no way to it. `hold`: the file by which shims know
+    how long their tasks may run on (holding.py); None: without end. `found`: folders of attempts that were there when
+    this agent began: any other that is in the way of a start was made by a task.
     """
 
     settings: NodeSettings
     boot: str = field(default_factory=proc.boot_id)
     by_key: dict[str, Local] = field(default_factory=dict)
     timers: list[tuple[int, str]] = field(default_factory=list)
-    leaving: list[int] = field(default_factory=list)
+    leaving: dict[int, bool] = field(default_factory=dict)
     events: tuple[int, int] | None = None
     unread: bytes = b""
     node: str = ""
@@ -134,6 +134,8 @@ class Attempts:
         for outcome in outcomes:
             local = outcome.local
             local.pid, local.ticks, local.spawned = outcome.pid, outcome.ticks, outcome.pid is not None
+            if local.pid is not None:
+                self.leaving.pop(local.pid, None)
             if outcome.result is not None:
                 # What was started before has a folder with a story of its own.
                 changed += self._end(local, outcome.result, durable=outcome.result.reason == "lost")
@@ -143,9 +145,9 @@ class Attempts:
                 heapq.heappush(self.timers, (outcome.ends_ms, local.key))
                 changed.append(local)
             elif local.phase == "ended" and local.pid is not None:
-                self.leaving.append(local.pid)  # It was quicker than we.
+                self.leaving[local.pid] = True  # It was quicker than we.
             elif local.stopping:
-                _ask_to_stop(local)
+                self._signal(local, signal.SIGTERM)
         return changed
 
     def _launch(self, local: Local, start: Start) -> Launched:
@@ -292,7 +294,7 @@ class Attempts:
 
     def look(self, now_ms: int) -> list[Local]:
         """Asks the kernel about every shim, for what the pipe did not say; returns the attempts that began or ended."""
-        self.leaving = [pid for pid in self.leaving if processes.status_of(pid) is None]
+        self.leaving = {pid: True for pid in self.leaving if processes.status_of(pid) is None}
         self.groups.remove_left()
         changed = []
         for local in [local for local in self.by_key.values() if local.pid is not None and local.phase != "ended"]:
@@ -302,8 +304,11 @@ class Attempts:
             if proc.start_ticks(local.pid) != local.ticks or local.ticks is None:
                 local.done = local.done or processes.status_of(local.pid) == processes.SHIM_DONE
                 changed += self._conclude(local)
+            elif processes.has_moved_on(local.pid, self._key(local)):
+                local.done = True
+                changed += self._conclude(local)
             elif local.force_ms is not None and now_ms >= local.force_ms:
-                processes.end([local.pid])
+                self._signal(local, signal.SIGKILL)
             elif local.phase == "starting" and (local.folder / CHILD).is_file():
                 local.phase = "running"
                 changed.append(local)
@@ -352,7 +357,7 @@ class Attempts:
         # On a full disk the shim hears less, and stops all the same.
         self._write(local, STOP, {"reason": reason, "grace_ms": grace_ms})
         local.force_ms = mono_ms() + grace_ms + FORCE_MS
-        _ask_to_stop(local)
+        self._signal(local, signal.SIGTERM)
         return []
 
     # ---------------------------------------------------------------- ending
@@ -415,7 +420,7 @@ class Attempts:
             return []
         local.phase, local.result = "ended", result
         if local.pid is not None and processes.status_of(local.pid) is None:
-            self.leaving.append(local.pid)
+            self.leaving[local.pid] = True
         if not durable:
             self._write(local, RESULT, document_of(result))
         if local.ends_ms is None:
@@ -431,8 +436,11 @@ class Attempts:
             finally:
                 os.close(folder)
 
-
-def _ask_to_stop(local: Local) -> None:
-    if local.pid is not None and local.ticks is not None and proc.start_ticks(local.pid) == local.ticks:
-        with suppress(ProcessLookupError, PermissionError):
-            os.kill(local.pid, signal.SIGTERM)
+    def _signal(self, local: Local, number: signal.Signals) -> None:
+        """To its shim, if that still guards it."""
+        if local.pid is None or local.ticks is None:
+            return
+        with processes.spawning:
+            if proc.start_ticks(local.pid) == local.ticks and not processes.has_moved_on(local.pid, self._key(local)):
+                with suppress(ProcessLookupError, PermissionError):
+                    os.kill(local.pid, number)

@@ -103,9 +103,10 @@ class Groups:
         group = self._group(tree, key)
         for _ in range(MAKES_MAX):
             try:
-                self._make_node(tree)
                 group.mkdir(exist_ok=True)
             except FileNotFoundError:
+                with suppress(FileNotFoundError):
+                    self._make_node(tree)
                 continue
             return group
         raise OSError(errno.ENOENT, f"{group.parent} cannot be made")
@@ -213,11 +214,13 @@ def _cpu(version: int, limits: Limits) -> list[tuple[str, str]]:
 
 def _removed(group: Path) -> bool:
     """Ends what is in a group and removes it with all groups below; False where something is still there."""
-    if not group.is_dir():
-        return True
-    with suppress(OSError):
+    try:
         group.rmdir()  # As a rule it is empty.
         return True
+    except FileNotFoundError:
+        return True  # Its shim has removed it.
+    except OSError:
+        pass
     _kill(group)
     for inner, folders, _ in os.walk(group, topdown=False):
         for name in folders:

@@ -101,19 +101,42 @@ def write_json(path: AnyPath, document: dict[str, object], *, durable: bool = Fa
 
 def _draft(path: AnyPath, document: dict[str, object], dir_fd: int | None, *, durable: bool = False) -> str:
     draft = f"{os.fspath(path)}.{os.getpid()}.tmp"
-    with suppress(FileNotFoundError):
-        os.unlink(draft, dir_fd=dir_fd)
     try:
-        with open(os.open(draft, _NEW, 0o600, dir_fd=dir_fd), "wb") as file:
-            file.write(json.dumps(document).encode())
+        file = os.open(draft, _NEW, 0o600, dir_fd=dir_fd)
+    except FileExistsError:  # Of a process of that number, which has been killed.
+        os.unlink(draft, dir_fd=dir_fd)
+        file = os.open(draft, _NEW, 0o600, dir_fd=dir_fd)
+    try:
+        try:
+            _fill(file, document)
             if durable:
-                file.flush()
-                os.fsync(file.fileno())
+                os.fsync(file)
+        finally:
+            os.close(file)
     except OSError:
         with suppress(OSError):
             os.unlink(draft, dir_fd=dir_fd)
         raise
     return draft
+
+
+def _made(place: str, document: dict[str, object], dir_fd: int | None) -> bool:
+    """False where something is there."""
+    try:
+        file = os.open(place, _NEW, 0o600, dir_fd=dir_fd)
+    except FileExistsError:
+        return False
+    try:
+        _fill(file, document)
+    finally:
+        os.close(file)
+    return True
+
+
+def _fill(file: int, document: dict[str, object]) -> None:
+    text = json.dumps(document).encode()
+    while text:
+        text = text[os.write(file, text) :]
 
 
 def claim(folder: AnyPath, document: dict[str, object], *, dir_fd: int | None = None) -> bool:
@@ -131,12 +154,7 @@ def claim(folder: AnyPath, document: dict[str, object], *, dir_fd: int | None = 
     except OSError as error:
         if error.errno not in _NO_LINKS:
             raise
-        try:
-            file = os.open(place, _NEW, 0o600, dir_fd=dir_fd)
-        except FileExistsError:
-            return False
-        with open(file, "wb") as writer:
-            writer.write(json.dumps(document).encode())
+        return _made(place, document, dir_fd)
     finally:
         os.unlink(draft, dir_fd=dir_fd)
     return True

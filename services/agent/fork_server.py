@@ -2,8 +2,12 @@
 
 An interpreter that has shim.py loaded costs a task a fork, not a start. A request is FOLDER, a zero byte, KEY; the
 answer is the pid of the shim, which is a child of the agent, as if that had spawned it; or an error number, negative.
-The process has no threads, keeps nothing open but its socket and the pipe of events, and ends when its agent is gone.
-Shims do not end with it. Only the standard library, and little of it.
+The process has no threads, keeps nothing open but sockets and the pipe of events, and ends when its agent is gone.
+
+A shim whose attempt is over, and of which nothing is left, waits a while for another one: the server passes requests on
+to those before it forks. As long as a shim is called `largesse-shim DATA` it has begun nothing, and from the moment on
+in which it is called `largesse-shim FOLDER KEY` it guards that attempt. Shims do not end with the server, but take on
+nothing more. Only the standard library, and little of it.
 """
 
 from __future__ import annotations
@@ -12,8 +16,10 @@ import ctypes
 import errno
 import gc
 import os
+import select
 import socket
 import sys
+from contextlib import suppress
 
 from services.agent import shim
 from services.agent.proc import stat_of
@@ -30,11 +36,64 @@ SERVER, SHIM = b"largesse-forks", b"largesse-shim"
 """What such processes are called; a process may have 15 bytes."""
 PRIVATE, OPEN = "private", "open"
 READY = b"ready"
+IDLE, TAKEN = b"i", b"t"
+"""What a shim says to its server: that it waits for another attempt, and that it guards the one it was given."""
+IDLE_S = 5.0
+"""So long a shim waits for another attempt."""
 _PR_SET_DUMPABLE, _PR_SET_NAME = 4, 15
 _ARG_START, _ARG_END = 45, 46
 """In /proc/PID/stat, counted from the state: between which addresses the command line is."""
 _PID_BYTES = 4
 _ERR = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+
+
+class Shims:
+    """Those that this server has forked and that may take on further attempts, each at the other end of a socket."""
+
+    def __init__(self) -> None:
+        self._news = select.epoll()
+        self._all: dict[int, tuple[socket.socket, int]] = {}
+        self._idle: list[int] = []
+
+    def add(self, end: socket.socket, pid: int) -> None:
+        """One that has just been forked."""
+        self._all[end.fileno()] = (end, pid)
+        self._news.register(end, select.EPOLLIN)
+
+    def give(self, request: bytes) -> int | None:
+        """Has one that is idle take the request; its pid, or None where there is none. One that dies meanwhile has
+        begun nothing.
+        """
+        for number, _ in self._news.poll(0):
+            self._hear(number)
+        while self._idle:
+            number = self._idle.pop()
+            end, pid = self._all[number]
+            with suppress(OSError):
+                end.send(request)
+                if end.recv(1) == TAKEN:
+                    return pid
+            self._drop(number)
+        return None
+
+    def descriptors(self) -> list[int]:
+        """What a shim that is forked does not need."""
+        return [self._news.fileno(), *self._all]
+
+    def _hear(self, number: int) -> None:
+        word = b""
+        with suppress(OSError):
+            word = self._all[number][0].recv(1)
+        if word == IDLE:
+            self._idle.append(number)
+        else:
+            self._drop(number)
+
+    def _drop(self, number: int) -> None:
+        end, _ = self._all.pop(number)
+        if number in self._idle:
+            self._idle.remove(number)
+        end.close()
 
 
 class Title:
@@ -81,33 +140,49 @@ def main(data: str, access: str) -> None:
         title.hide()
     requests = socket.socket(fileno=SOCKET_FD)
     forked, forks = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+    shims = Shims()
     shim.loaded()
     gc.disable()
     gc.freeze()  # Pages that nobody writes to are shared with all shims.
     try:
         requests.send(READY)
         while request := requests.recv(REQUEST_BYTES_MAX):
-            requests.send(b"%d" % _fork(request, title, forked, forks))
+            pid = shims.give(request)
+            if pid is None:
+                pid = _fork(request, Beginning(title, os.fsencode(data), forked, forks), shims)
+            requests.send(b"%d" % pid)
     except (BrokenPipeError, ConnectionResetError):
         return  # The agent has gone.
 
 
-def _fork(request: bytes, title: Title, forked: int, forks: int) -> int:
+class Beginning:
+    """What a shim is forked with. `forked`, `forks`: the pipe by which the server learns its pid."""
+
+    def __init__(self, title: Title, data: bytes, forked: int, forks: int) -> None:
+        self.title, self.data, self.forked, self.forks = title, data, forked, forks
+
+
+def _fork(request: bytes, beginning: Beginning, shims: Shims) -> int:
     """A shim for that request, which is a grandchild: once its parent has ended its parent is the agent, or, where that
     has gone, whoever takes in orphans. Returns its pid, or an error number, negative. Raises BlockingIOError.
     """
     try:
+        mine, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         between = os.fork()
     except OSError as error:
         return -(error.errno or errno.EIO)
     if between == 0:
-        _begin(request, title, (SOCKET_FD, forked), forks)
+        _begin(request, beginning, its, [mine.fileno(), *shims.descriptors()])
+    its.close()
     os.waitpid(between, 0)
     # If it was killed it has said nothing. Then this process ends, and the agent finds out what has begun.
-    return int.from_bytes(os.read(forked, _PID_BYTES), "little", signed=True)
+    pid = int.from_bytes(os.read(beginning.forked, _PID_BYTES), "little", signed=True)
+    if pid > 0:
+        shims.add(mine, pid)
+    return pid
 
 
-def _begin(request: bytes, title: Title, unused: tuple[int, ...], forks: int) -> NoReturn:
+def _begin(request: bytes, beginning: Beginning, its: socket.socket, unused: list[int]) -> NoReturn:
     """In the process between, and in the shim."""
     try:
         try:
@@ -115,29 +190,55 @@ def _begin(request: bytes, title: Title, unused: tuple[int, ...], forks: int) ->
         except OSError as error:
             pid = -(error.errno or errno.EIO)
         if pid == 0:
-            _become_shim(request, title, (*unused, forks))
-        os.write(forks, pid.to_bytes(_PID_BYTES, "little", signed=True))
+            _become_shim(request, beginning, its, unused)
+        os.write(beginning.forks, pid.to_bytes(_PID_BYTES, "little", signed=True))
     finally:
         os._exit(0)
 
 
-def _become_shim(request: bytes, title: Title, unused: tuple[int, ...]) -> NoReturn:
-    """As a process that was spawned for it: a name, session and error file of its own, nothing else open."""
-    status = 1
+def _become_shim(request: bytes, beginning: Beginning, its: socket.socket, unused: list[int]) -> NoReturn:
+    """As a process that was spawned for it: a name and session of its own, nothing else open but the socket on which
+    it is given further attempts.
+    """
+    status, folder = 1, b""
     try:
         folder, key = request.split(b"\0")
         # In this order: what is in the session of the server has begun nothing, and all else can be found by its key.
-        title.write(SHIM, folder, key)
+        beginning.title.write(SHIM, folder, key)
         os.setsid()
-        for number in unused:
+        for number in (SOCKET_FD, beginning.forked, beginning.forks, *unused):
             os.close(number)
+        its.settimeout(IDLE_S)
+        gc.enable()
+        while shim.guard(os.fsdecode(folder)) and (request := _next(its, beginning)):
+            folder, _ = request.split(b"\0")
+        status = 0
+    except BaseException:
+        _leave_word(folder)
+    finally:
+        os._exit(status)
+
+
+def _next(its: socket.socket, beginning: Beginning) -> bytes:
+    """Another attempt for this shim, whose name says so already; empty: there is none."""
+    os.chdir("/")
+    beginning.title.write(SHIM, beginning.data)
+    try:
+        its.send(IDLE)
+        request = its.recv(REQUEST_BYTES_MAX)
+    except OSError:
+        return b""
+    if request:
+        beginning.title.write(SHIM, *request.split(b"\0"))
+        with suppress(OSError):  # The server has died: its agent finds this shim by its name.
+            its.send(TAKEN)
+    return request
+
+
+def _leave_word(folder: bytes) -> None:
+    """What went wrong, in the attempt's folder."""
+    with suppress(OSError):
         err = os.open(folder + b"/shim.err", _ERR, 0o600)
         os.dup2(err, 2)
         os.close(err)
-        gc.enable()
-        shim.guard(os.fsdecode(folder))
-        status = 0
-    except BaseException:
-        sys.__excepthook__(*sys.exc_info())
-    finally:
-        os._exit(status)
+    sys.__excepthook__(*sys.exc_info())

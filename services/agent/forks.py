@@ -1,7 +1,8 @@
 """Where an agent's shims come from: a fork server (fork_server.py), or, where there can be none, an interpreter each.
 
 The server is started with the first task, and anew when it has died. What it was just asked for then has either begun,
-and is found by its key, or is asked for again: no attempt is given up, and none begins twice.
+and is found by its key, or is asked for again: no attempt is given up, and none begins twice. A shim may guard several
+attempts, one after the other.
 """
 
 import fcntl
@@ -140,7 +141,9 @@ class Forks:
         over_s, clean = time.monotonic() + GONE_S, 0
         while True:
             table = processes.seen()
-            nameless = [pid for pid, process in table.items() if process.session == session and process.lives]
+            nameless = [
+                pid for pid, seen in table.items() if seen.lives and self._is_nameless(pid, seen, session)
+            ]
             _reap_session(table, session)
             processes.end(nameless)
             # What was forked while one look was taken is seen by the next one.
@@ -154,6 +157,10 @@ class Forks:
         if shims or not (folder / CLAIM).exists():
             return shims[0] if shims else None
         return _claimer(folder)
+
+    def _is_nameless(self, pid: int, seen: processes.Seen, session: int | None) -> bool:
+        """Whether it guards nothing: about to be forked, or idle."""
+        return seen.session == session or (seen.parent == os.getpid() and processes.is_idle(pid, self._data))
 
 
 def _reap_session(table: processes.Table, session: int | None) -> None:

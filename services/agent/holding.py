@@ -70,6 +70,10 @@ class Hold:
         self._beat_ms, self._until_ms, self._lease_ms, self._cell = 0, 0, 1, ELSEWHERE
         self._looked_ms = self._awake_ms = mono_ms()
 
+    def close(self) -> None:
+        """Looks no more."""
+        os.close(self._file)
+
     def look(self) -> str:
         """RUN, SUSPEND or END."""
         if (found := read(self._file)) is not None:

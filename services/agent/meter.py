@@ -31,6 +31,7 @@ class Meter:
         groups = task.get("groups") or {}
         self.group: str | None = groups.get("v2")
         self.peak_kib = 0
+        self._cpu_s = 0.0
         self.limit_mib: int | None = task["resident_mib"]
         self._max_mib: int | None = task.get("memory_mib") if groups.get("memory") else None
         self._kills = _machine_kills()
@@ -65,12 +66,16 @@ class Meter:
         """Whether it was refused a process or thread for its limit."""
         return self.group is not None and _count(f"{self.group}/pids.events", b"max") > 0
 
+    def add(self, used: resource.struct_rusage) -> None:
+        """A process has ended that used this, with those it had reaped: the largest single one, as the kernel has
+        measured it, stands beside the largest sum, which was only looked at.
+        """
+        self.peak_kib = max(used.ru_maxrss, self.peak_kib)
+        self._cpu_s += used.ru_utime + used.ru_stime
+
     def usage(self) -> dict[str, int]:
         """Peak memory and CPU time, once all its processes have ended and been reaped."""
-        children = resource.getrusage(resource.RUSAGE_CHILDREN)
-        # The largest single process, which the kernel has measured, or the largest sum, which was only looked at.
-        peak_kib = max(children.ru_maxrss, self.peak_kib)
-        cpu_ms = int((children.ru_utime + children.ru_stime) * 1_000)
+        peak_kib, cpu_ms = self.peak_kib, int(self._cpu_s * 1_000)
         if self.group is not None:
             cpu_ms = _count(f"{self.group}/cpu.stat", b"usage_usec") // 1_000 or cpu_ms
         return {"peak_mib": -(-peak_kib // 1024), "cpu_ms": cpu_ms}

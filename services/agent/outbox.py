@@ -72,9 +72,10 @@ class Said:
 
 @dataclass(slots=True)
 class Outbox:
-    """Unconfirmed reports by attempt key."""
+    """Unconfirmed reports by attempt key. `awaited`: those of which the log has not shown what was said last."""
 
     unreported: dict[str, Unreported] = field(default_factory=dict)
+    awaited: dict[str, bool] = field(default_factory=dict)
 
     def started(self, key: str, name: Name, now_ms: int) -> None:
         """The attempt runs."""
@@ -88,6 +89,7 @@ class Outbox:
 
     def begun(self, key: str) -> None:
         """The log has the start."""
+        self.awaited.pop(key, None)
         known = self.unreported.get(key)
         if known is not None:
             known.start = None
@@ -96,6 +98,7 @@ class Outbox:
 
     def over(self, key: str) -> None:
         """The log has the end: nothing is left to say."""
+        self.awaited.pop(key, None)
         self.unreported.pop(key, None)
 
     def again(self, now_ms: int) -> None:
@@ -121,7 +124,9 @@ class Outbox:
 
     def sent(self, said: Iterable[Said], now_ms: int) -> None:
         """The bus has it. It is said again if the log does not show it, ever more seldom."""
+        self.awaited.clear()
         for part in said:
+            self.awaited[part.key] = True
             known = self.unreported.get(part.key)
             if known is None:
                 continue

@@ -20,6 +20,8 @@ from pathlib import Path
 from services.agent.proc import stat_of
 
 KEY = "LARGESSE_ATTEMPT_KEY"
+SHIM = "largesse-shim"
+"""What shims are called that were forked (fork_server.py)."""
 _PR_SET_CHILD_SUBREAPER = 36
 _KERNEL_THREADS = 2
 """The parent of all threads of the kernel."""
@@ -27,7 +29,8 @@ SHIM_DONE, UNKNOWN = 0, -1
 """The exit status of a shim that has done all it was to do; of a process that is not a child of this one."""
 
 spawning = threading.Lock()
-"""Held while a shim is started and entered in `ours`: until then it looks like an orphan."""
+"""Held while a shim is started and entered in `ours`: until then it looks like an orphan. Also while one is looked at
+and sent a signal: it takes on nothing else meanwhile."""
 ours: set[int] = set()
 """Shims that this process has started and not yet reaped."""
 
@@ -100,6 +103,19 @@ def is_shim(pid: int, ticks: int, key: str) -> bool:
 def is_named(pid: int, key: str) -> bool:
     """Whether a process is the shim of the attempt with that key, or was forked from it and has not become another."""
     return _shim_key(pid) == key
+
+
+def is_idle(pid: int, data: Path) -> bool:
+    """Whether a process is a shim of the agent of that folder, and guards nothing at the moment."""
+    return _text(f"/proc/{pid}/cmdline").rstrip("\0") == f"{SHIM}\0{data}"
+
+
+def has_moved_on(pid: int, key: str) -> bool:
+    """Whether a shim that guarded the attempt with that key has done all it was to do, and waits for, or guards,
+    another one.
+    """
+    words = _text(f"/proc/{pid}/cmdline").rstrip("\0").split("\0")
+    return words[0] == SHIM and words[-1] != key
 
 
 def carriers(table: Table, node: str) -> dict[str, list[int]]:

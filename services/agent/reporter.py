@@ -20,6 +20,10 @@ from services.agent.local import Local, mono_ms
 from services.agent.outbox import Outbox, known_attempts, messages
 from services.agent.settings import NodeSettings
 
+GATHER_MS = 100
+"""While the log has not shown what was said last, what comes is gathered for so long: a cell that has much to do is
+told of it in fewer messages, and opens fewer rounds for it.
+"""
 RETRY_MS, RETRY_MS_MAX = 100, 1_000  # A node may not be silent for long once the bus is back.
 REGISTER_MS, REGISTER_MS_MAX = 1_000, 30_000
 LEAVE_SECONDS = 3
@@ -44,7 +48,7 @@ class Reporter:
         self._epoch = ""  # The one that was last registered, as far as we know.
         self._register_ms, self._register_wait_ms = 0, REGISTER_MS
         self._beat_ms = 0
-        self._flush_ms = 0
+        self._flush_ms = self._gather_ms = 0
         self._retry_ms, self._retry_wait_ms = 0, RETRY_MS
         self._log = logger(service="agent", node=node.name)
 
@@ -66,7 +70,7 @@ class Reporter:
                 self._beat_ms = now_ms + min(self._node.heartbeat_ms, state.node_lease_ms // 3)
         await self._report(state)
         due_ms = self.outbox.due_ms()
-        moments = [self._beat_ms] if due_ms is None else [self._beat_ms, max(due_ms, self._flush_ms)]
+        moments = [self._beat_ms] if due_ms is None else [self._beat_ms, max(due_ms, self._speaks_ms)]
         return max(self._retry_ms, min(moments))
 
     def sure_ms(self, epoch: str) -> int | None:
@@ -142,12 +146,18 @@ class Reporter:
     async def _report(self, state: State) -> None:
         """Everything that is due in one batch, at most one every `report_flush_ms`."""
         now_ms = mono_ms()
-        if now_ms < self._flush_ms:
+        if now_ms < self._speaks_ms:
             return
         if said := self.outbox.due(now_ms):
             self._flush_ms = now_ms + self._node.report_flush_ms
+            self._gather_ms = now_ms + max(GATHER_MS, self._node.report_flush_ms)
             if await self._send("tasks", messages(said, state.node, state.epoch), state.epoch):
                 self.outbox.sent(said, mono_ms())
+
+    @property
+    def _speaks_ms(self) -> int:
+        """When reports may be sent next."""
+        return self._gather_ms if self.outbox.awaited else self._flush_ms
 
     async def _send(self, topic: str, documents: list[dict[str, Any]], epoch: str) -> bool:
         """False: it may or may not have arrived; nothing is sent before `_retry_ms`."""

@@ -237,8 +237,11 @@ class _Agent:
             self._renew()
             self._wake.set()
             return
+        due_ms = sure_ms + lease_ms
+        # Where it makes a difference: this is asked for with every batch of the log.
+        if self._seen != epoch or lease_ms != holding.lease_ms or due_ms - holding.until_ms >= lease_ms // HOLD_PARTS:
+            holding.put_off(due_ms, lease_ms)
         self._seen = epoch
-        holding.put_off(sure_ms + lease_ms, lease_ms)
 
     # ---------------------------------------------------------------- what the log wants
     async def _act(self, actions: list[Action]) -> None:

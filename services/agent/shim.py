@@ -14,12 +14,12 @@ from __future__ import annotations
 
 import errno
 import os
-import resource
 import select
 import signal
 import time
 from contextlib import suppress
 
+from services.agent.becoming import NOT_ITS_FAULT, PDEATHSIG, SIGNAL_BASE, WORK, become, places_of, prctl
 from services.agent.documents import CHILD, RESULT, STOP, TASK, claim, read_json, write_json
 from services.agent.holding import END, RUN, Hold
 from services.agent.meter import Meter
@@ -30,10 +30,8 @@ from services.agent.suspending import Suspension
 # typing and pathlib would be a quarter of all that a start costs.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    import ctypes
-    from typing import Any, NoReturn
+    from typing import Any
 
-WORK = "work"
 STREAMS = ("stdout", "stderr")
 
 MEMORY_LOOK_MS, MEMORY_LOOK_NEAR_MS = 1_000, 100  # In general, and of what may soon hold more than it may.
@@ -41,15 +39,12 @@ KILL_WAIT_MS = 10_000  # After SIGKILL; what is stuck in the kernel for longer i
 GRACE_MS_MAX = 24 * 3_600 * 1_000  # A longer one is not believed.
 DRAIN_MS = 1_000  # For output that is still in a pipe when everything has ended.
 RESULT_TRIES = 60  # A second apart: a full disk may be emptied.
-NOT_EXECUTABLE, NOT_FOUND = 126, 127  # Exit codes of a command that could not be executed, as shells say it.
-SIGNAL_BASE = 128  # An exit code above it is a signal, as shells say it.
 EVENTS_FD = 3  # Where the agent that started the shim listens to it: a pipe of theirs alone.
-NOT_ITS_FAULT = b"\0"  # What a child says first that could not begin for a fault of the machine's.
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EIO)  # May pass.
 
-_library: list[ctypes.CDLL] = []  # The C library, once it was needed: a fork server has it for all its shims.
+_hears: list[bool] = []  # Whether this process has set up its signals, at its first attempt.
 
-_PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_CHILD_SUBREAPER = 1, 4, 36
+_PR_SET_DUMPABLE, _PR_SET_CHILD_SUBREAPER = 4, 36
 
 
 # ---------------------------------------------------------------- the attempt
@@ -66,7 +61,7 @@ class Guardian:
 
     def __init__(self, task: dict[str, Any]) -> None:
         self.task = task
-        self.takes_in = False
+        self.takes_in = self.left = False
         self.umask = os.umask(0o077)  # For its own files; the command gets the old one back.
         self.wake, self._alarm = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self.outputs: list[Output] = []
@@ -82,14 +77,25 @@ class Guardian:
         self.suspension = Suspension(self.meter)
         self.hold = _opened_hold(task.get("hold"))
         signal.set_wakeup_fd(self._alarm, warn_on_full_buffer=False)
-        for number in (signal.SIGTERM, signal.SIGCHLD):
-            signal.signal(number, lambda *_: None)
-        for number in (signal.SIGHUP, signal.SIGINT):
-            signal.signal(number, signal.SIG_IGN)
+        if not _hears:
+            _hears.append(True)
+            for number in (signal.SIGTERM, signal.SIGCHLD):
+                signal.signal(number, lambda *_: None)
+            for number in (signal.SIGHUP, signal.SIGINT):
+                signal.signal(number, signal.SIG_IGN)
+
+    def close(self) -> None:
+        """Gives back what it has open: this process may guard another attempt."""
+        signal.set_wakeup_fd(-1)
+        for number in (self.wake, self._alarm):
+            os.close(number)
+        if self.hold is not None:
+            self.hold.close()
+        os.umask(self.umask)
 
     def run(self) -> None:
         """The whole life of the attempt, once it is claimed."""
-        self.takes_in = _prctl(_PR_SET_CHILD_SUBREAPER)
+        self.takes_in = prctl(_PR_SET_CHILD_SUBREAPER)
         try:
             self._start()
         except CannotStart as error:
@@ -121,15 +127,13 @@ class Guardian:
         os.mkdir(WORK, 0o700)
         if self.task["user"] is not None:
             uid, gid = self.task["user"]["uid"], self.task["user"]["gid"]
-            import warnings  # noqa: F401 - execvpe() does, and that user need not be able to read our Python
-
             os.chown(WORK, uid, gid)
             for pipe in pipes:
                 os.fchown(pipe, uid, gid)  # Or it could not open /dev/stdout, which is the pipe itself.
-        guardian = os.getpid()
+        guardian, places = os.getpid(), places_of(self.task)
         self.child = os.fork()
         if self.child == 0:
-            _become(self.task, pipes, said, guardian, self.umask)
+            become(self.task, places, pipes, said, guardian, self.umask)
         for pipe in (*pipes, said):
             os.close(pipe)
         with os.fdopen(fault, "rb") as reader:
@@ -221,11 +225,12 @@ class Guardian:
         """Takes in whatever has ended; False where no process is left."""
         while True:
             try:
-                pid, status = os.waitpid(-1, os.WNOHANG)
+                pid, status, used = os.wait4(-1, os.WNOHANG)
             except ChildProcessError:
                 return False
             if pid == 0:
                 return True
+            self.meter.add(used)
             if pid == self.child:
                 self.status, self.ended_ns = status, time.monotonic_ns()
 
@@ -259,10 +264,14 @@ class Guardian:
         over_ns = time.monotonic_ns() + KILL_WAIT_MS * 1_000_000
         pause_ns = 1_000_000
         # Where orphans come to it, nothing is left once no child is.
-        while (self._reap() or (not self.takes_in and session_of(self.child))) and time.monotonic_ns() < over_ns:
+        while self._has_left() and time.monotonic_ns() < over_ns:
             self._signal(signal.SIGKILL)
             self._wait([time.monotonic_ns() + pause_ns])
             pause_ns = min(2 * pause_ns, 100_000_000)
+
+    def _has_left(self) -> bool:
+        self.left = self._reap() or (not self.takes_in and session_of(self.child) != [])
+        return self.left
 
     def _drain(self) -> None:
         over_ns = time.monotonic_ns() + DRAIN_MS * 1_000_000
@@ -320,57 +329,6 @@ class Guardian:
             os.write(EVENTS_FD, f"{what} {self.task['key']}\n".encode())
 
 
-def _become(task: dict[str, Any], pipes: list[int], said: int, guardian: int, umask: int) -> NoReturn:
-    """In the forked child: everything up to the command's own first instruction, or the reason why not to `said`."""
-    problem, exit_code = "the shim failed", NOT_EXECUTABLE
-    try:
-        os.setsid()
-        problem = NOT_ITS_FAULT.decode() + "cannot join its control group"
-        for group in (task.get("groups") or {}).get("join", ()):
-            with open(group, "wb", buffering=0) as procs:
-                procs.write(b"0")
-        problem = "the shim failed"
-        os.umask(umask)
-        signal.set_wakeup_fd(-1)
-        for number in (signal.SIGTERM, signal.SIGCHLD, signal.SIGHUP, signal.SIGINT, signal.SIGPIPE, signal.SIGXFSZ):
-            signal.signal(number, signal.SIG_DFL)
-        if task["user"] is not None:
-            problem = f"cannot become user {task['user']['uid']}"
-            os.chdir(WORK)  # Of which the user need not be able to enter the folders above.
-            os.setgroups(task["user"]["groups"])
-            os.setgid(task["user"]["gid"])
-            os.setuid(task["user"]["uid"])
-        # After that: a change of user clears it.
-        _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != guardian:
-            os._exit(SIGNAL_BASE + signal.SIGKILL)
-        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-        for stream, pipe in enumerate(pipes, 1):
-            os.dup2(pipe, stream)
-        problem = f"no working directory {task['cwd']}"
-        if task["user"] is None:
-            os.chdir(WORK)
-        if task["cwd"] is not None:
-            os.chdir(task["cwd"])
-        problem = "cannot limit its memory"
-        if task["address_mib"] is not None:
-            resource.setrlimit(resource.RLIMIT_AS, (task["address_mib"] << 20,) * 2)
-        if task.get("descriptors") is not None:
-            # The agent has raised its own; a program that uses `select` breaks above 1,024.
-            _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-            resource.setrlimit(resource.RLIMIT_NOFILE, (task["descriptors"], hard))
-        problem = f"cannot execute {task['command'][0]}"
-        os.execvpe(task["command"][0], task["command"], task["env"])
-    except FileNotFoundError as error:
-        if problem.startswith("cannot execute"):
-            exit_code = NOT_FOUND
-        os.write(said, f"{problem}: {error.strerror}".encode(errors="replace"))
-    except Exception as error:
-        os.write(said, f"{problem}: {getattr(error, 'strerror', None) or error}".encode(errors="replace"))
-    finally:
-        os._exit(exit_code)
-
-
 def _opened_hold(path: str | None) -> Hold | None:
     """None: started by hand, without an agent. Raises OSError."""
     return None if path is None else Hold(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC))
@@ -383,21 +341,10 @@ def _signal_name(number: int) -> str:
         return f"signal {number}"
 
 
-def _prctl(option: int, value: int = 1) -> bool:
-    """Whether that could be done."""
-    with suppress(ImportError, OSError, AttributeError):
-        if not _library:
-            import ctypes
-
-            _library.append(ctypes.CDLL(None))
-        done: int = _library[0].prctl(option, value, 0, 0, 0)
-        return done == 0
-    return False
-
-
 def loaded() -> None:
     """Has in memory what every attempt needs, before others are forked."""
-    _prctl(_PR_SET_PDEATHSIG, 0)
+    os.get_exec_path({})
+    prctl(PDEATHSIG, 0)
     start_ticks(os.getpid())
     boot_id()
 
@@ -416,15 +363,21 @@ def main(folder: str) -> None:
     guard(folder)
 
 
-def guard(folder: str) -> None:
-    """In a process that has nothing open but the three streams and the pipe of events."""
+def guard(folder: str) -> bool:
+    """In a process that has nothing open but the three streams, the pipe of events, and what the caller knows of.
+    Returns whether it may guard another attempt: nothing of this one is left."""
     os.chdir(folder)
     task = read_json(TASK)
     assert task is not None, f"{folder}: no {TASK}"
     if task["private"]:
         # Only root may look into it, take over its pipe, or trace it.
-        _prctl(_PR_SET_DUMPABLE, 0)
+        prctl(_PR_SET_DUMPABLE, 0)
     guardian = Guardian(task)
-    pid = os.getpid()
-    if claim("", {"pid": pid, "start": start_ticks(pid), "boot": boot_id()}):
+    try:
+        pid = os.getpid()
+        if not claim("", {"pid": pid, "start": start_ticks(pid), "boot": boot_id()}):
+            return False
         guardian.run()
+        return guardian.takes_in and not guardian.left
+    finally:
+        guardian.close()

@@ -1,5 +1,6 @@
 """Shims that come from a fork server: as those that have an interpreter of their own, and begun once whatever dies."""
 
+import itertools
 import os
 import signal
 import threading
@@ -10,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from schemas import Stage
-from services.agent import fork_server, forks
+from services.agent import fork_server, forks, processes
 from services.agent.attempts import Attempts
 from services.agent.core import HeldAttempt, Start
 from services.agent.proc import start_ticks
@@ -19,6 +20,8 @@ from tests.live.agent_cell import AgentProcess, eventually, is_alive, outcome_of
 from tests.live.test_agent_restarts import go, once, ran, running
 
 GUARD_S = 60
+FRESH = itertools.count(100)
+"""Indexes that no test names."""
 SURROUNDINGS = """
 umask; pwd | sed 's/[0-9]*\\.[0-9]*.work$//'; env | grep -v -e LARGESSE_TASK_INDEX -e KEY -e PWD | sort
 grep -E '^(Sig|Shd|NoNewPrivs|Groups|Uid|Gid)' /proc/self/status; ulimit -a
@@ -59,6 +62,15 @@ def until(table, holds: Callable[[], bool]) -> None:
         time.sleep(0.01)
 
 
+def begin_with(table, shim, script="true"):
+    """Starts attempts until one is guarded by that shim, which is said to be idle a moment before it can be used."""
+    for index in itertools.islice(FRESH, 100):
+        (local,) = begin(table, index, script=script)
+        if local.pid == shim:
+            return local
+    raise AssertionError("it took on nothing")
+
+
 def ends(table, locals_):
     until(table, lambda: all(local.phase == "ended" for local in locals_))
     return {local.result.reason for local in locals_}
@@ -93,10 +105,11 @@ def test_a_shim_that_was_forked_has_open_what_one_with_its_own_interpreter_has(a
     assert attempts.forks.pid is None
 
     def seen(local):
-        return [line.replace(f"/{local.name.index}.1/", "/INDEX/") for line in opened(local.pid)]
+        """By kind, whatever their numbers; and what errors of the shim's own go to."""
+        lines = [line.replace(f"/{local.name.index}.1/", "/INDEX/") for line in opened(local.pid)]
+        return sorted(line.partition(" ")[2] for line in lines if not line.startswith("2 "))
 
-    assert [seen(local) for local in forked] == [seen(spawned)] * 3
-    assert not any("socket" in line for line in seen(forked[2]))
+    assert [seen(local) for local in forked] == [sorted([*seen(spawned), "socket"])] * 3
 
 
 def test_a_command_finds_the_same_around_it_either_way(attempts, monkeypatch):
@@ -123,6 +136,82 @@ def test_processes_say_what_they_are(attempts):
     assert words_of(local.pid)[:2] == ["largesse-shim", str(local.folder)]
     assert Path(f"/proc/{local.pid}/comm").read_text() == "largesse-shim\n"
     assert Path(f"/proc/{local.pid}/stat").read_text().split()[3] == str(os.getpid()), "not a child of its agent"
+
+
+def test_a_shim_guards_one_attempt_after_the_other_each_as_if_it_were_the_first(attempts, tmp_path):
+    old = os.umask(0o027)
+    try:
+        (first,) = begin(attempts, 0, script=SURROUNDINGS)
+        assert ends(attempts, [first]) == {None}
+        others = []
+        for _ in range(3):
+            others.append(begin_with(attempts, first.pid, script=SURROUNDINGS))
+            assert ends(attempts, others) == {None}
+    finally:
+        os.umask(old)
+
+    assert {(local.folder / "stdout").read_text() for local in others} == {(first.folder / "stdout").read_text()}
+
+
+def test_what_a_shim_measures_is_of_its_present_attempt_alone(attempts):
+    (large,) = begin(attempts, 0, script="head -c 60000000 /dev/zero | tail -c 60000000 > /dev/null; exit 3")
+    ends(attempts, [large])
+    small = begin_with(attempts, large.pid)
+    ends(attempts, [small])
+
+    assert large.result.peak["memory"] > 50 > small.result.peak["memory"]
+    assert (large.result.exit_code, small.result.exit_code) == (3, 0)
+
+
+def test_a_stop_that_comes_late_does_not_reach_the_next_attempt_of_a_shim(attempts):
+    (first,) = begin(attempts, 0)
+    until(attempts, lambda: processes.has_moved_on(first.pid, attempts._key(first)))
+    second = begin_with(attempts, first.pid, script="sleep 1000")
+    until(attempts, lambda: second.phase == "running")
+
+    first.phase = "running"  # As if its last word had not come yet.
+    attempts.stop(first, "killed", 0)
+    first.force_ms = 0
+    attempts.look(time.monotonic_ns() // 1_000_000)
+    until(attempts, lambda: first.phase == "ended")
+
+    assert first.result.reason is None
+    time.sleep(0.2)
+    attempts.look(time.monotonic_ns() // 1_000_000)
+    assert second.phase == "running"
+    assert start_ticks(second.pid) == second.ticks
+
+
+def test_shims_that_wait_end_with_their_server(attempts):
+    (local,) = begin(attempts, 0)
+    until(attempts, lambda: processes.has_moved_on(local.pid, attempts._key(local)))
+
+    attempts.forks.close()
+
+    until(attempts, lambda: start_ticks(local.pid) is None)
+
+
+def test_an_idle_shim_that_was_killed_starts_nothing_and_is_not_waited_for(attempts):
+    (local,) = begin(attempts, 0)
+    until(attempts, lambda: processes.is_idle(local.pid, attempts.settings.data))
+    os.kill(local.pid, signal.SIGKILL)
+
+    (other,) = begin(attempts, 1)
+
+    assert ends(attempts, [other]) == {None}
+    assert other.pid != local.pid
+
+
+def test_an_idle_shim_that_does_not_answer_is_ended_with_its_server(attempts, monkeypatch):
+    monkeypatch.setattr(forks, "ANSWER_S", 0.3)
+    (local,) = begin(attempts, 0)
+    until(attempts, lambda: processes.is_idle(local.pid, attempts.settings.data))
+    os.kill(local.pid, signal.SIGSTOP)
+
+    (other,) = begin(attempts, 1)
+
+    assert ends(attempts, [other]) == {None}
+    assert start_ticks(local.pid) is None
 
 
 def test_every_task_runs_once_while_servers_are_killed(attempts, monkeypatch, tmp_path):

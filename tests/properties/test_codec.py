@@ -66,3 +66,12 @@ def test_an_envelope_that_says_something_else_never_breaks_the_reader(record, fi
 
     with suppress(Undecodable):
         decode(orjson.dumps(document))
+
+
+@for_all(records())
+def test_readers_of_equal_bytes_share_a_record_that_is_as_it_was_written(record):
+    content = encode(record)
+    first = decode(content)
+
+    assert decode(bytes(bytearray(content))) is first
+    assert encode(first) == content

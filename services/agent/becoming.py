@@ -1,0 +1,116 @@
+"""What an attempt's shim does on the way from a fork to its command's own first instruction.
+
+Every page that is written to is copied, twice: in the child, and in the shim if that writes first. So what can be found
+out before the fork is. Imported by every shim: only the standard library, and little of it.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+from contextlib import suppress
+
+# As in shim.py.
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import ctypes
+    from typing import Any, NoReturn
+
+WORK = "work"
+NOT_EXECUTABLE, NOT_FOUND = 126, 127
+"""Exit codes of a command that could not be executed, as shells say it."""
+SIGNAL_BASE = 128
+"""An exit code above it is a signal, as shells say it."""
+NOT_ITS_FAULT = b"\0"
+"""What a child says first that could not begin for a fault of the machine's."""
+PDEATHSIG = 1
+
+_library: list[ctypes.CDLL] = []  # The C library, once it was needed: a fork server has it for all its shims.
+
+
+def places_of(task: dict[str, Any]) -> list[str]:
+    """Where the program may be: all places at which execvpe() would try it, of which most need no trying."""
+    program, user = task["command"][0], task["user"]
+    if os.path.dirname(program):
+        return [program]
+    places = [os.path.join(folder, program) for folder in os.get_exec_path(task["env"])]
+    # What another user may not look into is no reason, and a folder may be named from where the command begins.
+    there = places if user else [place for place in places if not os.path.isabs(place) or os.path.lexists(place)]
+    return there or places
+
+
+def _execute(places: list[str], command: list[str], env: dict[str, str]) -> NoReturn:
+    """As execvpe() does, which has to import something first. Raises OSError."""
+    why: OSError | None = None
+    for place in places:
+        try:
+            os.execve(place, command, env)
+        except OSError as error:
+            if why is None or isinstance(why, FileNotFoundError | NotADirectoryError):
+                why = error
+    assert why is not None
+    raise why
+
+
+def become(task: dict[str, Any], places: list[str], pipes: list[int], said: int, guardian: int, umask: int) -> NoReturn:
+    """In the forked child: everything up to the command's own first instruction, or the reason why not to `said`."""
+    problem, exit_code = "the shim failed", NOT_EXECUTABLE
+    try:
+        os.setsid()
+        problem = NOT_ITS_FAULT.decode() + "cannot join its control group"
+        for group in (task.get("groups") or {}).get("join", ()):
+            with open(group, "wb", buffering=0) as procs:
+                procs.write(b"0")
+        problem = "the shim failed"
+        os.umask(umask)
+        signal.set_wakeup_fd(-1)
+        for number in (signal.SIGHUP, signal.SIGINT, signal.SIGPIPE, signal.SIGXFSZ):
+            signal.signal(number, signal.SIG_DFL)  # What is caught, and not ignored, has its default again anyhow.
+        if task["user"] is not None:
+            problem = f"cannot become user {task['user']['uid']}"
+            os.chdir(WORK)  # Of which the user need not be able to enter the folders above.
+            os.setgroups(task["user"]["groups"])
+            os.setgid(task["user"]["gid"])
+            os.setuid(task["user"]["uid"])
+        # After that: a change of user clears it.
+        prctl(PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != guardian:
+            os._exit(SIGNAL_BASE + signal.SIGKILL)
+        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+        for stream, pipe in enumerate(pipes, 1):
+            os.dup2(pipe, stream)
+        problem = f"no working directory {task['cwd']}"
+        if task["user"] is None:
+            os.chdir(WORK)
+        if task["cwd"] is not None:
+            os.chdir(task["cwd"])
+        problem = "cannot limit its memory"
+        if task["address_mib"] is not None:
+            resource.setrlimit(resource.RLIMIT_AS, (task["address_mib"] << 20,) * 2)
+        if task.get("descriptors") is not None:
+            # The agent has raised its own; a program that uses `select` breaks above 1,024.
+            _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+            resource.setrlimit(resource.RLIMIT_NOFILE, (task["descriptors"], hard))
+        problem = f"cannot execute {task['command'][0]}"
+        _execute(places, task["command"], task["env"])
+    except FileNotFoundError as error:
+        if problem.startswith("cannot execute"):
+            exit_code = NOT_FOUND
+        os.write(said, f"{problem}: {error.strerror}".encode(errors="replace"))
+    except Exception as error:
+        os.write(said, f"{problem}: {getattr(error, 'strerror', None) or error}".encode(errors="replace"))
+    finally:
+        os._exit(exit_code)
+
+
+def prctl(option: int, value: int = 1) -> bool:
+    """Whether that could be done."""
+    with suppress(ImportError, OSError, AttributeError):
+        if not _library:
+            import ctypes
+
+            _library.append(ctypes.CDLL(None))
+        done: int = _library[0].prctl(option, value, 0, 0, 0)
+        return done == 0
+    return False

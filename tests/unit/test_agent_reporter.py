@@ -1,0 +1,92 @@
+"""When an agent says what it has to say."""
+
+import asyncio
+import json
+
+import pytest
+
+from largesse.bus.memory import MemoryBus
+from services.agent import core, reporter
+from services.agent.outbox import Name, Result
+from services.agent.reporter import Reporter
+from services.agent.settings import NodeSettings
+
+
+@pytest.fixture
+def bus():
+    return MemoryBus()
+
+
+@pytest.fixture
+def speaker(bus, tmp_path):
+    return Reporter(bus, NodeSettings("n", tmp_path, report_flush_ms=0))
+
+
+@pytest.fixture
+def state():
+    registered = core.start("n", "e.1")
+    registered.standing = "registered"
+    return registered
+
+
+async def _said(bus) -> list[list[int]]:
+    """Which tasks each message says have started."""
+    if (await bus.bounds("tasks", 0))[1] == 0:
+        return []
+    documents = [json.loads(message.value) for message in await bus.fetch("tasks", 0, 0)]
+    return [
+        [item["first"] + task for item in each["started"]["items"] for task in range(item["count"])]
+        for each in documents
+    ]
+
+
+def began(speaker, index: int) -> None:
+    speaker.outbox.started(f"j/s/{index}/1", Name("j", "s", index, 1), 0)
+
+
+def test_reports_are_gathered_until_the_log_shows_the_last_one(bus, speaker, state, monkeypatch):
+    monkeypatch.setattr(reporter, "GATHER_MS", 10**9)
+
+    async def story():
+        began(speaker, 0)
+        await speaker.speak(state, [])
+        for index in (1, 2):
+            began(speaker, index)
+            await speaker.speak(state, [])
+        assert await _said(bus) == [[0]]
+
+        speaker.outbox.begun("j/s/0/1")
+        await speaker.speak(state, [])
+
+        assert await _said(bus) == [[0], [1, 2]]
+
+    asyncio.run(story())
+
+
+def test_a_log_that_shows_nothing_is_not_waited_for(bus, speaker, state, monkeypatch):
+    monkeypatch.setattr(reporter, "GATHER_MS", 0)
+
+    async def story():
+        for index in (0, 1):
+            began(speaker, index)
+            await speaker.speak(state, [])
+
+        assert [each[-1] for each in await _said(bus)] == [0, 1]
+
+    asyncio.run(story())
+
+
+def test_an_end_that_the_log_shows_is_not_awaited(bus, speaker, state, monkeypatch):
+    monkeypatch.setattr(reporter, "GATHER_MS", 10**9)
+
+    async def story():
+        speaker.outbox.ended("j/s/0/1", Name("j", "s", 0, 1), Result(None), 0)
+        await speaker.speak(state, [])
+        speaker.outbox.over("j/s/0/1")
+        began(speaker, 1)
+
+        await speaker.speak(state, [])
+
+        assert (await bus.bounds("tasks", 0))[1] == 2
+
+    asyncio.run(story())
