@@ -33,7 +33,7 @@ class Running:
         found: list[End] = []
         for held in self._held_on(number):
             expected = held.expected
-            if expected is not None and self._gives_room(held, expected.path, wanted):
+            if expected is not None and self._gives_room(held, expected.path, wanted, number):
                 found.append(expected.end)
         for p in self._placed.get(number, []):
             job = state.jobs[p.job]
@@ -74,7 +74,7 @@ class Running:
             expected.lasts_ms = estimate_of(job, expected.stage)
         expected.end.at_ms = self.now_ms if job is None else self._end_of(held.start_ms, expected.lasts_ms)
 
-    def _gives_room(self, held: Allocation, path: str, wanted: Wanted) -> bool:
+    def _gives_room(self, held: Allocation, path: str, wanted: Wanted, number: int) -> bool:
         """Whether what this task gives back counts as room to gather: where possible only what tasks of leaves that
         hold more than they are due give back.
         """
@@ -86,7 +86,10 @@ class Running:
         if path in wanted.leaves:
             return wanted.starves or wanted.of_own
         leaf = self._board.leaf(path)
-        return wanted.of_all or leaf.due is None or leaf.share > leaf.due
+        if wanted.of_all or leaf.due is None or leaf.share > leaf.due:
+            return True
+        wanted.spared[number] = True
+        return False
 
     def _is_of(self, held: Allocation, task: TaskClass) -> bool:
         """Whether a task with the demand of a gang's class is of that class."""
