@@ -141,9 +141,7 @@ class Forks:
         over_s, clean = time.monotonic() + GONE_S, 0
         while True:
             table = processes.seen()
-            nameless = [
-                pid for pid, seen in table.items() if seen.lives and self._is_nameless(pid, seen, session)
-            ]
+            nameless = [pid for pid, seen in table.items() if seen.lives and self._is_nameless(pid, seen, session)]
             _reap_session(table, session)
             processes.end(nameless)
             # What was forked while one look was taken is seen by the next one.

@@ -1,4 +1,4 @@
-"""What leftover keeps between rounds of ends, in the cell and in the shadow, against all of it worked out each time."""
+"""What leftover keeps of ends and of leaves, in the cell and in the shadow, against all of it worked out each time."""
 
 import pytest
 from hypothesis import strategies as st
@@ -6,19 +6,24 @@ from hypothesis import strategies as st
 from schemas import Queue
 from schemas.edge.read import Cluster, ClusterNode
 from schemas.estimates import end_ms
-from services.leftover.core import gather, order, serving
+from schemas.quantities import SHARE_UNITS
+from schemas.queue_tree import below
+from services.leftover.core import gather, order, serving, shadow
 from services.leftover.core.board import estimate_of, leaf_at, stage_of
 from services.leftover.core.running import OVERRUN_MOST, Running
 from services.simulator.run import Options, simulate
 from tests.builders import job, stage
 from tests.strategies import for_all
 
-NODES = [ClusterNode(f"n{i}", {"cpu": 4_000}) for i in range(3)]
+NODES = [ClusterNode(f"n{i}", {"cpu": 4_000, "memory": 4_000}) for i in range(3)]
 TREE = Queue("root", children=[Queue("a"), Queue("b")])
+PATHS = {"a": "a/c", "b": "b", "c": "a/d", "d": "e"}
+INNER = Queue("a", weight=3, children=[Queue("c"), Queue("d", weight=2)])
+DEEP = Queue("root", children=[INNER, Queue("b", weight=2), Queue("e")])
 
 
 @st.composite
-def workloads(draw):
+def workloads(draw, queues="ab"):
     """Jobs of one or two stages that ask for more than there is, with estimates that are right, wrong or missing."""
     found, at_ms = [], 0
     for number in range(draw(st.integers(8, 24))):
@@ -28,18 +33,20 @@ def workloads(draw):
             lasts = 1_000 * draw(st.integers(1, 9))
             estimate = draw(st.sampled_from([0, lasts, lasts // 3, 3 * lasts]))
             demand = {"cpu": 1_000 * draw(st.sampled_from([1, 1, 2, 4]))}
+            if memory := draw(st.sampled_from([0, 0, 1, 3])):
+                demand["memory"] = 1_000 * memory
             after = ("s0",) if at else ()
             spec = stage(f"s{at}", draw(st.integers(1, 3)), after=after, estimate_ms=estimate, demand=demand)
             spec.durations_ms = [lasts]
             stages.append(spec)
-        found.append((at_ms, job(f"j{number}", *stages, queue=draw(st.sampled_from("ab")))))
+        found.append((at_ms, job(f"j{number}", *stages, queue=draw(st.sampled_from(queues)))))
     return found
 
 
-def run(jobs, before_round=None, *, tree=TREE):
+def run(jobs, *, tree=TREE, **knobs):
     jobs = jobs if tree is not None else [(at_ms, job(spec.job, *spec.stages)) for at_ms, spec in jobs]
-    values = {"preset": "largesse", "round_gap_ms": 500, "headroom": "always"}
-    return simulate(jobs, Cluster(NODES, tree), Options(values, before_round=before_round))["digest"]
+    values = {"preset": "largesse", "round_gap_ms": 500, "headroom": "always", **knobs}
+    return simulate(jobs, Cluster(NODES, tree), Options(values))["digest"]
 
 
 class Plain(Running):
@@ -54,7 +61,7 @@ class Plain(Running):
             assert expected.path == leaf_at(self._state, held.queue)
             assert expected.end.pairs == self._board.room.pairs(held.demand)
             assert expected.end.at_ms == self._plain_end(held, live)
-        return known
+        return sorted(known, key=lambda held: held.expected.end.at_ms)
 
     def _plain_end(self, held, live):
         if live is None:
@@ -73,6 +80,70 @@ def test_what_is_kept_of_running_tasks_gathers_the_same_room(jobs, queues):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(gather, "Running", Plain)
         assert run(jobs, tree=tree) == kept
+
+
+class LooksTwice(Running):
+    """Every task that does not count might count where the ends of all leaves do."""
+
+    def _gives_room(self, held, path, wanted, number):
+        if not wanted.of_all:
+            wanted.spared[number] = True
+        return super()._gives_room(held, path, wanted, number)
+
+
+@for_all(workloads(), st.booleans())
+def test_nodes_on_which_no_task_is_spared_need_no_second_look(jobs, queues):
+    tree = TREE if queues else None
+    once = run(jobs, tree=tree)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(gather, "Running", LooksTwice)
+        assert run(jobs, tree=tree) == once
+
+
+def parts(lines, queue, path="", part=SHARE_UNITS):
+    """What each leaf with jobs is guaranteed: by weights, among the queues below which there are jobs."""
+    if path in lines:
+        return {path: part}
+    live = [child for child in queue.children if has_jobs(lines, child, below(path, child.name))]
+    weights, found = sum(child.weight for child in live), {}
+    for child in live:
+        found |= parts(lines, child, below(path, child.name), part * child.weight // weights)
+    return found
+
+
+def has_jobs(lines, queue, path):
+    if path in lines:
+        return lines[path].live > 0
+    return any(has_jobs(lines, child, below(path, child.name)) for child in queue.children)
+
+
+def serve(moved, cluster, tree, steps):
+    """`shadow._serve`, by a look at all leaves for each start."""
+    price = 1 + (len(cluster.lines) // shadow.LEAVES_A_STEP if len(cluster.lines) > 1 else 0)
+    most = SHARE_UNITS // (shadow.CHUNKS * max(1, sum(line.live for line in cluster.lines.values())))
+    due = parts(cluster.lines, tree) if len(cluster.lines) > 1 else {}
+    while steps > 0:
+        live = [(leaf, line) for leaf, line in cluster.lines.items() if line.live]
+        live.sort(key=lambda item: item[1].share * SHARE_UNITS // max(1, due.get(item[0], SHARE_UNITS)))
+        for _, line in live:
+            job = shadow._take_first(moved, cluster, line)
+            if job != shadow.NOBODY:
+                break
+        else:
+            cluster.open = False
+            break
+        shadow._start(moved, cluster, line, job, most)
+        steps -= price
+    return steps
+
+
+@for_all(workloads("abcd"), st.integers(5, 200))
+def test_leaves_of_the_shadow_are_served_as_if_each_were_looked_at(jobs, steps):
+    jobs = [(at_ms, job(each.job, *each.stages, queue=PATHS[each.queue])) for at_ms, each in jobs]
+    kept = run(jobs, tree=DEEP, shadow_steps=steps)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(shadow, "_serve", serve)
+        assert run(jobs, tree=DEEP, shadow_steps=steps) == kept
 
 
 def look_anew(shadow):

@@ -55,6 +55,7 @@ def build(state: State) -> Board:
         divide(state, room)
     for name, job in state.jobs.items():
         add_job(state, board, name, job)
+    state.ending = {}
     for node_name, on_node in state.held.items():
         for key, held in on_node.items():
             shape = board.shape_of(held.demand)

@@ -192,6 +192,8 @@ def _forget_job(state: State, name: str, *, succeeded: bool = False) -> None:
     job = state.jobs.pop(name, None)
     if job is not None:
         depart(state, job, succeeded=succeeded)
+        if not succeeded and state.ending:
+            state.ending = {}  # What it holds still may be given back at any moment.
         learn(state.history, name, job.seen)
         locality.forget(state, name)
         failed_on.forget(state, name)
@@ -271,6 +273,7 @@ def _release(state: State, node: str, job: str, stage: str, first: int, count: i
     still."""
     board: Board | None = state.board
     on_node, prefix = state.held[node], f"{job}/{stage}/"
+    state.ending.pop(node, None)
     number = board.room.number[node] if board is not None else -1
     for index in range(first, first + count):
         held = on_node.pop(f"{prefix}{index}")

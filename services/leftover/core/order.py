@@ -11,7 +11,7 @@ eighth of its remaining work is done, or when an eighth of its remaining time ha
 grows with the logarithm of the time, not with the number of rounds.
 """
 
-from bisect import bisect_left, bisect_right, insort
+from bisect import bisect_left, insort
 from heapq import heappop, heappush
 from typing import Final
 
@@ -62,18 +62,20 @@ def claim(state: State, job: Job, time: int) -> None:
     """Computes what a live job of the shadow is served by."""
     shadow, seq = state.shadow, job.admitted
     end_ms = end_of(shadow, seq)
-    left_ms = max(LEFT_MS_MIN, due_of(shadow, seq) - time)
+    left_ms = max(LEFT_MS_MIN, _due_by(shadow, shadow.works[seq], end_ms) - time)
     work = work_left(shadow, job)
     key = _rounded(work * left_ms * left_ms)
     renew_ms = time + (left_ms // RENEWED_PART if left_ms > LEFT_MS_MIN else LEFT_MS_MIN)
-    before = shadow.claims.get(seq)
-    shadow.claims[seq] = Claim(key, work, end_ms, renew_ms)
-    if before is None or before.renew_ms != renew_ms:
-        if left_ms > LEFT_MS_MIN:
-            heappush(shadow.renewals, (renew_ms, seq))
-        else:
-            insort(shadow.lapsed.setdefault(renew_ms, []), seq)
-    if state.board is not None and (before is None or before.key != key):
+    known = shadow.claims.get(seq)
+    if known is None:
+        known = shadow.claims[seq] = Claim(-1, 0, 0, -1)
+    is_shown, is_listed = known.key == key, known.renew_ms == renew_ms
+    known.key, known.work, known.end_ms, known.renew_ms, known.is_exact = key, work, end_ms, renew_ms, True
+    if not is_listed and left_ms > LEFT_MS_MIN:
+        heappush(shadow.renewals, (renew_ms, seq))
+    elif not is_listed:
+        insort(shadow.lapsed.setdefault(renew_ms, []), seq)
+    if not is_shown and state.board is not None:
         _show(state.board, seq, key)
 
 
@@ -188,7 +190,11 @@ def note_size(shadow: Shadow, work: Work) -> None:
 
 def due_of(shadow: Shadow, seq: int) -> int:
     """When a job is due: before it ends in the shadow, by a part of its time there that is less for a large one."""
-    work, end_ms = shadow.works[seq], end_of(shadow, seq)
+    return _due_by(shadow, shadow.works[seq], end_of(shadow, seq))
+
+
+def _due_by(shadow: Shadow, work: Work, end_ms: int) -> int:
+    """The same by that end."""
     sooner = SOONER_LARGE_PERMILLE if is_large(shadow, work.size) else SOONER_PERMILLE
     return end_ms - max(0, end_ms - work.joined_ms) * sooner // 1_000
 
@@ -206,8 +212,10 @@ def _is_over(shadow: Shadow, seq: int, end_ms: int, time: int) -> bool:
 def is_large(shadow: Shadow, size: int) -> bool:
     """Whether a job of this size is one of the largest of those that came last. Of like jobs all are."""
     sizes = shadow.sorted_sizes
-    larger = len(sizes) - bisect_right(sizes, size)
-    return larger * LARGE_ONE_IN + LARGE_ONE_IN // 2 < len(sizes)
+    most = (
+        len(sizes) + LARGE_ONE_IN // 2 - 1
+    ) // LARGE_ONE_IN  # That fewer jobs than this have more work makes it large.
+    return most > 0 and size >= sizes[-most]
 
 
 def _rounded(product: int) -> int:
@@ -221,4 +229,4 @@ def _show(board: Board, seq: int, key: int) -> None:
     """Tells the board what a job is served by."""
     entry = board.by_admission.get(seq)
     if entry is not None and entry.leaf.order == "fsp":
-        board.set_work(entry.name, key)
+        board.set_work_of(entry, key)

@@ -180,6 +180,7 @@ def _bind(state: State, grant: Grant, time: int, task: TaskClass | None) -> None
         if board is not None:
             board.serve(leaf, state.opened)
     prefix, on_node = f"{name}/{named}/", state.held.setdefault(grant.node, {})
+    state.ending.pop(grant.node, None)
     rules = rules_of(name, job.queue, stage)
     counted = counters_of(rules)
     for index in range(count):

@@ -4,7 +4,7 @@ from typing import Final
 
 from schemas.estimates import end_ms
 from services.leftover.core.board import estimate_of, leaf_at, leaf_of, stage_of
-from services.leftover.core.state import Allocation, Expected, State
+from services.leftover.core.state import Allocation, Expected, Job, State
 from services.leftover.placement.board import Board, Placement
 from services.leftover.placement.headroom import Wanted
 from services.leftover.placement.task_class import TaskClass
@@ -12,6 +12,10 @@ from services.leftover.placement.timeline import End
 
 OVERRUN_MOST: Final = 2
 """A task that runs on is expected to end at any moment until it has run so many times as long as it was expected to."""
+
+
+def _at_ms(held: Allocation) -> int:
+    return held.expected.end.at_ms if held.expected is not None else 0
 
 
 class Running:
@@ -33,7 +37,7 @@ class Running:
         found: list[End] = []
         for held in self._held_on(number):
             expected = held.expected
-            if expected is not None and self._gives_room(held, expected.path, wanted):
+            if expected is not None and self._gives_room(held, expected.path, wanted, number):
                 found.append(expected.end)
         for p in self._placed.get(number, []):
             job = state.jobs[p.job]
@@ -43,21 +47,46 @@ class Running:
                 lasts_ms = estimate_of(job, stage_of(job, p.stage))
                 for i in range(p.count):
                     found.append(End(now_ms + lasts_ms, p.task.pairs, p.devices[i] if p.devices else []))
-        found.sort(key=lambda end: end.at_ms)
+            found.sort(key=lambda end: end.at_ms)
         return found
 
     def _held_on(self, number: int) -> list[Allocation]:
-        """What ran on the node before this round, each with its end as it is expected now."""
+        """What ran on the node before this round, in the order in which it is expected to end by now."""
         known = self._held.get(number)
         if known is None:
-            on_node = self._state.held.get(self._board.room.nodes[number].name)
-            known = self._held[number] = list(on_node.values()) if on_node is not None else []
-            for held in known:
-                self._expect(held)
+            known = self._held[number] = self._in_order(self._board.room.nodes[number].name)
         return known
 
-    def _expect(self, held: Allocation) -> None:
-        """Brings up to date when a task is expected to end. Another job may have the name of its own by now."""
+    def _in_order(self, name: str) -> list[Allocation]:
+        """The same, from an earlier round where nothing has started or ended there, and all of it is of live jobs of
+        one task: then only what has not ended by the time that was expected is expected at another."""
+        state, known = self._state, self._state.ending.get(name)
+        if known is not None:
+            if self._put_off(known):
+                known.sort(key=_at_ms)
+            return known
+        on_node = state.held.get(name)
+        known = list(on_node.values()) if on_node is not None else []
+        is_steady = not state.copied
+        for held in known:
+            job = self._expect(held)
+            is_steady = is_steady and job is not None and len(job.graph.tasks) == 1 == job.graph.tasks[0]
+        known.sort(key=_at_ms)
+        if is_steady:
+            state.ending[name] = known
+        return known
+
+    def _put_off(self, known: list[Allocation]) -> bool:
+        """Expects what should have ended by now at another time; whether there is such."""
+        for i, held in enumerate(known):
+            expected = held.expected
+            if expected is None or expected.end.at_ms >= self.now_ms:
+                return i > 0
+            expected.end.at_ms = self._end_of(held.start_ms, expected.lasts_ms)
+        return len(known) > 0
+
+    def _expect(self, held: Allocation) -> Job | None:
+        """Brings up to date when a task is expected to end; its job. Another job may have its name by now."""
         state, expected, is_new = self._state, held.expected, False
         if expected is None:
             devices = [(share.index, share.milli) for share in held.devices] if held.devices else []
@@ -73,8 +102,9 @@ class Running:
         elif job is not None and job.seen and expected.stage is not None:
             expected.lasts_ms = estimate_of(job, expected.stage)
         expected.end.at_ms = self.now_ms if job is None else self._end_of(held.start_ms, expected.lasts_ms)
+        return job
 
-    def _gives_room(self, held: Allocation, path: str, wanted: Wanted) -> bool:
+    def _gives_room(self, held: Allocation, path: str, wanted: Wanted, number: int) -> bool:
         """Whether what this task gives back counts as room to gather: where possible only what tasks of leaves that
         hold more than they are due give back.
         """
@@ -86,7 +116,10 @@ class Running:
         if path in wanted.leaves:
             return wanted.starves or wanted.of_own
         leaf = self._board.leaf(path)
-        return wanted.of_all or leaf.due is None or leaf.share > leaf.due
+        if wanted.of_all or leaf.due is None or leaf.share > leaf.due:
+            return True
+        wanted.spared[number] = True
+        return False
 
     def _is_of(self, held: Allocation, task: TaskClass) -> bool:
         """Whether a task with the demand of a gang's class is of that class."""

@@ -174,7 +174,7 @@ def _measure(shadow: Shadow, work: Work) -> None:
     for demand in work.demands:
         pairs = [(p, demand.get(kind, 0)) for p, kind in enumerate(shadow.kinds)]
         needs.append([(p, min(amount, shadow.total[p])) for p, amount in pairs if amount and shadow.total[p]])
-    work.needs = needs
+    work.needs, work.started = needs, None
     work.shares = [max([a * SHARE_UNITS // shadow.total[p] for p, a in pairs], default=0) for pairs in needs]
 
 
@@ -262,15 +262,16 @@ def _look_anew(shadow: Shadow) -> None:
 def _look_ahead(shadow: Shadow, steps: int, changed: dict[int, bool]) -> None:
     """Sees more jobs end."""
     ahead = shadow.ahead
-    while steps > 0 and ahead is not None:
-        ended: list[tuple[int, int]] = []
-        steps = advance(shadow, ahead, shadow.tree, None, steps, ended)
-        for end_ms, seq in ended:
-            if seq in shadow.ends and seq in shadow.base.runs:
-                shadow.ranked[seq] = changed[seq] = True
-                shadow.ends[seq] = end_ms
-        if not ended and not ahead.open and not ahead.running:
-            shadow.ahead = ahead = None
+    if steps <= 0 or ahead is None:
+        return
+    ended: list[tuple[int, int]] = []
+    if advance(shadow, ahead, shadow.tree, None, steps, ended) > 0:
+        shadow.ahead = None  # It has seen all.
+    ends, ranked, runs = shadow.ends, shadow.ranked, shadow.base.runs
+    for end_ms, seq in ended:
+        if seq in ends and seq in runs:
+            ranked[seq] = changed[seq] = True
+            ends[seq] = end_ms
 
 
 def _resize(shadow: Shadow) -> None:
@@ -292,7 +293,7 @@ def _resize(shadow: Shadow) -> None:
 
 def _line_up(shadow: Shadow, base: Cluster, running: dict[int, dict[int, int]]) -> None:
     """Puts all jobs in line again; `running`: by job and stage, the tasks of it that run."""
-    base.free, base.lines = shadow.total.copy(), {}
+    base.free, base.lines, base.leaves = shadow.total.copy(), {}, None
     for seq, run in base.runs.items():
         work = shadow.works[seq]
         line = base.lines.get(work.leaf)

@@ -7,14 +7,13 @@ that have jobs. A job that needs more of a kind than is free waits for that kind
 with a smaller share; others pass it. Work is counted in steps and can be left off after any of them.
 """
 
-from bisect import insort
 from heapq import heappop, heappush
 from typing import Final
 
 from schemas import Queue
 from schemas.quantities import SHARE_UNITS, largest_share
+from services.leftover.core.shadow_leaves import has_top, lacks, leaves_of, next_leaf, note_leaf, read, tidy
 from services.leftover.core.shadow_state import LINE, NOWHERE, OVER, Cluster, Lines, Run, Shadow, Work
-from services.leftover.core.shadow_weights import weigh
 
 CHUNKS: Final = 10
 """Tasks that start in one step come to at most this part of an equal share (or are one): fewer are more exact, and
@@ -28,9 +27,6 @@ NOBODY: Final = -1
 
 NO_LIMIT: Final = -1
 """In place of how many tasks of a stage run at a time: as many as it has."""
-
-_STRAYS_MAX: Final = 64
-"""Entries of a heap that say nothing any more, before anybody counts them."""
 
 
 # ---------------------------------------------------------------- reading and copying
@@ -54,10 +50,6 @@ def own(shadow: Shadow, cluster: Cluster, job: int) -> Run:
     return found
 
 
-def _read(shadow: Shadow, cluster: Cluster, job: int) -> Run | None:
-    return cluster.runs.get(job) or shadow.base.runs.get(job)
-
-
 # ---------------------------------------------------------------- jobs come and go
 def arrive(shadow: Shadow, job: int, run: Run) -> None:
     """A job joins the base."""
@@ -66,8 +58,10 @@ def arrive(shadow: Shadow, job: int, run: Run) -> None:
     line = base.lines.get(work.leaf)
     if line is None:
         line = base.lines[work.leaf] = Lines([], [[] for _ in shadow.kinds], [0] * len(shadow.kinds))
+        base.leaves = None
     line.live += 1
     base.weighs = base.open = True
+    note_leaf(base, line)
     _queue(line, job, run, LINE)
 
 
@@ -82,6 +76,7 @@ def leave(shadow: Shadow, job: int) -> None:
         line.held[p] -= amount
     line.share = largest_share(line.held, shadow.total)
     _less(base, line)
+    note_leaf(base, line)
     base.open = True
 
 
@@ -112,18 +107,13 @@ def advance(
     shadow: Shadow, cluster: Cluster, tree: Queue | None, until_ms: int | None, steps: int, ended: list[tuple[int, int]]
 ) -> int:
     """Moves a cluster up to a moment (None: to its end) in about so many steps; how many are left, 0 where it has not
-    got there. Jobs that end are added to `ended`, as (when, job); with `until_ms` None it stops after each moment in
-    which one does.
+    got there. Jobs that end are added to `ended`, as (when, job).
     """
     while steps > 0:
         if cluster.open:
-            if cluster.weighs:
-                weigh(cluster, tree)
-            steps = _serve(shadow, cluster, steps)
+            steps = _serve(shadow, cluster, tree, steps)
             continue
         if not cluster.running or (until_ms is not None and cluster.running[0][0] > until_ms):
-            break
-        if until_ms is None and ended:
             break
         cluster.now_ms = cluster.running[0][0]
         while cluster.running and cluster.running[0][0] == cluster.now_ms:
@@ -136,12 +126,13 @@ def advance(
 
 def _end(shadow: Shadow, cluster: Cluster, job: int, stage: int, count: int, ended: list[tuple[int, int]]) -> None:
     """Tasks of a job have ended."""
-    known = _read(shadow, cluster, job)
+    known = read(shadow, cluster, job)
     if known is None:
         return  # The job is over: its room was given back then.
     work, free = shadow.works[job], cluster.free
     line, needs = cluster.lines[work.leaf], work.needs[stage]
     held = line.held
+    note_leaf(cluster, line)
     for p, amount in needs:
         held[p] = held[p] - amount * count
         free[p] = free[p] + amount * count
@@ -195,37 +186,31 @@ def _reopen(run: Run, work: Work, stage: int) -> bool:
     return True
 
 
-def _serve(shadow: Shadow, cluster: Cluster, steps: int) -> int:
+def _serve(shadow: Shadow, cluster: Cluster, tree: Queue | None, steps: int) -> int:
     """Starts tasks until none fits, or the steps are used up; how many are left."""
-    lines = list(cluster.lines.values())
-    live = 0
-    for line in lines:
-        live += line.live
-        _tidy(shadow, cluster, line)
-    most = SHARE_UNITS // (CHUNKS * max(1, live))
-    if len(lines) == 1:
-        return _serve_leaf(shadow, cluster, lines[0], most, steps)
-    price = 1 + len(lines) // LEAVES_A_STEP
-    claims = sorted([(_claim(line), at) for at, line in enumerate(lines) if line.live])
+    cluster.weighs = False
+    if len(cluster.lines) == 1:
+        line = next(iter(cluster.lines.values()))
+        line.part = SHARE_UNITS
+        return _serve_leaf(shadow, cluster, line, steps)
+    price = 1 + len(cluster.lines) // LEAVES_A_STEP
     while steps > 0:
-        job = NOBODY
-        for place in range(len(claims)):
-            line = lines[claims[place][1]]
-            job = _take_first(shadow, cluster, line)
-            if job != NOBODY:
-                break
-        if job == NOBODY:
+        leaves = leaves_of(shadow, cluster, tree)
+        served = next_leaf(shadow, cluster, leaves)
+        if served is None:
             cluster.open = False
             break
-        _start(shadow, cluster, line, job, most)
-        _, leaf = claims.pop(place)
-        insort(claims, (_claim(line), leaf))
+        most = SHARE_UNITS // (CHUNKS * max(1, leaves.live))
+        _start(shadow, cluster, served, _take_first(shadow, cluster, served), most)
+        note_leaf(cluster, served)
         steps -= price
     return steps
 
 
-def _serve_leaf(shadow: Shadow, cluster: Cluster, line: Lines, most: int, steps: int) -> int:
+def _serve_leaf(shadow: Shadow, cluster: Cluster, line: Lines, steps: int) -> int:
     """The same where all jobs are of one leaf."""
+    tidy(shadow, cluster, line)
+    most = SHARE_UNITS // (CHUNKS * max(1, line.live))
     while steps > 0:
         job = _take_first(shadow, cluster, line) if line.live else NOBODY
         if job == NOBODY:
@@ -236,75 +221,38 @@ def _serve_leaf(shadow: Shadow, cluster: Cluster, line: Lines, most: int, steps:
     return steps
 
 
-def _claim(line: Lines) -> int:
-    """What leaves are served by, least first."""
-    return line.share * SHARE_UNITS // max(1, line.part)
-
-
-def _tidy(shadow: Shadow, cluster: Cluster, line: Lines) -> None:
-    """Entries that say nothing any more go once they are most of a heap."""
-    for at in range(LINE, len(line.parked)):
-        heap = line.turn if at == LINE else line.parked[at]
-        if len(heap) > 2 * line.live + _STRAYS_MAX:
-            kept: dict[tuple[int, int], bool] = {}
-            for entry in heap:
-                if _holds(shadow, cluster, entry[0], entry[1], at):
-                    kept[entry] = True
-            heap[:] = sorted(kept)
-
-
 def _take_first(shadow: Shadow, cluster: Cluster, line: Lines) -> int:
     """Takes out of its heap the job of a leaf with the least share that may be served: the first in line, or the first
     that waits for a kind of which there is enough for it by now. NOBODY where there is none.
     """
     heap, share, first = line.turn, 0, NOBODY
-    if _has_top(shadow, cluster, heap, LINE):
+    if has_top(shadow, cluster, heap, LINE):
         share, first = heap[0]
     for p, parked in enumerate(line.parked):
-        if not parked or not _has_top(shadow, cluster, parked, p):
+        if not parked or not has_top(shadow, cluster, parked, p):
             continue
         its_share, job = parked[0]
         if first != NOBODY and (its_share > share or (its_share == share and job > first)):
             continue
-        run, work = _read(shadow, cluster, job), shadow.works[job]
+        run, work = read(shadow, cluster, job), shadow.works[job]
         assert run is not None, f"{work.name} waits and is not there"
-        if _lacks(cluster, work, run.ready[0]) != p:
+        if lacks(cluster, work, run.ready[0]) != p:
             heap, share, first = parked, its_share, job
     if first != NOBODY:
         heappop(heap)
     return first
 
 
-def _has_top(shadow: Shadow, cluster: Cluster, heap: list[tuple[int, int]], at: int) -> bool:
-    """Drops what a heap begins with that says nothing any more; whether something is left."""
-    while heap:
-        share, job = heap[0]
-        if _holds(shadow, cluster, share, job, at):
-            return True
-        heappop(heap)
-    return False
-
-
-def _holds(shadow: Shadow, cluster: Cluster, share: int, job: int, at: int) -> bool:
-    """Whether an entry of a heap still says where its job waits, and by which share."""
-    run = _read(shadow, cluster, job)
-    return run is not None and run.at == at and run.share == share and len(run.ready) > 0
-
-
-def _lacks(cluster: Cluster, work: Work, stage: int) -> int:
-    """The first kind of which there is not enough for a task of a stage; NOWHERE: there is."""
-    for p, amount in work.needs[stage]:
-        if amount > cluster.free[p]:
-            return p
-    return NOWHERE
-
-
 def _start(shadow: Shadow, cluster: Cluster, line: Lines, job: int, most: int) -> None:
     """Starts some tasks of a job, of its first stage of which one fits; where there is none the job waits for what the
     first of its stages lacks. `most`: the shares of those tasks together, but for one task."""
-    run, work, free = own(shadow, cluster, job), shadow.works[job], cluster.free
+    work, free = shadow.works[job], cluster.free
+    if len(work.tasks) == 1 == work.tasks[0] and cluster is not shadow.base and lacks(cluster, work, 0) == NOWHERE:
+        _start_alone(shadow, cluster, line, job, work)
+        return
+    run = own(shadow, cluster, job)
     for stage in run.ready:
-        if _lacks(cluster, work, stage) != NOWHERE:
+        if lacks(cluster, work, stage) != NOWHERE:
             continue
         needs, held, of_leaf = work.needs[stage], run.held, line.held
         count = min(run.waits[stage], max(1, most // max(1, work.shares[stage])))
@@ -324,4 +272,21 @@ def _start(shadow: Shadow, cluster: Cluster, line: Lines, job: int, most: int) -
         heappush(cluster.running, (cluster.now_ms + work.lasts_ms[stage], job, stage, count))
         _queue(line, job, run, LINE)
         return
-    _queue(line, job, run, _lacks(cluster, work, run.ready[0]))
+    _queue(line, job, run, lacks(cluster, work, run.ready[0]))
+
+
+def _start_alone(shadow: Shadow, cluster: Cluster, line: Lines, job: int, work: Work) -> None:
+    """Starts the task of a job that has but one, in the cluster that looks ahead: nothing of such a job changes there
+    any more until it ends, so that it is the same each time that is looked ahead."""
+    free, of_leaf, run = cluster.free, line.held, work.started
+    for p, amount in work.needs[0]:
+        free[p] -= amount
+        of_leaf[p] += amount
+    line.share = largest_share(of_leaf, shadow.total)
+    if run is None:
+        held = [0] * len(shadow.kinds)
+        for p, amount in work.needs[0]:
+            held[p] = amount
+        run = work.started = Run([1], [0], [0], [], held, largest_share(held, shadow.total), NOWHERE)
+    cluster.runs[job] = run
+    heappush(cluster.running, (cluster.now_ms + work.lasts_ms[0], job, 0, 1))

@@ -5,7 +5,8 @@ from typing import Final
 
 from mypy_extensions import mypyc_attr
 
-from schemas import Queue, Vector
+from schemas import Cache, Queue, Vector
+from schemas.quantities import SHARE_UNITS
 
 Pairs = list[tuple[int, int]]
 """Of one task: (position of a kind of resource, amount)."""
@@ -16,6 +17,8 @@ LINE: Final = -1
 NOWHERE: Final = -2
 """It waits for nothing."""
 
+NO_LEAF: Final = -1
+"""In place of the position of a leaf, or of a branch of the tree of queues: none."""
 NO_LIMITS: Final[dict[int, int]] = {}
 """Of jobs none of whose stages has a limit: shared, and never changed."""
 
@@ -27,7 +30,7 @@ class Work:
     of a task; `path_ms`: longest sum of those from a stage to the end of the job; `needs`, `shares`: demand of a task,
     and its dominant share, by the capacity in force. `joined_ms`: when it joined the shadow; `size`: its work by then,
     in share units x ms, 0 while the cell has no capacity. `most`: of stages with a `running_max`, how many tasks run at
-    a time.
+    a time. `started`: of one task, how far it is once that has started.
     """
 
     name: str
@@ -42,6 +45,7 @@ class Work:
     joined_ms: int
     size: int
     most: dict[int, int]
+    started: Cache["Run | None"] = field(default=None, repr=False, compare=False)
 
     def __init__(
         self,
@@ -70,6 +74,7 @@ class Work:
         self.joined_ms = joined_ms
         self.size = size
         self.most = most if most is not None else NO_LIMITS
+        self.started = None
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -122,7 +127,8 @@ OVER = Run([], [], [], [], [])
 class Lines:
     """Who waits in one leaf, as heaps of (share, job): for a turn; by kind, for more of it. Entries that no longer say
     where a job waits, and by which share, are passed over. `held` by kind; `share`: the dominant one of it; `live`:
-    jobs that have not ended; `part`: what the leaf is guaranteed, in share units, with the queues that have such jobs.
+    jobs that have not ended; `part`: what the leaf is guaranteed, in share units, with the queues that have such jobs,
+    as far as anybody asked. `at`: its position among the leaves (shadow_leaves.py).
     """
 
     turn: list[tuple[int, int]]
@@ -131,6 +137,7 @@ class Lines:
     share: int
     live: int
     part: int
+    at: Cache[int] = field(default=-1, repr=False, compare=False)
 
     def __init__(
         self,
@@ -141,6 +148,7 @@ class Lines:
         live: int = 0,
         part: int = 0,
     ) -> None:
+        self.at = -1
         self.turn = turn
         self.parked = parked
         self.held = held
@@ -155,12 +163,68 @@ class Lines:
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
+@dataclass(slots=True, eq=False)
+class Branch:
+    """A leaf, or a queue above one. `weights`: of the queues below it that have jobs, which are `live`; `part`: what it
+    is guaranteed, by the jobs there were at `turn`."""
+
+    parent: int
+    weight: int
+    weights: int
+    live: int
+    part: int
+    turn: int
+
+    def __init__(self, parent: int, weight: int) -> None:
+        self.parent = parent
+        self.weight = weight
+        self.weights = 0
+        self.live = 0
+        self.part = SHARE_UNITS
+        self.turn = 0
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+@dataclass(slots=True, eq=False)
+class Leaves:
+    """What is known of the leaves of a cluster, by position (shadow_leaves.py). `in_tree`: the branches of leaves;
+    `changed`: leaves that something has changed for; `counts`, `live`: jobs that have not ended, by leaf and in all.
+    `short`: by kind, leaves whose first job needs nothing before it, as (how much, leaf), sorted; `short_of`: the same
+    by leaf, as (kind, how much); `others`: leaves with jobs that wait otherwise. `turn` counts how often a leaf got its
+    first job or lost its last.
+    """
+
+    lines: list[Lines]
+    branches: list[Branch]
+    in_tree: list[int]
+    changed: dict[int, bool]
+    counts: list[int]
+    live: int
+    short: list[list[tuple[int, int]]]
+    short_of: list[list[tuple[int, int]]]
+    others: dict[int, bool]
+    turn: int
+
+    def __init__(self, lines: list[Lines], kinds: int) -> None:
+        self.lines = lines
+        self.branches = []
+        self.in_tree = [NO_LEAF] * len(lines)
+        self.changed = {}
+        self.counts = [0] * len(lines)
+        self.live = 0
+        self.short = [[] for _ in range(kinds)]
+        self.short_of = [[] for _ in lines]
+        self.others = {}
+        self.turn = 1
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
 @dataclass(slots=True)
 class Cluster:
     """A virtual cluster: one pool with the capacity of the cell, in which every task takes as long as is expected.
 
     `runs`: by job (seq of its admission); `running`: a heap of (end, job, stage, tasks); `lines` by leaf; `open`: some
-    may start now. `weighs`: what the leaves are guaranteed is to be computed again.
+    may start now. `weighs`: what the leaves are guaranteed is to be computed again. `leaves`: what is known of several.
     """
 
     now_ms: int
@@ -170,6 +234,7 @@ class Cluster:
     lines: dict[str, Lines]
     open: bool
     weighs: bool
+    leaves: Cache[Leaves | None] = field(default=None, repr=False, compare=False)
 
     def __init__(
         self,
@@ -188,6 +253,7 @@ class Cluster:
         self.lines = lines if lines is not None else {}
         self.open = open
         self.weighs = weighs
+        self.leaves = None
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)

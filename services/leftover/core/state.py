@@ -270,7 +270,8 @@ class State:
     `shadow`: when jobs would end if all had their shares. `copied`: by job, live or ended, tasks of which several
     attempts hold room, as "stage/index"; `runs`: by live job and stage position, what may become a straggler
     (stragglers.py). `mix`: for whom placement keeps room on GPUs. `board` ranks all that and can be built from it;
-    `decided` belongs to the board; `watch` says of `runs` when they do.
+    `decided` belongs to the board, as does `ending`: by node, what runs there in the order of its expected ends, where
+    nothing but time changes those (running.py). `watch` says of `runs` when they do.
     """
 
     policy: Policy = field(default_factory=Policy)
@@ -316,4 +317,5 @@ class State:
     mix: Mix = field(default_factory=Mix)
     board: Cache[Board | None] = None
     decided: Cache[Decided | None] = None
+    ending: Cache[dict[str, list[Allocation]]] = field(default_factory=dict)
     watch: Cache[Watch | None] = None

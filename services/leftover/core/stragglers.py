@@ -106,6 +106,7 @@ def bind(state: State, job: Job, grant: Grant, time: int) -> None:
     if counted := counters_of(rules_of(grant.job, job.queue, stage)):
         held.counted = counted
     state.held.setdefault(grant.node, {})[key] = held
+    state.ending = {}  # Either attempt may end the job while the other holds room still.
     note_runs(state, grant)
     of_stage = state.runs.get(grant.job, {}).get(job.graph.position[grant.stage])
     run = of_stage.runs.get(grant.first) if of_stage is not None else None

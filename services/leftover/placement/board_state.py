@@ -125,9 +125,14 @@ class BoardState(WaitingJobs):
 
     def set_work(self, name: str, work: int) -> None:
         """What a job is served by, where that is not its share: see `JobEntry.work`."""
-        if self.jobs[name].work != work:
-            self.jobs[name].work = work
-            self.rerank(name)
+        self.set_work_of(self.jobs[name], work)
+
+    def set_work_of(self, job: JobEntry, work: int) -> None:
+        """The same of an entry."""
+        if job.work != work:
+            job.work = work
+            if job.spans:  # Else it is ranked once it waits for something.
+                self._stale_jobs[job.name] = True
 
     def set_priority(self, name: str, priority: int) -> None:
         """The job has another priority from the next round on."""

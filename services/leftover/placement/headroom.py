@@ -42,7 +42,7 @@ _ROUNDED: Final = 16
 
 LOOKED_AT = 64
 """Beside those that are held already, so many nodes are looked at for each room that is wanted at most: those that miss
-least. To estimate when room is complete takes a walk over all that runs on a node."""
+least. Each look is a walk over what runs on a node."""
 
 
 @dataclass(slots=True, eq=False)
@@ -53,7 +53,7 @@ class Wanted:
 
     Of a gang's rooms, `own` are expected where tasks of `leaves` end: a task of a gang that ends leaves room for a part
     of the next one, which others would take before the rest is there. `of_own`: the ends of all tasks of `leaves`
-    count, too.
+    count, too. `spared`: by number, the nodes on which tasks have not counted that would under `of_all`.
 
     It has been wanted since `since_ms`, and rooms may be held that are complete by `until_ms` (0: none yet); `next_ms`:
     when the next one is to be complete that may not be held yet.
@@ -69,6 +69,7 @@ class Wanted:
     of_own: bool = False
     starves: bool = False
     leaves: dict[str, bool] = field(default_factory=dict)
+    spared: dict[int, bool] = field(default_factory=dict)
 
 
 Ends = Callable[[int, Wanted], list[End]]
@@ -326,11 +327,13 @@ def gather(
         able = [n for n, node in enumerate(nodes) if n not in taken and n not in stay and could_hold(room, task, node)]
         able.sort(key=lambda n: (_missing(task, nodes[n]), n))
         able = able[: wanted.tasks + LOOKED_AT]
-        wanted.of_all = False
-        found = _first(room, wanted, at | _looked_at(room, wanted, now_ms, ends, able), tasks, stay, most)
+        wanted.of_all, wanted.spared = False, {}
+        looked = _looked_at(room, wanted, now_ms, ends, able)
+        found = _first(room, wanted, at | looked, tasks, stay, most)
         if _rooms(found) < tasks:
             wanted.of_all = True
-            found = _first(room, wanted, at | _looked_at(room, wanted, now_ms, ends, able), tasks, stay, most)
+            looked |= _looked_at(room, wanted, now_ms, ends, list(wanted.spared))
+            found = _first(room, wanted, at | looked, tasks, stay, most) if wanted.spared else found
         if wanted.own:
             wanted.of_own = True
             stay |= {n: max(stay.get(n, 0), len(moments)) for n, moments in found.items()}
@@ -417,7 +420,9 @@ def _first(
     first. Among equals the node that misses least comes first.
     """
     task, nodes = wanted.task, room.nodes
-    there = {number: _there(task, nodes[number], len(moments)) if task.gang else 0 for number, moments in at.items()}
+    there = dict.fromkeys(at, 0)  # For how many tasks of a gang a node has room now.
+    if task.gang:
+        there = {n: fitting(task, nodes[n].free, nodes[n].devices, len(moments)) for n, moments in at.items()}
     ranked = sorted(
         (
             task.gang > 0 and i >= there[number],
@@ -437,11 +442,6 @@ def _first(
             counts[number] = i + 1
             left -= 1
     return {number: at[number][:count] for number, count in counts.items()}
-
-
-def _there(task: TaskClass, node: NodeRoom, most: int) -> int:
-    """For how many tasks of the class, `most` at most, a node has room now."""
-    return fitting(task, node.free, node.devices, most)
 
 
 def _missing(task: TaskClass, node: NodeRoom) -> int:
