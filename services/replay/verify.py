@@ -26,6 +26,7 @@ from schemas import (
     JobEnded,
     JobRejected,
     JobRerun,
+    JobSpec,
     JobTurns,
     NodeDrained,
     NodeForgotten,
@@ -156,8 +157,9 @@ class _Check:
         record, state = step.accepted.record, self.cores.admission
         body = record.body
         if isinstance(body, JobAdmitted | JobRejected):
-            again = isinstance(body, JobAdmitted) and body.run > 1
-            given = JobRerun(body.spec, body.from_stage) if again else body.spec
+            given: JobSpec | JobRerun = body.spec
+            if isinstance(body, JobAdmitted) and body.run > 1:
+                given = JobRerun(body.spec, body.from_stage)
             self._compare_log(step, judge(state, given, body.author, record.time), "")
         elif isinstance(body, _JUDGED_WHOLE):
             self._compare_log(step, judge(state, body, body.author, record.time), "")
