@@ -1,13 +1,11 @@
 """What the gateway keeps of jobs that have ended, so that they can run again."""
 
-import orjson
-
 from schemas import JobAdmitted, JobSpec
 from services.gateway.view_jobs import LiveJob
 from services.gateway.view_state import State
 
-SPECS_BYTES_MAX = 16 << 20
-"""Specs of ended jobs that are kept have so many bytes together at most, as JSON; those of the oldest go first."""
+SPECS_CHARACTERS_MAX = 16 << 20
+"""Specs of ended jobs that are kept have so many characters together at most, written out; the oldest go first."""
 
 
 def keep_stages(state: State, job: LiveJob, body: JobAdmitted) -> None:
@@ -25,13 +23,13 @@ def keep_spec(state: State, name: str, spec: JobSpec) -> None:
     """A job has ended: what it was submitted with is kept for a while."""
     spec = state.submitted.pop(name, spec)
     state.specs[name] = spec
-    state.specs_bytes[name] = size = len(orjson.dumps(spec))
+    state.specs_sizes[name] = size = len(repr(spec))
     state.specs_kept += size
-    while state.specs_kept > SPECS_BYTES_MAX:
+    while state.specs_kept > SPECS_CHARACTERS_MAX:
         forget_spec(state, next(iter(state.specs)))
 
 
 def forget_spec(state: State, name: str) -> None:
     """The job has left the view, or runs again."""
     state.specs.pop(name, None)
-    state.specs_kept -= state.specs_bytes.pop(name, 0)
+    state.specs_kept -= state.specs_sizes.pop(name, 0)

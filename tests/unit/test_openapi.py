@@ -103,10 +103,12 @@ async def jobs(ask):
     await ask("POST", "/v1/jobs/j/rerun", json={})
     for job in ("j", "j", "none"):
         await ask("DELETE", f"/v1/jobs/{job}")
-    for job, body in (("j", {"from_stage": "nosuch"}), ("none", {}), ("j", {})):
+    await ask("POST", "/v1/jobs", json=JOB | {"job": "again", "hold": True})
+    await ask("DELETE", "/v1/jobs/again")
+    for job, body in (("again", {"from_stage": "nosuch"}), ("none", {}), ("again", {})):
         await ask("POST", f"/v1/jobs/{job}/rerun", json=body)
-    await ask("POST", "/v1/jobs/j/rerun", content=TOO_LARGE)
-    await ask("DELETE", "/v1/jobs/j")
+    await ask("POST", "/v1/jobs/again/rerun", content=TOO_LARGE)
+    await ask("DELETE", "/v1/jobs/again")
     events = await ask("GET", "/v1/jobs/j/events")
     last = next(line for line in events.text.splitlines() if line.startswith("id: ")).removeprefix("id: ")
     await ask("GET", "/v1/jobs/j/events", headers={"Last-Event-ID": last})
@@ -208,7 +210,9 @@ async def silent(cell):
     await cell.post(JOB)
     await cell.follower.until(lambda view: "j" in view.jobs, 60)
     await cell.http.post("/v1/jobs", json=JOB | {"job": "over", "hold": True})
+    await cell.follower.until(lambda view: "over" in view.jobs, 60)
     await cell.http.delete("/v1/jobs/over")
+    await cell.follower.until(lambda view: "over" in view.ended, 60)
     await cell.http.post("/v1/reservations", json=TERMS | {"reservation": "r"})
     await cell.follower.until(lambda view: view.reservations and not view.reservations["r"].unanswered, 60)
     await cell.http.post("/v1/series", json=EVERY_DAY | {"series": "daily"})

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from schemas import AntiAffinity, InputRefused, JobAdmitted, JobChanged, JobRerun, JobSpec, Spread
 from schemas.edge.job_document import job_document
 from schemas.edge.read import Malformed, read_input
+from services.gateway import reruns
 from services.gateway.documents import job_document as shown_job
 from services.gateway.places import place_of
 from tests.builders import config, job, stage
@@ -279,3 +280,13 @@ def test_commands_ask_for_another_run(tmp_path):
     assert [body for _, _, body in asked[:2]] == [b'{"from_stage":"s"}', b"{}"]
     assert b'"rerun":true,"from_stage":"s"' in asked[2][2]
     assert (wrong.code, "give --rerun, too" in wrong.err) == (2, True)
+
+
+def test_what_was_submitted_is_kept_for_the_last_jobs_alone(monkeypatch):
+    cell = Watched()
+    for name in ("a", "b", "c"):
+        cell.submit(name, task_stage()).start(name, "s").finish(name, "s")
+        monkeypatch.setattr(reruns, "SPECS_CHARACTERS_MAX", 2 * cell.view.specs_sizes["a" if name == "a" else "b"])
+
+    assert list(cell.view.specs) == ["b", "c"]
+    assert cell.view.specs_kept == sum(cell.view.specs_sizes.values())
