@@ -37,7 +37,7 @@ from services.gateway.reservation_routes import add_reservations
 from services.gateway.reserved_waits import unpromised_warnings
 from services.gateway.result_routes import add_results
 from services.gateway.results import ReadResults
-from services.gateway.series_jobs import occurrence_for
+from services.gateway.series_jobs import bind
 from services.gateway.series_routes import add_series
 from services.gateway.stage_logs import JsonLines, node_in, output_rows, wanted_of_job
 from services.gateway.streams import EventStream
@@ -139,10 +139,7 @@ def _add_jobs(app: FastAPI, api: Api) -> None:
         `refused:...`: the cell refuses it; `job_state` where the name is taken: what the job of that name is now, null
         if that is forgotten."""
         document, spec = await api.body(request, "jobs")
-        bound = None
-        if spec.reservation is not None:
-            bound = occurrence_for(api.follower.state, spec.job, spec.reservation, int(time.time() * 1000))
-            document["reservation"] = bound or spec.reservation
+        bound = bind(api.follower.state, document, int(time.time() * 1000))
         data, name, warnings = message_of(document), document.get("job"), warnings_of(document)
         labels = [stage.labels for stage in spec.stages]
         warnings += unpromised_warnings(api.follower.state.reservations, document)
@@ -153,8 +150,9 @@ def _add_jobs(app: FastAPI, api: Api) -> None:
         view = api.follower.state
         body = found.record.body if found.record is not None else None
         hint = label_hint(view, body.field, labels) if isinstance(body, JobRejected) else ""
-        more: Document = {"warnings": warnings} | ({"reservation": bound} if bound else {})
-        return _submitted(name or place, found, more, documents.state_of(view, name or place), hint)
+        return _submitted(
+            name or place, found, bound | {"warnings": warnings}, documents.state_of(view, name or place), hint
+        )
 
     @app.get(
         "/v1/jobs", tags=["jobs"], dependencies=ready, responses={200: answer(Jobs, "jobs in brief"), **problems(422)}
