@@ -139,10 +139,10 @@ def _add_jobs(app: FastAPI, api: Api) -> None:
         `refused:...`: the cell refuses it; `job_state` where the name is taken: what the job of that name is now, null
         if that is forgotten."""
         document, spec = await api.body(request, "jobs")
-        bound = bind(api.follower.state, document, int(time.time() * 1000))
-        data, name, warnings = message_of(document), document.get("job"), warnings_of(document)
+        said = bind(api.follower.state, document, int(time.time() * 1000))
+        data, name, said["warnings"] = message_of(document), document.get("job"), warnings_of(document)
         labels = [stage.labels for stage in spec.stages]
-        warnings += unpromised_warnings(api.follower.state.reservations, document)
+        said["warnings"] += unpromised_warnings(api.follower.state.reservations, document)
         del document, spec  # They take ten times the bytes of the body, and waiting for the log does not need it.
         found = await api.send("jobs", data, asker)
         # The sequencer names a job without a name after its place in the topic.
@@ -150,9 +150,7 @@ def _add_jobs(app: FastAPI, api: Api) -> None:
         view = api.follower.state
         body = found.record.body if found.record is not None else None
         hint = label_hint(view, body.field, labels) if isinstance(body, JobRejected) else ""
-        return _submitted(
-            name or place, found, bound | {"warnings": warnings}, documents.state_of(view, name or place), hint
-        )
+        return _submitted(name or place, found, said, documents.state_of(view, name or place), hint)
 
     @app.get(
         "/v1/jobs", tags=["jobs"], dependencies=ready, responses={200: answer(Jobs, "jobs in brief"), **problems(422)}
