@@ -38,7 +38,7 @@ from services.gateway.reservation_routes import add_reservations
 from services.gateway.reserved_waits import unpromised_warnings
 from services.gateway.result_routes import add_results
 from services.gateway.results import ReadResults
-from services.gateway.series_jobs import occurrence_for
+from services.gateway.series_jobs import bind
 from services.gateway.series_routes import add_series
 from services.gateway.stage_logs import JsonLines, node_in, output_rows, wanted_of_job
 from services.gateway.streams import EventStream
@@ -136,22 +136,18 @@ def _add_jobs(app: FastAPI, api: Api) -> None:
         `refused:...`: the cell refuses it; `job_state` where the name is taken: what the job of that name is now, null
         if that is forgotten."""
         document, spec = await api.body(request, "jobs")
-        job, bound = spec.spec if isinstance(spec, JobRerun) else spec, None
-        if job.reservation is not None:
-            bound = occurrence_for(api.follower.state, job.job, job.reservation, int(time.time() * 1000))
-            document["reservation"] = bound or job.reservation
-        data, name, warnings = message_of(document), document.get("job"), warnings_of(document)
-        labels = [stage.labels for stage in job.stages]
-        warnings += unpromised_warnings(api.follower.state.reservations, document)
-        del document, spec, job  # They take ten times the bytes of the body, and waiting for the log does not need it.
+        said = bind(api.follower.state, document, int(time.time() * 1000))
+        data, name, said["warnings"] = message_of(document), document.get("job"), warnings_of(document)
+        labels = [stage.labels for stage in (spec.spec if isinstance(spec, JobRerun) else spec).stages]
+        said["warnings"] += unpromised_warnings(api.follower.state.reservations, document)
+        del document, spec  # They take ten times the bytes of the body, and waiting for the log does not need it.
         found = await api.send("jobs", data, asker)
         # The sequencer names a job without a name after its place in the topic.
         place = f"jobs-{api.follower.partition}-{found.offset}"
         view = api.follower.state
         body = found.record.body if found.record is not None else None
         hint = label_hint(view, body.field, labels) if isinstance(body, JobRejected) else ""
-        more: Document = {"warnings": warnings} | ({"reservation": bound} if bound else {})
-        return _submitted(name or place, found, more, documents.state_of(view, name or place), hint)
+        return _submitted(name or place, found, said, documents.state_of(view, name or place), hint)
 
     @app.get(
         "/v1/jobs", tags=["jobs"], dependencies=ready, responses={200: answer(Jobs, "jobs in brief"), **problems(422)}

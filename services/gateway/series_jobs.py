@@ -7,11 +7,24 @@ reads it know of nothing else. A simulation chooses in the same way (simulator/s
 import json
 
 from schemas.edge.reservations import occurrence_name
+from services.gateway.document import Document
 from services.gateway.problems import Problem
 from services.gateway.reservation_dry_run import is_live
 from services.gateway.view_state import ReservationRow, SeriesRow, State
 
 FIELD = "reservation"
+
+
+def bind(state: State, document: Document, now_ms: int) -> Document:
+    """Has a job name the occurrence that it runs under, where it names a series; returns what the answer says of it.
+    Raises Problem.
+    """
+    named, job = document.get(FIELD), document.get("job") or ""
+    bound = occurrence_for(state, job, named, now_ms) if named else None
+    if bound is None:
+        return {}
+    document[FIELD] = bound
+    return {FIELD: bound}
 
 
 def occurrence_for(state: State, job: str, named: str, now_ms: int) -> str | None:
