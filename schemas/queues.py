@@ -299,9 +299,9 @@ KNOBS = {
     "reservation_best_effort_permille": "part of the capacity that is never promised to reservations",
     "reservation_instant_permille": "most that one queue may have promised at any moment, of what can be promised",
     "reservation_average_permille": "most that one queue may have promised on average, of what can be promised",
+    "reservation_average_ms": "the time over which that average is taken, wherever it begins",
     "reservation_user_permille": "most that one user may have promised at any moment in all queues together, of what"
     " can be promised; `largesse up` sets 800 in a new cell, and so does `infra/config.yaml`",
-    "reservation_average_ms": "the time over which that average is taken, wherever it begins",
     "reservation_solver_ms": "so often at most a solver beside the planner looks for a better plan of what is promised;"
     " 0: never (needs the extra `planner`; simulations leave it out)",
     "reservation_solver_limit_ms": "how long that solver may look for it",

@@ -99,13 +99,19 @@ async def opened(plan: Plan, stop: asyncio.Event) -> "Host":
     """Takes the data folder and the port. Raises DirectoryHeld, JournalDamaged, BusFull, PortTaken, SettingWrong,
     OSError.
     """
-    is_new = not (plan.data / BUS).exists()
+    is_new = is_unused(plan.data)
     bus = FileBus(plan.data / BUS)
     try:
         return Host(plan, bus, bound(plan.host, plan.port), stop, is_new=is_new)
     except BaseException:
         await bus.close()
         raise
+
+
+def is_unused(data: Path) -> bool:
+    """Whether no cell has been started in a data folder yet: its bus has no file."""
+    bus = data / BUS
+    return not bus.exists() or not any(bus.iterdir())
 
 
 def first_config(said: dict[str, object], state: State, *, is_new: bool) -> dict[str, object] | None:

@@ -28,7 +28,7 @@ class ReservationAnswer(BaseModel):
     offer_to_ms: int | None
     size_permille: int | None
     form: PlanForm
-    retry_until_ms: int | None
+    retry_until_ms: Ms | None
 
 
 class Problem(BaseModel):

@@ -11,6 +11,7 @@ PLANNED = {
         "reservation_agent": "early",
         "reservation_step_ms": 1_000,
         "node_lease_ms": 600_000,
+        "reservation_user_permille": 1_000,  # A new cell would keep a fifth from the one user of these tests.
     },
 }
 """A cluster file for a small cell with reservations."""

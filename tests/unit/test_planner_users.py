@@ -5,7 +5,7 @@ import pytest
 from schemas import Policy, Queue
 from schemas.knobs import with_knobs
 from schemas.queues import NEW_CELL_KNOBS
-from services.cli.hosting import first_config
+from services.cli.hosting import first_config, is_unused
 from services.gateway.view_state import State as View
 from services.planner.core.promisable import owner_most
 from services.planner.core.state import State
@@ -94,6 +94,14 @@ def view(policy=None, queues=None):
     state = View()
     state.policy, state.queues = policy or Policy(), queues
     return state
+
+
+def test_a_cell_is_new_until_its_bus_has_a_file(tmp_path):
+    assert is_unused(tmp_path / "data")
+    (tmp_path / "data" / "bus").mkdir(parents=True)  # As `up` makes it.
+    assert is_unused(tmp_path / "data")
+    (tmp_path / "data" / "bus" / "lock").touch()
+    assert not is_unused(tmp_path / "data")
 
 
 def test_a_new_cell_has_the_limit_written_into_its_first_config():
