@@ -86,7 +86,9 @@ class Running:
         if path in wanted.leaves:
             return wanted.starves or wanted.of_own
         leaf = self._board.leaf(path)
-        return wanted.of_all or leaf.due is None or leaf.share > leaf.due
+        if leaf.is_owed and not wanted.starves:
+            return False
+        return wanted.of_all or leaf.due is None or leaf.share > (leaf.guaranteed if wanted.owed else leaf.due)
 
     def _is_of(self, held: Allocation, task: TaskClass) -> bool:
         """Whether a task with the demand of a gang's class is of that class."""

@@ -56,14 +56,18 @@ class Wanted:
     count, too.
 
     It has been wanted since `since_ms`, and rooms may be held that are complete by `until_ms` (0: none yet); `next_ms`:
-    when the next one is to be complete that may not be held yet.
+    when the next one is to be complete that may not be held yet. `soon_ms`: room that leaves with more than they are
+    due give back later than that does not spare the others. `owed`: it is wanted within what a leaf is guaranteed, so
+    leaves give room that hold more than that.
     """
 
     task: TaskClass
     tasks: int
     since_ms: int = 0
     until_ms: int = 0
+    soon_ms: int = 0
     next_ms: int | None = None
+    owed: bool = False
     own: int = 0
     of_all: bool = False
     of_own: bool = False
@@ -79,17 +83,24 @@ def shortfall(leaf: LeafEntry) -> int:
     """How much less a leaf that waits holds than it is due, in share units; 0 where that is not more than one of its
     tasks, or where nothing is said of what it is due.
     """
-    least = leaf.size_least
-    if least is None or leaf.due is None or leaf.due - leaf.share < _lacked_least(leaf, least) or _gives_all(leaf):
+    least, lacks = leaf.size_least, lacking(leaf)
+    if least is None or leaf.due is None or lacks < _lacked_least(leaf, least) or _gives_all(leaf):
         return 0
-    return leaf.due - leaf.share
+    return lacks
+
+
+def lacking(leaf: LeafEntry) -> int:
+    """How much less a leaf holds than it is guaranteed, or, where a task more is not within that, than it is due."""
+    if leaf.is_owed:
+        return leaf.guaranteed - leaf.share
+    return 0 if leaf.due is None else leaf.due - leaf.share
 
 
 def _lacked_least(leaf: LeafEntry, size: int) -> int:
     """What a leaf lacks at least for a task of that size to be lacked: more than the task, since whole tasks never meet
     a share exactly. A maximum can be met exactly.
     """
-    return max(1, size - _ROUNDED) if leaf.has_maximum else size + 1
+    return max(1, size - _ROUNDED) if leaf.has_maximum or leaf.is_owed else size + 1
 
 
 def _gives_all(leaf: LeafEntry) -> bool:
@@ -285,7 +296,7 @@ def wanted_by(
     what it is due. `its_turn`: a gang that takes it beyond that is lacked as soon as a part of it is; what that leaves
     of the gang's room comes free where the leaf's own tasks end, as far as such run.
     """
-    lacks = 0 if leaf.due is None else leaf.due - leaf.share
+    lacks = lacking(leaf)
     found: list[Wanted] = []
     heads: Heads = {}
     for bucket_id in _in_order(board, leaf):
@@ -328,7 +339,7 @@ def gather(
         able = able[: wanted.tasks + LOOKED_AT]
         wanted.of_all = False
         found = _first(room, wanted, at | _looked_at(room, wanted, now_ms, ends, able), tasks, stay, most)
-        if _rooms(found) < tasks:
+        if sum([moment.at_ms <= wanted.soon_ms for moments in found.values() for moment in moments]) < tasks:
             wanted.of_all = True
             found = _first(room, wanted, at | _looked_at(room, wanted, now_ms, ends, able), tasks, stay, most)
         if wanted.own:

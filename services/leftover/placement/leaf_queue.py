@@ -25,15 +25,16 @@ from services.leftover.placement.task_span import SoleSpans
 _RATIO_BITS: Final = 30
 _SERVED_BITS: Final = 64
 _BEYOND_BITS: Final = 200  # Far above any ratio of a share to a target of one unit.
-_RETURNED: Final = 0
+_ROUNDED: Final = 16
+_OWED: Final = 0
 _OWN: Final = 1
 _LENT: Final = 2
 _BEYOND: Final = 3
 _NOTHING: Final = 4
-"""On what ground a leaf takes its next task, best first: its level was reduced while its tasks found no room, and now
-there is room again; the task is within what the leaf is due of its own; it is within its level, by what others left to
-it that cannot place theirs (room that is held for those is missing there, and nowhere else); it is beyond its level;
-the leaf is entitled to nothing."""
+"""On what ground a leaf takes its next task, best first: the task is within what the leaf is guaranteed; within what it
+is due of its own; within its level, by what others left to it that cannot place theirs (room that is held for those is
+missing there, and nowhere else); beyond its level; the leaf is entitled to nothing. Levels are of a cell without nodes:
+where tasks of different proportions fill nodes unevenly not all leaves can reach them, but what each is guaranteed."""
 
 
 _NONE_THERE: Final = -1
@@ -231,7 +232,8 @@ class LeafEntry:
     @property
     def is_owed(self) -> bool:
         """Whether it waits, and with one task more holds no more than it is guaranteed."""
-        return bool(self.guaranteed) and self.size_least is not None and self.share + self.size_least <= self.guaranteed
+        least, guaranteed = self.size_least, self.guaranteed
+        return least is not None and guaranteed > 0 and self.share + least <= guaranteed + _ROUNDED
 
     def first_of(self, live: int, job_class: int = 0, end: int | None = None) -> int | None:
         """The bucket that the leaf serves next, of one class of jobs and of a class of tasks in the set `live`, and
@@ -271,14 +273,17 @@ class LeafQueue:
             return 0
         if leaf.target <= 0:
             return _NOTHING << _BEYOND_BITS | leaf.served
-        least, tier = leaf.size_least, _OWN
-        if not leaf.stays_within:
+        least, tier, level = leaf.size_least, _OWN, leaf.target
+        if leaf.is_owed:
+            tier, level = _OWED, leaf.guaranteed
+        elif not leaf.stays_within:
             tier = _BEYOND
-        elif leaf.level_reduced:
-            tier = _RETURNED
-        elif least is not None and leaf.due is not None and leaf.share + least > leaf.due < leaf.target:
-            tier = _LENT
-        return tier << _BEYOND_BITS | (leaf.share << _RATIO_BITS) // leaf.target << _SERVED_BITS | leaf.served
+        elif least is not None and leaf.due is not None and leaf.due < leaf.target:
+            if leaf.share + least > leaf.due:
+                tier = _LENT
+            else:
+                level = leaf.due
+        return tier << _BEYOND_BITS | (leaf.share << _RATIO_BITS) // level << _SERVED_BITS | leaf.served
 
     # ------------------------------------------------------------ what waits in a leaf
     def open_buckets(self, leaf: LeafEntry, opened: dict[int, TaskClass]) -> None:
