@@ -17,7 +17,7 @@ from schemas.queues import ServingOrder
 from services.leftover.placement.indexed_heap import IndexedHeap, JobHeap
 from services.leftover.placement.keys import CLASS_MASK
 from services.leftover.placement.kinds_part import KindsPart, kinds_asked
-from services.leftover.placement.queue_limits import QueueEntry
+from services.leftover.placement.queue_limits import Stop
 from services.leftover.placement.ranks import Block, Ranks
 from services.leftover.placement.task_class import Shape, TaskClass
 from services.leftover.placement.task_span import SoleSpans
@@ -181,10 +181,11 @@ class LeafEntry:
     its number in the order of admission) where there is but one, and no bucket then. `sizes`: by number of both, what
     one task (of a gang: all of its tasks) takes in share units, and `size_least` the least of these, None where nobody
     waits; `gangs`: the numbers of those that are gangs. `ready`: by class of job, those of them that no maximum holds
-    back. `stopped`: where the order is strict, the segments whose head finds a queue full: that queue and the key of
-    the head. `headed`: the classes that `LeafQueue.headed` counts as heads of this leaf. `choosers`: by class of job,
-    what says which bucket to serve next where that is not the first one ready; `packs`: by alignment. `has_maximum`:
-    the queue itself has one. `parts`: where its tasks ask for several sets of kinds, each with its level.
+    back. `stopped`: where the order is strict, by segment who finds a queue full, first the head, then those that it
+    does not hold back. `headed`: the classes that `LeafQueue.headed` counts as heads of this leaf. `choosers`: by class
+    of job, what says which bucket to serve next where that is not the first one ready; `packs`: by alignment.
+    `has_maximum`: the queue itself has one. `parts`: where its tasks ask for several sets of kinds, each with its
+    level.
     """
 
     name: str
@@ -203,7 +204,7 @@ class LeafEntry:
     ready: list[ReadyQueue] = field(default_factory=_ready_queues)
     guaranteed: int = 0
     floor: int = 0
-    stopped: dict[int, tuple[QueueEntry, int]] = field(default_factory=dict)
+    stopped: dict[int, list[Stop]] = field(default_factory=dict)
     headed: list[int] = field(default_factory=list)
     choosers: list[Callable[[int, int | None], int | None]] = field(default_factory=list)
     packs: bool = False
