@@ -31,7 +31,6 @@ class LeafLevel(NamedTuple):
     queue: str
     target: int
     due: int | None = None
-    level_reduced: bool = False
     guaranteed: int = 0
     kinds: tuple[tuple[list[str], int], ...] = ()
 
@@ -97,7 +96,7 @@ class BoardState(WaitingJobs):
         """Fairness says these levels from now on."""
         for level in levels:
             leaf = self.leaf(level.queue)
-            leaf.target, leaf.due, leaf.level_reduced = level.target, level.due, level.level_reduced
+            leaf.target, leaf.due = level.target, level.due
             self._stale_leaves[level.queue] = True
             if leaf.guaranteed != level.guaranteed:
                 leaf.guaranteed = level.guaranteed

@@ -172,9 +172,8 @@ class LeafEntry:
     """A queue that jobs are served in. Shares are in 10^-9 of the cell.
 
     What it may hold. `target`: its level; `due`: what it is due of its own, None where no level is known;
-    `level_reduced`: its level is less than that, since its tasks find no room; `guaranteed`: below this no class pool
-    holds it back; `floor`: under `fsp`, jobs that hold less than this dominant share go before the others, the least
-    first. `held` by resource position and `share`, its dominant share, with what this round has placed. `served`: seq
+    `guaranteed`: below this it comes before all others, and no class pool holds it back; `floor`: under `fsp`, jobs
+    that hold less than this dominant share go before the others, the least first. `held` by resource position and `share`, its dominant share, with what this round has placed. `served`: seq
     of the opening whose round gave it something last.
 
     What waits there. `buckets`: by number, the jobs that wait for tasks of a class; `sole_jobs`: by number, the job (by
@@ -193,7 +192,6 @@ class LeafEntry:
     order: ServingOrder = "drf"
     target: int = SHARE_UNITS
     due: int | None = None
-    level_reduced: bool = False
     share: int = 0
     served: int = 0
     sizes: IndexedHeap[int] = field(default_factory=IndexedHeap)
