@@ -173,8 +173,9 @@ class LeafEntry:
 
     What it may hold. `target`: its level; `due`: what it is due of its own, None where no level is known;
     `guaranteed`: below this it comes before all others, and no class pool holds it back; `floor`: under `fsp`, jobs
-    that hold less than this dominant share go before the others, the least first. `held` by resource position and `share`, its dominant share, with what this round has placed. `served`: seq
-    of the opening whose round gave it something last.
+    that hold less than this dominant share go before the others, the least first. `held` by
+    resource position and `share`, its dominant share, with what this round has placed. `served`: seq of the opening
+    whose round gave it something last.
 
     What waits there. `buckets`: by number, the jobs that wait for tasks of a class; `sole_jobs`: by number, the job (by
     its number in the order of admission) where there is but one, and no bucket then. `sizes`: by number of both, what
