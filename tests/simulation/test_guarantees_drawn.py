@@ -3,6 +3,7 @@ waits is below its part by weight for no longer than the longest of the tasks th
 fail and come back, weights change, queues come and go.
 """
 
+from contextlib import suppress
 from fractions import Fraction
 from itertools import pairwise
 from random import Random
@@ -75,7 +76,7 @@ class Drawn:
         return max(0, self.most[name] - stays) // self.kinds[name][1] if name in self.most else 10_000
 
     def due_tasks(self, name, due, nodes):
-        """With how many tasks it is not below what it is due: less than a task is missing, or its maximum is reached."""
+        """With how many tasks it is not below its due: less than a task is missing, or its maximum is reached."""
         runs = 0
         while runs < self.most_tasks(name) and self.held(name, runs + 1, nodes) < due:
             runs += 1
@@ -89,9 +90,8 @@ class Drawn:
             able = [at for at, (cores, left) in enumerate(free) if cores >= cpu and left >= memory]
             if not able:
                 return False
-            best = min(
-                able, key=lambda at: abs(2 * (free[at][0] - cpu) - (free[at][1] - memory)) if memory else free[at][1]
-            )
+            rests = {at: (free[at][0] - cpu, free[at][1] - memory) for at in able}
+            best = min(able, key=lambda at: abs(2 * rests[at][0] - rests[at][1]) if memory else rests[at][1])
             free[best] = free[best][0] - cpu, free[best][1] - memory
         return True
 
@@ -115,10 +115,8 @@ def spans_of(drawn, preset):
     schedule = ShortSchedule(20_000)
     options = Options({"preset": preset}, schedule, before_round=change)
     options.outages = [Outage(drawn.node, DOWN_MS, BACK_MS)]
-    try:
+    with suppress(OverError):
         simulate([read_workload_line(line) for line in drawn.jobs()], read_cluster(given), options)
-    except OverError:
-        pass
     return {name: [span for span in schedule.spans if span.job == name] for name in QUEUES}
 
 
