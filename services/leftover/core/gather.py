@@ -10,7 +10,6 @@ from services.leftover.core.running import Running
 from services.leftover.core.state import State
 from services.leftover.placement.board import Board, Placement
 from services.leftover.placement.headroom import (
-    Wanted,
     aged_since,
     begun_for,
     blocked_heads,
@@ -27,7 +26,7 @@ from services.leftover.placement.leaf_queue import LeafEntry
 from services.leftover.placement.lending import lend_all
 from services.leftover.placement.pending_reasons import WANTS_ROOM, Heads, reason_of
 from services.leftover.placement.task_class import TaskClass
-from services.leftover.placement.timeline import Reserved
+from services.leftover.placement.timeline import Reserved, Wanted
 
 IDLE_PARTS: Final = 2
 """Room comes free bit by bit, so until it is complete one in so many parts of it stands idle on average: it may be held

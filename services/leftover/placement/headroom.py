@@ -12,7 +12,6 @@ better of the two would have cost. At the latest it is held after `headroom_afte
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Final
 
 from services.leftover.placement.board import Board
@@ -25,6 +24,7 @@ from services.leftover.placement.timeline import (
     End,
     Moment,
     Reserved,
+    Wanted,
     could_hold,
     fits_now,
     fitting,
@@ -43,36 +43,6 @@ _ROUNDED: Final = 16
 LOOKED_AT = 64
 """Beside those that are held already, so many nodes are looked at for each room that is wanted at most: those that miss
 least. To estimate when room is complete takes a walk over all that runs on a node."""
-
-
-@dataclass(slots=True, eq=False)
-class Wanted:
-    """Room for `tasks` tasks of a class (of gangs: all of their tasks). What comes free where its own tasks end comes
-    back to it anyway: those of the class, and, unless it `starves` behind them, those of `leaves`. `of_all`: room of
-    tasks of all other leaves counts, not only of those that hold more than they are due.
-
-    Of a gang's rooms, `own` are expected where tasks of `leaves` end: a task of a gang that ends leaves room for a part
-    of the next one, which others would take before the rest is there. `of_own`: the ends of all tasks of `leaves`
-    count, too.
-
-    It has been wanted since `since_ms`, and rooms may be held that are complete by `until_ms` (0: none yet); `next_ms`:
-    when the next one is to be complete that may not be held yet. `soon_ms`: room that leaves with more than they are
-    due give back later than that does not spare the others. `owed`: it is wanted within what a leaf is guaranteed, so
-    leaves give room that hold more than that.
-    """
-
-    task: TaskClass
-    tasks: int
-    since_ms: int = 0
-    until_ms: int = 0
-    soon_ms: int = 0
-    next_ms: int | None = None
-    owed: bool = False
-    own: int = 0
-    of_all: bool = False
-    of_own: bool = False
-    starves: bool = False
-    leaves: dict[str, bool] = field(default_factory=dict)
 
 
 Ends = Callable[[int, Wanted], list[End]]
