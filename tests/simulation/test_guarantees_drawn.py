@@ -138,7 +138,7 @@ def longest_below(drawn, spans, from_ms, to_ms, weights, nodes):
     return worst
 
 
-@pytest.mark.parametrize(("seed", "preset"), [(2, "hdrf"), (4, "hdrf"), (2, "largesse"), (4, "dress")])
+@pytest.mark.parametrize(("seed", "preset"), [(2, "hdrf"), (2, "largesse"), (2, "dress")])
 def test_who_waits_is_below_its_part_no_longer_than_the_longest_task(seed, preset):
     drawn = Drawn(seed)
     spans = spans_of(drawn, preset)
