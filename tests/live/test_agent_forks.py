@@ -31,7 +31,8 @@ ps -o sid=,pid= $$ | awk '{print $1 == $2}'
 
 
 @pytest.fixture
-def attempts(tmp_path):
+def attempts(tmp_path, monkeypatch):
+    monkeypatch.setattr(forks, "IDLE_S", 600)  # Whatever the machine has to do meanwhile.
     (tmp_path / "data").mkdir()
     table = Attempts(NodeSettings("n", tmp_path / "data", cgroup="off"))
     table.open_events()
