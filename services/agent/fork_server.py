@@ -121,8 +121,8 @@ class Title:
 
 
 def main(data: str, access: str, idle_s: str) -> None:
-    """Serves until the agent has gone. `access`: PRIVATE or OPEN, to others who look. `idle_s`: so long a shim waits for
-    another attempt.
+    """Serves until the agent has gone. `access`: PRIVATE or OPEN, to others who look. `idle_s`: so long a shim waits
+    for another attempt.
     """
     with os.scandir("/proc/self/fd") as entries:
         inherited = [int(entry.name) for entry in entries if int(entry.name) > SOCKET_FD]
