@@ -249,7 +249,7 @@ def test_what_a_server_has_begun_before_it_died_is_seen_as_begun(attempts, monke
         while not (folder / "claim.json").exists():
             time.sleep(0.01)  # Before that it has begun nothing, and is rightly asked for again.
         if script == "true":
-            while start_ticks(answers[-1]) is not None:
+            while not processes.is_idle(answers[-1], attempts.settings.data):
                 time.sleep(0.01)
             assert (folder / "result.json").exists()
         os.kill(server.pid, signal.SIGKILL)
