@@ -38,8 +38,6 @@ PRIVATE, OPEN = "private", "open"
 READY = b"ready"
 IDLE, TAKEN = b"i", b"t"
 """What a shim says to its server: that it waits for another attempt, and that it guards the one it was given."""
-IDLE_S = 5.0
-"""So long a shim waits for another attempt."""
 _PR_SET_DUMPABLE, _PR_SET_NAME = 4, 15
 _ARG_START, _ARG_END = 45, 46
 """In /proc/PID/stat, counted from the state: between which addresses the command line is."""
@@ -122,8 +120,10 @@ class Title:
         self._prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
 
 
-def main(data: str, access: str) -> None:
-    """Serves until the agent has gone. `access`: PRIVATE or OPEN, to others who look."""
+def main(data: str, access: str, idle_s: str) -> None:
+    """Serves until the agent has gone. `access`: PRIVATE or OPEN, to others who look. `idle_s`: so long a shim waits
+    for another attempt.
+    """
     with os.scandir("/proc/self/fd") as entries:
         inherited = [int(entry.name) for entry in entries if int(entry.name) > SOCKET_FD]
     for number in inherited:
@@ -149,7 +149,7 @@ def main(data: str, access: str) -> None:
         while request := requests.recv(REQUEST_BYTES_MAX):
             pid = shims.give(request)
             if pid is None:
-                pid = _fork(request, Beginning(title, os.fsencode(data), forked, forks), shims)
+                pid = _fork(request, Beginning(title, os.fsencode(data), float(idle_s), forked, forks), shims)
             requests.send(b"%d" % pid)
     except (BrokenPipeError, ConnectionResetError):
         return  # The agent has gone.
@@ -158,8 +158,8 @@ def main(data: str, access: str) -> None:
 class Beginning:
     """What a shim is forked with. `forked`, `forks`: the pipe by which the server learns its pid."""
 
-    def __init__(self, title: Title, data: bytes, forked: int, forks: int) -> None:
-        self.title, self.data, self.forked, self.forks = title, data, forked, forks
+    def __init__(self, title: Title, data: bytes, idle_s: float, forked: int, forks: int) -> None:
+        self.title, self.data, self.idle_s, self.forked, self.forks = title, data, idle_s, forked, forks
 
 
 def _fork(request: bytes, beginning: Beginning, shims: Shims) -> int:
@@ -208,7 +208,7 @@ def _become_shim(request: bytes, beginning: Beginning, its: socket.socket, unuse
         os.setsid()
         for number in (SOCKET_FD, beginning.forked, beginning.forks, *unused):
             os.close(number)
-        its.settimeout(IDLE_S)
+        its.settimeout(beginning.idle_s)
         gc.enable()
         while shim.guard(os.fsdecode(folder)) and (request := _next(its, beginning)):
             folder, _ = request.split(b"\0")

@@ -22,12 +22,14 @@ ANSWER_S = 10.0
 """A server that has not answered for so long is given up."""
 PAUSE_S = 30.0
 """After a server that could not be started the next one is tried so much later."""
+IDLE_S = 5.0
+"""So long a shim waits for another attempt."""
 TRIES = 2
 GONE_S = 1.0
 """What a dead server was forking is waited for so long, after SIGKILL."""
 CLEAN_LOOKS = 2
 SERVER_START = (
-    "import sys; sys.path.append(sys.argv[1]); from services.agent import fork_server; fork_server.main(*sys.argv[2:4])"
+    "import sys; sys.path.append(sys.argv[1]); from services.agent import fork_server; fork_server.main(*sys.argv[2:5])"
 )
 SHIM_START = "import sys; sys.path.append(sys.argv[1]); from services.agent import shim; shim.main(sys.argv[2])"
 """As a script it would be compiled anew for every task; `-I -S` keeps everything else of this environment out."""
@@ -105,7 +107,7 @@ class Forks:
         mine, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         try:
             mine.settimeout(ANSWER_S)
-            words = [SERVER_START, SHIM_PATH, str(self._data), access, ROOM]
+            words = [SERVER_START, SHIM_PATH, str(self._data), access, str(IDLE_S), ROOM]
             theirs = fcntl.fcntl(its, fcntl.F_DUPFD_CLOEXEC, fork_server.SOCKET_FD + 1)
             try:
                 self.pid = _spawned(words, events, (os.POSIX_SPAWN_DUP2, theirs, fork_server.SOCKET_FD))
