@@ -8,7 +8,7 @@ of that file. Its name comes with every answer, as with output. Paths are relati
 import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 from urllib.parse import quote, unquote_to_bytes, urlencode
 
 from largesse.process.health import OCTETS, Page
@@ -168,11 +168,11 @@ def order_of(path: str) -> list[str]:
     return path.split("/") if path else []
 
 
-def _row(entry: Entry) -> list[Any]:
+def _row(entry: Entry) -> list[object]:
     return [entry.path, entry.kind, entry.size, entry.changed_ms, entry.executable, entry.target]
 
 
-def _entries(rows: Any) -> Iterator[Entry]:
+def _entries(rows: object) -> Iterator[Entry]:
     if not isinstance(rows, list) or len(rows) > ENTRIES_MAX:
         raise BadAnswer("a list that is too long")
     for path, kind, size, changed_ms, executable, target in rows:

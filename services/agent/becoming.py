@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     import ctypes
     from typing import Any, NoReturn
 
+    Document = dict[str, Any]
+    """Of a shim, as it was read or is written."""
+
 WORK = "work"
 NOT_EXECUTABLE, NOT_FOUND = 126, 127
 """Exit codes of a command that could not be executed, as shells say it."""
@@ -29,7 +32,7 @@ PDEATHSIG = 1
 _library: list[ctypes.CDLL] = []  # The C library, once it was needed: a fork server has it for all its shims.
 
 
-def places_of(task: dict[str, Any]) -> list[str]:
+def places_of(task: Document) -> list[str]:
     """Where the program may be: all places at which execvpe() would try it, of which most need no trying."""
     program, user = task["command"][0], task["user"]
     if os.path.dirname(program):
@@ -53,7 +56,7 @@ def _execute(places: list[str], command: list[str], env: dict[str, str]) -> NoRe
     raise why
 
 
-def become(task: dict[str, Any], places: list[str], pipes: list[int], said: int, guardian: int, umask: int) -> NoReturn:
+def become(task: Document, places: list[str], pipes: list[int], said: int, guardian: int, umask: int) -> NoReturn:
     """In the forked child: everything up to the command's own first instruction, or the reason why not to `said`."""
     problem, exit_code = "the shim failed", NOT_EXECUTABLE
     try:

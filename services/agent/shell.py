@@ -263,13 +263,10 @@ class _Agent:
             await self._start(starts)
 
     async def _start(self, starts: list[Start]) -> None:
-        free = []
-        for start in starts:
-            if start.key in self._attempts.by_key:
-                self._report(start, Result("lost", detail="an older attempt of the same name is still ending"))
-            else:
-                free.append(start)
-        prepared = self._attempts.prepare(free)
+        known = [start for start in starts if start.key in self._attempts.by_key]
+        for start in known:
+            self._report(start, Result("lost", detail="an older attempt of the same name is still ending"))
+        prepared = self._attempts.prepare([start for start in starts if start.key not in self._attempts.by_key])
         for local, start in prepared:
             self._archive.runs.began(live_name(local.name.job, local.admitted), local.run_name)
             if start.stage.inputs:
@@ -313,8 +310,7 @@ class _Agent:
 
     def _report(self, action: Start | Stop, result: Result) -> None:
         held = action.held
-        name = Name(held.job, held.stage, held.index, held.attempt)
-        self._reporter.outbox.ended(action.key, name, result, mono_ms())
+        self._reporter.outbox.ended(action.key, Name(held.job, held.stage, held.index, held.attempt), result, mono_ms())
 
     def _drop(self, local: Local) -> None:
         """The log does not wait for it, or no longer: nothing of it is reported, and nothing of it runs on."""

@@ -30,7 +30,7 @@ from services.agent.suspending import Suspension
 # typing and pathlib would be a quarter of all that a start costs.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    from services.agent.becoming import Document
 
 STREAMS = ("stdout", "stderr")
 
@@ -59,7 +59,7 @@ class CannotStart(Exception):
 class Guardian:
     """Runs one attempt in the present folder, from its claim to its result."""
 
-    def __init__(self, task: dict[str, Any]) -> None:
+    def __init__(self, task: Document) -> None:
         self.task = task
         self.takes_in = self.left = False
         self.umask = os.umask(0o077)  # For its own files; the command gets the old one back.
@@ -280,7 +280,7 @@ class Guardian:
         for output in self.outputs:
             output.close()
 
-    def _result(self) -> dict[str, Any]:
+    def _result(self) -> Document:
         assert self.status is not None
         run_ms = (self.ended_ns - self.begun_ns) // 1_000_000
         exit_code = os.waitstatus_to_exitcode(self.status)
@@ -300,12 +300,12 @@ class Guardian:
         if self.reason == "memory":  # By the peak that is reported: it went on to grow until it was killed.
             limit_mib = self.meter.limit_mib
             self.detail = f"used {usage['peak_mib']} MiB of memory, more than the {limit_mib} MiB it may"
-        result: dict[str, Any] = {"run_ms": run_ms, **usage, "exit_code": said}
+        result: Document = {"run_ms": run_ms, **usage, "exit_code": said}
         if reason is None:
             return {"state": "succeeded", **result}
         return {"state": "failed", "reason": reason, "detail": self.detail or detail, **result}
 
-    def _finish(self, result: dict[str, Any]) -> None:
+    def _finish(self, result: Document) -> None:
         for left in reversed(range(RESULT_TRIES)):
             try:
                 write_json(RESULT, result, durable=True)

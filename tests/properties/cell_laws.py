@@ -312,13 +312,8 @@ def check_conserved(cell):
                     mine = {name: room for name, room in rooms.items() if name not in failed}
                 able = _within(cell, of, own, mine)
                 if waits_for_better(cell.admission.policy, of):
-                    _check_delayed(
-                        cell,
-                        of,
-                        able,
-                        _within(cell, of, own, mine, first=True),
-                        {near: said.get((*key, near)) for near in (True, False)},
-                    )
+                    first = _within(cell, of, own, mine, first=True)
+                    _check_delayed(cell, of, able, first, {near: said.get((*key, near)) for near in (True, False)})
                     delayed.update({(*key, True), (*key, False)})
                     continue
                 assert sum(able.values()) < max(1, gang), f"{of} waits though there is room: {able}"
