@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from largesse.core import OpenRound
+from largesse.lifecycle.job_classes import has_pools
 from schemas import Level, Shares
 from services.fairness.accounts.tree_accounts import TreeAccounts
 from services.fairness.core.entitlement import entitlements
@@ -41,9 +42,10 @@ def decide(state: State, opened: OpenRound) -> list[Shares]:
     if accounts is not None:
         share_out(accounts, filled)
         _publish_queues(state, accounts, shares, dues, opened)
-        units = _guarantees_moved(state, accounts, shares)
-        more = [_level(at, levels, dues, parts, lent) for at in units if at in levels]
-        _publish_guarantees(accounts, shares, more)
+        if has_pools(state.policy):
+            units = _guarantees_moved(state, accounts, shares)
+            more = [_level(at, levels, dues, parts, lent) for at in units if at in levels]
+            _publish_guarantees(accounts, shares, more)
     return [shares]
 
 
@@ -64,9 +66,10 @@ def _kept(state: State, accounts: TreeAccounts | None, opened: OpenRound) -> Sha
         shares.levels = [Level(unit, level) for unit, level in newcomers(state, accounts).items()]
         accounts.keep_levels()
         _publish_queues(state, accounts, shares, state.dues, opened)
-        units, levels = _guarantees_moved(state, accounts, shares), state.levels
-        more = [_level(at, levels, state.dues, state.parts, state.lent) for at in units if at in levels]
-        _publish_guarantees(accounts, shares, more)
+        if has_pools(state.policy):
+            units, levels = _guarantees_moved(state, accounts, shares), state.levels
+            more = [_level(at, levels, state.dues, state.parts, state.lent) for at in units if at in levels]
+            _publish_guarantees(accounts, shares, more)
     return shares
 
 
@@ -83,7 +86,7 @@ def _guarantees_moved(state: State, accounts: TreeAccounts, shares: Shares) -> l
 
 
 def _publish_guarantees(accounts: TreeAccounts, shares: Shares, more: list[Level]) -> None:
-    """Each level carries the unit's guarantee, which leftover serves first. A guarantee that moves by less
+    """Each level carries the unit's guarantee, which takes precedence over class pools. A guarantee that moves by less
     than a permille of the cell is published with the next level.
     """
     shares.levels = sorted([*shares.levels, *more], key=lambda level: level.queue)

@@ -28,7 +28,7 @@ from services.fairness.core.tolerance import note_cap
 
 _RATIO_BITS: Final = 30
 _TIER_BITS: Final = 62
-_OWED: Final = 0
+_RETURNED: Final = 0
 _OWN: Final = 1
 _LENT: Final = 2
 _BEYOND: Final = 3 << _TIER_BITS  # A worse claim than that of any unit within its level.
@@ -150,14 +150,11 @@ def _worst_served(state: State, accounts: TreeAccounts, grants: Sequence[Grant])
 
 def _claim(state: State, unit: str, held: int, size: int, level: int) -> int:
     """By what leftover serves a unit within its level, least first (`LeafQueue.claim`)."""
-    said = state.shares.get(unit)
-    guaranteed, own, tier = said.guaranteed if said is not None else 0, level - state.lent.get(unit, 0), _OWN
-    if held + size <= guaranteed:
-        tier, level = _OWED, guaranteed
-    elif held + size > own:
+    tier = _OWN
+    if state.dues.get(unit, 0) > state.levels.get(unit, 0):
+        tier = _RETURNED
+    elif held + size > level - state.lent.get(unit, 0):
         tier = _LENT
-    else:
-        level = own
     return tier << _TIER_BITS | (held << _RATIO_BITS) // level
 
 

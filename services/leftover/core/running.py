@@ -6,8 +6,9 @@ from schemas.estimates import end_ms
 from services.leftover.core.board import estimate_of, leaf_at, leaf_of, stage_of
 from services.leftover.core.state import Allocation, Expected, Job, State
 from services.leftover.placement.board import Board, Placement
+from services.leftover.placement.headroom import Wanted
 from services.leftover.placement.task_class import TaskClass
-from services.leftover.placement.timeline import End, Wanted
+from services.leftover.placement.timeline import End
 
 OVERRUN_MOST: Final = 2
 """A task that runs on is expected to end at any moment until it has run so many times as long as it was expected to."""
@@ -115,9 +116,7 @@ class Running:
         if path in wanted.leaves:
             return wanted.starves or wanted.of_own
         leaf = self._board.leaf(path)
-        if leaf.is_owed and not wanted.starves:
-            return False
-        if wanted.of_all or leaf.due is None or leaf.share > (leaf.guaranteed if wanted.owed else leaf.due):
+        if wanted.of_all or leaf.due is None or leaf.share > leaf.due:
             return True
         wanted.spared[number] = True
         return False
