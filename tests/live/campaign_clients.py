@@ -34,11 +34,12 @@ class Reaper(threading.Thread):
 
 
 def _attempt_of(guardian: int) -> int:
-    """The attempt's number, with which the name of its folder ends; 0 where the guardian is gone."""
+    """The attempt's number, with which the name of its folder ends; beyond all where it guards none, or is gone."""
     with suppress(OSError):
-        number = Path(f"/proc/{guardian}/cmdline").read_bytes().rstrip(b"\0").rpartition(b".")[2]
-        return int(number or 0)
-    return 0
+        words = Path(f"/proc/{guardian}/cmdline").read_bytes().rstrip(b"\0").split(b"\0")
+        if len(words) > 2 and (number := words[1].rpartition(b".")[2]).isdigit():
+            return int(number)
+    return REAPED_ATTEMPT_MAX + 1
 
 
 class Client(threading.Thread):

@@ -23,7 +23,7 @@ GUARD_S = 60
 FRESH = itertools.count(100)
 """Indexes that no test names."""
 SURROUNDINGS = """
-umask; pwd | sed 's/[0-9]*\\.[0-9]*.work$//'; env | grep -v -e LARGESSE_TASK_INDEX -e KEY -e PWD | sort
+umask; pwd | sed 's/[0-9]*\\.[0-9]*.work$//'; env | grep -v -e TASK_INDEX -e _RESULTS -e KEY -e PWD | sort
 grep -E '^(Sig|Shd|NoNewPrivs|Groups|Uid|Gid)' /proc/self/status; ulimit -a
 for number in 0 1 2 3 4 5 6 7 8 9; do test -e /proc/$$/fd/$number && echo $number; done
 ps -o sid=,pid= $$ | awk '{print $1 == $2}'

@@ -108,6 +108,7 @@ def test_a_task_knows_who_it_is_and_nothing_of_the_agents_secrets(tell, monkeypa
             f"LARGESSE_ATTEMPT_KEY={key}",
             "LARGESSE_JOB=j",
             "LARGESSE_NODE=n",
+            f"LARGESSE_RESULTS={folder}/work",
             "LARGESSE_STAGE=s",
             "LARGESSE_TASK_COUNT=1",
             "LARGESSE_TASK_INDEX=0",

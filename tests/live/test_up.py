@@ -74,8 +74,8 @@ def test_a_cancelled_job_is_killed(cell):
     assert cell.ask("cancel", "long").code == 1
     assert cell.ask("watch", "long").code == 1
     again = cell.ask("submit", "-", stdin=job("long", "sleep", "600"))
-    assert (again.code, again.out) == (0, "long\n")
-    assert again.err == "long is in the cell already, word for word: it was cancelled\n"
+    assert (again.code, again.out) == (1, "")
+    assert "long is known here, word for word, and does not run again: it was cancelled; --rerun" in again.err
 
 
 def test_output_is_followed_to_the_end_of_the_job(cell):

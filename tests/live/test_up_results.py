@@ -53,7 +53,7 @@ def test_a_later_stage_finds_results_of_every_node_and_nobody_others(cell):
 
 
 def test_the_example_counts_right_and_its_results_are_fetched(cell, tmp_path):
-    assert cell.ask("submit", ROOT / "examples/jobs/results.yaml", "--watch").code == 0
+    assert cell.ask("submit", ROOT / "examples/jobs/nightly.yaml", "--watch").code == 0
     assert cell.ask("logs", "nightly/report/0").out == f"all: {NUMBERS}\n"
 
     said = cell.ask("results", "nightly", tmp_path / "out")

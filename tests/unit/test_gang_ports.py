@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from itertools import pairwise
+from pathlib import Path
 from random import Random
 
 import pytest
@@ -178,7 +179,7 @@ def test_every_task_is_told_where_all_of_them_are_reached_in_order():
         state = load(core.State, dump(follow(story, name)))
         for action in core.take(state):
             assert isinstance(action, Start)
-            env = environment(action, NodeSettings(name, None))
+            env = environment(action, NodeSettings(name, None), Path("/folder/0.1"))
             told.append((int(env["LARGESSE_TASK_INDEX"]), env["LARGESSE_PEERS"]))
             master, _, port = expected[0].rpartition(":")
             assert (env["LARGESSE_MASTER_ADDR"], env["LARGESSE_MASTER_PORT"]) == (master.strip("[]"), port)
@@ -193,14 +194,17 @@ def test_a_gang_beside_a_node_without_ports_is_told_nothing_and_other_tasks_are_
     story.settle()
     for name in ("n1", "n2"):
         for action in core.take(follow(story, name)):
-            assert not {"LARGESSE_PEERS", "LARGESSE_MASTER_ADDR"} & environment(action, NodeSettings(name, None)).keys()
+            assert (
+                not {"LARGESSE_PEERS", "LARGESSE_MASTER_ADDR"}
+                & environment(action, NodeSettings(name, None), Path("/folder/0.1")).keys()
+            )
 
 
 def test_a_list_that_is_too_long_for_a_variable_is_left_out():
     story = two_nodes()
     (action, *_) = core.take(follow(story, "n1"))
     peers = ["a" * 100 + ":5000"] * (PEERS_MAX // 100)
-    env = environment(replace(action, peers=peers), NodeSettings("n1", None))
+    env = environment(replace(action, peers=peers), NodeSettings("n1", None), Path("/folder/0.1"))
     assert "LARGESSE_PEERS" not in env
     assert env["LARGESSE_MASTER_PORT"] == "5000"
 

@@ -28,7 +28,7 @@ def first_asks(job: Job, attempt: int, time: int) -> list[StageAsk]:
     """What a job asks for that begins again, perhaps with stages that are done."""
     left, parents = job.progress.left, job.progress.parents
     stages = [stage for at, stage in enumerate(job.graph.stages) if left[at] and not parents[at]]
-    return [StageAsk(stage.stage, 0, stage.tasks, attempt, time) for stage in stages]
+    return [StageAsk(stage.stage, 0, stage.width, attempt, time) for stage in stages]
 
 
 def ask(job: Job, asks: list[StageAsk]) -> None:
