@@ -201,6 +201,16 @@ def test_an_agent_cannot_keep_what_it_was_never_given():
     assert [r.job for r in body.lost] == [theirs.job]
 
 
+def test_a_report_leaves_to_attempts_the_devices_that_they_hold():
+    story = SlowCell()
+    story.take(node("g", gpus=(1_000, 1_000)), job("j", stage(gpu=1_400)))
+    assert [grant.job for grant in story.settle()] == ["j"]
+
+    story.take(report("g", devices=(Device(0, 1_000), Device(1, 1_000)), gpu=2_000, labels={"zone": "a"}))
+
+    assert story.admission.nodes["g"].devices_free == {"0": 0, "1": 600}
+
+
 def test_the_room_of_adopted_attempts_stays_taken_and_their_devices_too():
     story = SlowCell()
     story.take(node("g", gpus=(1_000, 1_000)), job("j", stage(gpu=1_400)), job("k", stage(gpu=700)))

@@ -135,9 +135,9 @@ def _set_capacity(state: State, body: NodeRegistered | NodeReported) -> None:
         node.host, node.port_first, node.port_last = before.host, before.port_first, before.port_last
     if isinstance(body, NodeRegistered):
         node.host, node.port_first, node.port_last = body.host, body.port_first, body.port_last
-        for hold in node.holds.values():
-            for index, milli in (hold.devices or {}).items():
-                node.devices_free[index] = node.devices_free.get(index, 0) - milli
+    for hold in node.holds.values():
+        for index, milli in (hold.devices or {}).items():
+            node.devices_free[index] = node.devices_free.get(index, 0) - milli
     state.nodes[body.node] = node
     _count_capacity(state, body.capacity, 1)
     remeasure(state)
