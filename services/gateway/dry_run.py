@@ -96,8 +96,8 @@ def config_of(state: State, policy: Policy, tree: Queue | None) -> Config:
 
 def tasks_of(state: State, tree: Queue | None, policy: Policy | None = None) -> dict[str, list[Document]]:
     """By leaf, the tasks that ask for the same: how many run, could start, or hold something for a job that is over,
-    had the cell this tree: its limits may let more jobs run than now. Jobs with accepted reservations are outside the
-    tree, where promises count under the policy.
+    had the cell this tree: its limits may let more jobs run than now. Of a stage with a `running_max` no more count
+    than may run at a time. Jobs with accepted reservations are outside the tree, where promises count under the policy.
     """
     outside = _accepted(state) if (policy or state.policy).reservations == "on" else {}
     limits = state.running_limits
@@ -115,7 +115,8 @@ def tasks_of(state: State, tree: Queue | None, policy: Policy | None = None) -> 
                 if left and not job.progress.parents[at]:
                     alike, running = _alike(found, job.spec.queue, job.spec.stages[at].demand), held_of(job, at)
                     alike["running"] += running
-                    alike["waiting"] += left - running if job.hold is None else 0
+                    if job.hold is None:
+                        alike["waiting"] += max(0, min(left, job.spec.stages[at].width) - running)
                     holding += running
     if holding < len(state.holds):
         for key, hold in state.holds.items():

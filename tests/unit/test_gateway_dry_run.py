@@ -190,9 +190,9 @@ def test_of_tasks_that_run_in_a_queue_that_is_gone_nothing_is_lost():
 
 
 LEAVES = ("a", "b/x", "b/y")
-steps = st.lists(
-    st.tuples(st.sampled_from(LEAVES), st.integers(1, 5), st.integers(1, 3), st.integers(0, 3)), min_size=1, max_size=8
-)
+limits = st.none() | st.integers(1, 3)
+step = st.tuples(st.sampled_from(LEAVES), st.integers(1, 5), st.integers(1, 3), st.integers(0, 3), limits)
+steps = st.lists(step, min_size=1, max_size=8)
 
 
 SHAPES = (
@@ -221,8 +221,9 @@ def said(share):
 @for_all(steps, st.tuples(*[st.sampled_from(range(6))] * 2), st.sampled_from(["hdrf", "slots", "capacity"]), st.data())
 def test_whatever_the_preset_what_is_foretold_is_what_the_next_round_says(preset, jobs, shapes, before, data):
     cell = Watched(nodes=2, cpu=4, queues=SHAPES[shapes[0]], preset=before, slots_per_node=3)
-    for number, (leaf, tasks, cpu, ended) in enumerate(jobs):
-        cell.submit(f"j{number}", stage("s", tasks, cpu), stage("t", 2, after=["s"]), queue=leaf)
+    for number, (leaf, tasks, cpu, ended, running_max) in enumerate(jobs):
+        first = stage("s", tasks, cpu, running_max=running_max)
+        cell.submit(f"j{number}", first, stage("t", 2, after=["s"]), queue=leaf)
         for key, hold in list(cell.view.holds.items())[:ended]:
             name, which, index = key.split("/")
             cell.start(name, which, first=int(index), attempt=hold.attempt, node=hold.node)

@@ -11,6 +11,7 @@ from services.admission.core.keys import digest_of
 from services.admission.job_class import class_of
 from services.altruism.core.giving import LIMITS_MAX
 from services.gateway.bodies import read_yaml
+from services.gateway.dry_run import tasks_of as could_use
 from services.planner.rdl.of_job import request_text
 from tests.builders import config, job, node, single, tree
 from tests.builders import stage as tasks_of
@@ -95,6 +96,18 @@ def test_its_queue_is_owed_nothing_for_tasks_that_may_not_run():
     assert {name: held.count(name) for name in held} == {"few": 2, "many": 8}
     assert story.fairness.demand["a"] == {"cpu": 2_000}
     assert "a" not in story.fairness.below
+
+
+def test_a_dry_run_counts_no_more_tasks_than_may_run_at_a_time():
+    cell = Watched(cpu=4, queues=tree("a", "b")).submit("j", stage("s", 50, running_max=3), queue="a")
+    cell.submit("k", stage("s", 50), queue="b")
+
+    found = could_use(cell.view, cell.view.queues)
+
+    assert {leaf: [each["running"] + each["waiting"] for each in alike] for leaf, alike in found.items()} == {
+        "a": [3],
+        "b": [50],
+    }
 
 
 def test_what_is_planned_goes_by_as_many_as_may_run():
