@@ -6,8 +6,10 @@ tasks have on the host, on whichever of its nodes, are passed over. Where a row 
 one machine are unlikely to meet.
 """
 
+from collections.abc import Iterable
+
 from largesse.ids import draw
-from schemas import GangPorts, Grant
+from schemas import GangPorts, Grant, Stage
 from services.admission.core.state import NodeState, State
 
 
@@ -15,19 +17,16 @@ def ports_of(state: State, grants: list[Grant]) -> list[GangPorts]:
     """The ports of gangs' tasks that are granted, by grant, on nodes that offer some. Where too few of a node are left,
     no task of a grant has one.
     """
+    offered = [grant for grant in grants if state.nodes[grant.node].port_last and _stage_of(state, grant).gang]
+    if not offered:
+        return []
+    taken = _held(state, dict.fromkeys(_host_of(grant.node, state.nodes[grant.node]) for grant in offered))
     found: list[GangPorts] = []
-    taken: dict[str, dict[int, bool]] = {}
-    for grant in grants:
-        job = state.jobs[grant.job]
-        stage = job.graph.stages[job.graph.position[grant.stage]]
-        node = state.nodes[grant.node]
-        if not stage.gang or not node.port_last:
-            continue
-        host = _host_of(grant.node, node)
-        if host not in taken:
-            taken[host] = _held_on(state, host)
+    for grant in offered:
+        job, stage, node = state.jobs[grant.job], _stage_of(state, grant), state.nodes[grant.node]
         row = draw(state.policy.seed, job.seq, "ports", f"{grant.job}/{grant.stage}") % (1 << 32)
-        ports = _free_ports(node, taken[host], row + grant.attempt * stage.tasks + grant.first, grant.count)
+        first = row + grant.attempt * stage.tasks + grant.first
+        ports = _free_ports(node, taken[_host_of(grant.node, node)], first, grant.count)
         if ports:
             found.append(GangPorts(grant.job, grant.stage, grant.first, ports))
     return found
@@ -47,14 +46,20 @@ def _host_of(name: str, node: NodeState) -> str:
     return node.host or name
 
 
-def _held_on(state: State, host: str) -> dict[int, bool]:
-    """The ports that tasks have on a host, on all of its nodes."""
-    held: dict[int, bool] = {}
+def _stage_of(state: State, grant: Grant) -> Stage:
+    graph = state.jobs[grant.job].graph
+    return graph.stages[graph.position[grant.stage]]
+
+
+def _held(state: State, hosts: Iterable[str]) -> dict[str, dict[int, bool]]:
+    """By host, the ports that tasks have there, on all of its nodes."""
+    held: dict[str, dict[int, bool]] = {host: {} for host in hosts}
     for name, node in state.nodes.items():
-        if _host_of(name, node) == host:
+        ports = held.get(_host_of(name, node))
+        if ports is not None:
             for hold in node.holds.values():
                 if hold.port:
-                    held[hold.port] = True
+                    ports[hold.port] = True
     return held
 
 
