@@ -29,7 +29,6 @@ _CANCELLED: Responses = {
     **problems(404, 409),
 }
 
-
 _RERUN: Responses = {
     201: answer(Submitted, "it runs again"),
     202: answer(Submitted, "the log has not answered within 10 s"),

@@ -10,7 +10,7 @@ from heapq import heappop, heappush
 from largesse.lifecycle.job_life import backoff_ms, gang_backoff_ms
 from schemas import Vector
 from schemas.tasks import Failure
-from services.fairness.core.demand import add_rest, count_rests, rest
+from services.fairness.core.demand import add_rest, rest
 from services.fairness.core.state import Backoff, Job, State
 
 
@@ -49,11 +49,6 @@ def wake(state: State, time: int) -> None:
         backing_off = state.backing_off.get(name, {}).get(key)
         if backing_off is not None and backing_off.at_ms == at_ms:
             _end(state, state.jobs[name], name, key)
-
-
-def count_backoffs(state: State, job: Job, name: str, sign: int) -> None:
-    """The job asks from now on (`sign` 1), or no longer (-1): so what of it is in back-off counts, or does not."""
-    count_rests(state, job, name, sign)
 
 
 def forget_backoffs(state: State, job: Job, name: str) -> None:

@@ -6,8 +6,7 @@ between `let_go` and `hold_again`; so the sums are counted in one way for all jo
 
 from largesse.lifecycle.running_limit import leave, may_run, rerank
 from schemas import JobChanged, Record
-from services.fairness.core.backoff import count_backoffs
-from services.fairness.core.demand import asked_of, count_tasks, running
+from services.fairness.core.demand import asked_of, count_rests, count_tasks, running
 from services.fairness.core.stale import change_work, entitle
 from services.fairness.core.state import Job, State
 
@@ -80,12 +79,12 @@ def _ask(state: State, name: str, job: Job) -> None:
     """A job asks from now on for all that it waits for."""
     job.began = True
     _count(state, name, job, 1)
-    count_backoffs(state, job, name, 1)
+    count_rests(state, job, name, 1)
 
 
 def _stop_asking(state: State, name: str, job: Job) -> None:
     """A job asks no longer for what it waits for."""
-    count_backoffs(state, job, name, -1)
+    count_rests(state, job, name, -1)
     _count(state, name, job, -1)
     job.began = False
 
