@@ -25,6 +25,8 @@ CHANGES = {
     "total": "available",
     "required": "packed",
     "packed": "required",
+    "fail": "continue",
+    "continue": "fail",
     "exit_code": "lost",
     "timeout": "lost",
     "cannot_start": "lost",
