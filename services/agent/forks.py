@@ -18,8 +18,9 @@ from services.agent import fork_server, proc, processes, shim
 from services.agent.documents import CLAIM
 from services.agent.found import Guarded, Unsound, claim_in
 
+START_S = 10.0
 ANSWER_S = 10.0
-"""A server that has not answered for so long is given up."""
+"""A server that is not ready, or has not answered, for so long is given up."""
 PAUSE_S = 30.0
 """After a server that could not be started the next one is tried so much later."""
 IDLE_S = 5.0
@@ -106,7 +107,7 @@ class Forks:
         access = fork_server.OPEN if processes.hidden() else fork_server.PRIVATE
         mine, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         try:
-            mine.settimeout(ANSWER_S)
+            mine.settimeout(START_S)
             words = [SERVER_START, SHIM_PATH, str(self._data), access, str(IDLE_S), ROOM]
             theirs = fcntl.fcntl(its, fcntl.F_DUPFD_CLOEXEC, fork_server.SOCKET_FD + 1)
             try:
@@ -118,6 +119,7 @@ class Forks:
             self._socket = mine
             if mine.recv(len(fork_server.READY)) != fork_server.READY:
                 raise NoServer("it ended at its start")
+            mine.settimeout(ANSWER_S)
         except (OSError, NoServer) as fault:
             its.close()
             self._end()

@@ -264,7 +264,7 @@ def test_what_a_server_has_begun_before_it_died_is_seen_as_begun(attempts, monke
 
 
 def test_a_server_that_does_not_answer_is_replaced(attempts, monkeypatch):
-    monkeypatch.setattr(forks, "ANSWER_S", 0.3)
+    monkeypatch.setattr(forks, "ANSWER_S", 2)
     assert ends(attempts, begin(attempts, 0)) == {None}
     stuck = attempts.forks.pid
     os.kill(stuck, signal.SIGSTOP)
