@@ -51,13 +51,13 @@ check: setup ## Formatting, lint, types, the house, drift of published schemas
 
 # Each test goes to the next process that is free, groups of tests to one (tests/conftest.py).
 SPREAD := --dist loadgroup --no-loadscope-reorder
-# CI and ALL=1 take every test, all else what tests/tiers.py leaves for every day.
-TIER = $(if $(CI)$(ALL),,--daily)
+# ALL=1 takes every test, all else what tests/tiers.py leaves for every day.
+TIER = $(if $(ALL),,--daily)
 
 quick: setup ## Unit and house tests, without the slow ones
 	$(RUN) -m pytest -q -n logical $(SPREAD) --daily -m "not slow" tests/unit tests/house
 
-test: setup ## Every law and contract, no Docker needed (ALL=1, or CI set: every campaign, whole trace and case too)
+test: setup ## Every law and contract, no Docker needed (ALL=1: every campaign, whole trace and case too)
 	$(RUN) -m pytest -n auto $(SPREAD) $(TIER) --durations 30 --durations-min 5 -m "not docker"
 
 durations: setup ## Run everything and write tests/durations.json, by which the longest tests start first

@@ -1,9 +1,9 @@
 """Which tests a run takes: all of them, or those for every day.
 
-`make test` without CI or ALL passes `--daily`. Such a run leaves out the tests marked `whole` (long campaigns, whole
-traces, further cases of a law that other tests show), takes a part of the cases of tests marked `rotating(n)`, draws
-fewer examples and takes shorter campaigns (the fixture `daily`, `tests/conftest.py`). Every law and every contract
-keeps at least one test.
+`make test` without ALL passes `--daily`, and so does `.ci/run`. Such a run leaves out the tests marked `whole` (long
+campaigns, whole traces, further cases of a law that other tests show), takes a part of the cases of tests marked
+`rotating(n)`, draws fewer examples and takes shorter campaigns (the fixture `daily`, `tests/conftest.py`). Every law
+and every contract keeps at least one test.
 
 One n-th of a rotating test's cases runs on each commit: which one follows from the commit's hash, so that a run can be
 repeated and n unlike commits have met most cases. Without a repository it is always the first.
@@ -23,7 +23,7 @@ OPTION = "--daily"
 
 def add_option(parser: pytest.Parser) -> None:
     """Makes pytest know `--daily`."""
-    parser.addoption(OPTION, action="store_true", help="leave out what only CI and `make test ALL=1` run")
+    parser.addoption(OPTION, action="store_true", help="leave out what only `make test ALL=1` runs")
 
 
 def leave_out(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -3,7 +3,7 @@
 The commands are taken from the pages themselves: `sh` blocks are typed as they are; of `console` blocks the lines
 after `$ `, and their output has to be what the page shows (`...` stands for anything). After the installation all of
 it happens in a network namespace of its own, so that the port that the pages name is free. A run for every day borrows
-the packages of the environment that it runs in, and only CI installs them anew.
+the packages of the environment that it runs in, and only a whole run installs them anew.
 """
 
 import os
