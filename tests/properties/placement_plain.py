@@ -8,6 +8,7 @@ from schemas.quantities import SHARE_UNITS, on_devices
 
 SCALE = 1 << 60
 AGEING_MS = 9
+ROUNDED = 16  # Billionths that a guarantee may be off.
 UNFAIR_PERMILLE = 600
 PREFERRED = 1 << 100
 KINDS = ("cpu", "gpu", "memory")
@@ -91,7 +92,7 @@ class Plain:
         self.total = {kind: sum(capacity.get(kind, 0) for capacity, _, _ in NODES) for kind in KINDS}
         self.largest = {kind: max(capacity.get(kind, 0) for capacity, _, _ in NODES) for kind in KINDS}
         self.jobs = {}
-        self.targets, self.served = {}, {}
+        self.targets, self.served, self.guaranteed = {}, {}, {}
 
     def share(self, held):
         return max((amount * SHARE_UNITS // self.total[kind] for kind, amount in held.items()), default=0)
@@ -105,12 +106,14 @@ class Plain:
         return self.share(held)
 
     def claim(self, leaf):
-        """Within its target with one task more, or beyond it; held / target; when it was served last."""
+        """Within its guarantee or target with one task more, or beyond it; held / that; when it was served last."""
         target, share, served = self.targets.get(leaf, SHARE_UNITS), self.leaf_share(leaf), self.served.get(leaf, 0)
         if target <= 0:
             return 2, 0, served
         spans = [span for job in self.jobs.values() if job.leaf == leaf for span in job.spans if span.count]
         least = min(self.share(span.demand) * (span.gang or 1) for span in spans)
+        if 0 < (guaranteed := self.guaranteed.get(leaf, 0)) >= share + least - ROUNDED:
+            return -1, (share << 30) // guaranteed, served
         return int(share + least > target), (share << 30) // target, served
 
     def claims(self, hopeless, before_ms):
@@ -146,9 +149,17 @@ class Plain:
             if strict or self.discipline != "fair":
                 claims = [claim for claim in claims if could_run(claim[2])]
             for lane in self.lanes(claims):
+                lacked = set()
                 for claim in sorted(lane, key=lambda claim: claim[0]):
                     _, job, span = claim
-                    if span.kind() not in hopeless and not self.is_full(leaf, span) and not self.stands_back(job, span):
+                    if strict and self.is_full(leaf, span):
+                        if not lacked & set(span.demand):
+                            lacked |= self.lacked(leaf, span)
+                    elif strict and lacked & set(span.demand):
+                        continue  # It could take what somebody before it lacks.
+                    elif (
+                        span.kind() not in hopeless and not self.is_full(leaf, span) and not self.stands_back(job, span)
+                    ):
                         able.append(claim)
                     elif strict or self.discipline != "fair":
                         break  # Nobody goes ahead of the head.
@@ -175,7 +186,7 @@ class Plain:
                 if strict or (claim[2].kind() not in hopeless and not self.is_full(leaf, claim[2])):
                     firsts.append(claim)
                     break
-        within = [claim for claim in firsts if claim[0][0] == 0 and not claim[2].optional]
+        within = [claim for claim in firsts if claim[0][0] <= 0 and not claim[2].optional]
         if self.listed == "giving" and within:
             return [min(within, key=lambda claim: claim[0])]
         first = min(firsts, key=lambda claim: self.place_in_list(claim, ahead), default=None)
@@ -214,14 +225,20 @@ class Plain:
 
     def is_full(self, leaf, span):
         """Whether the queue, or the root, has no place for one more task, or the whole gang."""
-        for path, most in self.maxima.items():
+        return bool(self.lacked(leaf, span))
+
+    def lacked(self, leaf, span):
+        """Of what one more task, or the whole gang, would take more than the maximum of the first queue that has no
+        place: its own, or the root.
+        """
+        for path in (leaf, ""):
+            most = self.maxima.get(path, {})
             used = [self.used.get(each, {}) for each in ("a", "b", "c") if path in ("", each)]
-            if path in ("", leaf):
-                for kind, limit in most.items():
-                    amount = span.demand.get(kind, 0) * (span.gang or 1)
-                    if kind in span.demand and sum(each.get(kind, 0) for each in used) + amount > limit:
-                        return True
-        return False
+            amounts = {kind: span.demand[kind] * (span.gang or 1) for kind in most if kind in span.demand}
+            held = {kind: sum(each.get(kind, 0) for each in used) for kind in amounts}
+            if lacked := {kind for kind, amount in amounts.items() if held[kind] + amount > most[kind]}:
+                return lacked
+        return set()
 
     def use(self, leaf, demand, sign):
         used = self.used.setdefault(leaf, {})

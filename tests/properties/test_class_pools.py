@@ -12,7 +12,7 @@ from schemas.quantities import SHARE_UNITS
 from services.leftover.placement.board_state import LeafLevel
 from services.leftover.placement.class_pools import PPM, Pools
 from services.leftover.placement.fits import ClassIndex
-from tests.properties.placement_plain import Plain
+from tests.properties.placement_plain import ROUNDED, Plain
 from tests.properties.test_placement import Both, step
 from tests.strategies import for_all
 
@@ -26,7 +26,7 @@ class Pooled(Plain):
 
     def __init__(self, *rules):
         super().__init__(*rules)
-        self.pools, self.guaranteed = [], {}
+        self.pools = []
         self.within = self.owed = False
         self.beyond = set()
 
@@ -51,7 +51,7 @@ class Pooled(Plain):
     def is_owed(self, leaf):
         spans = [span for job in self.jobs.values() if job.leaf == leaf for span in job.spans if span.count]
         least = min(self.share(span.demand) * (span.gang or 1) for span in spans)
-        return bool(self.guaranteed.get(leaf)) and self.leaf_share(leaf) + least <= self.guaranteed[leaf]
+        return bool(self.guaranteed.get(leaf)) and self.leaf_share(leaf) + least <= self.guaranteed[leaf] + ROUNDED
 
     def stands_back(self, job, span):
         return (self.owed and not self.is_owed(job.leaf)) or (self.within and not self.has_room(job, span))

@@ -146,3 +146,34 @@ def test_a_maximum_on_gpus_raises_no_level_of_a_queue_whose_other_tasks_ask_for_
     run = simulated(tmp_path, workload, one_node(*queues, cpu="40", gpu=40), preset=preset)
     assert all(runs_at(run, "theirs", at_ms) >= 75 for at_ms in range(25_000, UNTIL_MS, 1_000))
     assert all(runs_at(run, "small", at_ms) >= 3 for at_ms in range(25_000, UNTIL_MS, 1_000))
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_what_comes_free_beside_room_that_is_held_goes_to_no_queue_beyond_its_level_while_another_lacks_it(
+    tmp_path, preset
+):
+    """Two queues wait for larger tasks than those of a third, which holds the cell: room is held for one of them."""
+    workload = [
+        coming_and_going("small", "a", 1_000, cpu="100m"),
+        coming_and_going("wide", "b", 2_000, cpu="500m"),
+        coming_and_going("mid", "c", 2_000, cpu="250m"),
+    ]
+    run = simulated(tmp_path, workload, one_node(*[{"name": name} for name in "abc"], cpu="40"), preset=preset)
+    assert runs_at(run, "wide", 11_000) >= 25
+    assert runs_at(run, "mid", 11_000) >= 52
+
+
+@pytest.mark.parametrize("preset", ["capacity", "dress"])
+def test_a_task_beyond_the_maximum_of_its_queue_holds_back_only_what_it_lacks(tmp_path, preset):
+    """Where jobs are served in order: of two tasks with a GPU one waits for the maximum, small ones need none."""
+    queues = {"name": "few", "max": {"gpu": "1500m"}}, {"name": "many"}
+    workload = [
+        holding("trains", "few", 2, cpu="500m", gpu=1),
+        job("next", stage(demand={"cpu": "1", "gpu": 1}), queue="few", submit_ms=1_000),
+        coming_and_going("small", "few", 2_000, cpu="500m"),
+        coming_and_going("theirs", "many", 1_000, cpu="500m"),
+    ]
+    run = simulated(tmp_path, workload, one_node(*queues, cpu="40", gpu=12), preset=preset)
+    assert all(runs_at(run, "small", at_ms) >= 38 for at_ms in range(20_000, UNTIL_MS, 10_000))
+    assert [line["start_ms"] for line in run.of("trains")] == [0, LONG_MS]
+    assert run.of("next")[0]["start_ms"] > LONG_MS

@@ -108,10 +108,10 @@ def test_a_queue_that_was_held_back_and_now_asks_for_less_gives_the_rest_away():
 
 
 def test_only_levels_that_moved_are_said():
-    story = cell(queue("a"), queue("b"), classes="off")  # Pools go by guarantees, which move with those that ask.
-    story.take(wants("j", 2, queue_name="a"))
+    story = cell(queue("a"), queue("b"))
+    story.take(wants("j", 2, queue_name="a"), wants("k", 2, queue_name="b"))
     story.settle()
-    story.take(wants("k", 3, queue_name="b"))
+    story.take(wants("l", 1, queue_name="b"))
     story.open()
 
     assert [(level.queue, level.target) for level in story.answer("shares").levels] == [("b", 300_000_000)]

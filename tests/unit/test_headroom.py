@@ -149,6 +149,20 @@ def test_room_is_gathered_for_as_many_gangs_as_a_queue_lacks(cores, gangs, held)
     assert {room.why for room in story.leftover.kept.values()} == {"gang"}
 
 
+def test_room_is_gathered_for_all_that_a_queue_may_have_beside_what_it_holds_of_another_resource():
+    """It holds a quarter of the memory and is due half the cell: of 16 cores it lacks 8, and not a quarter alone."""
+    queues = [queue("a", 1), queue("b", 1)]
+    nodes = [node(f"n{i}") for i in range(4)]
+    holds = stage(cpu=0, memory=nodes[0].capacity["memory"])
+    story = cell(job("holds", holds, queue="b"), queues=queues, nodes=nodes, headroom="always")
+    story.settle()
+    story.take(job("small", stage(tasks=99, memory=0), queue="a"))
+    story.settle()
+    story.take(job("large", stage(cpu=2_000, memory=0, tasks=99), queue="b"))
+    story.settle()
+    assert sum(kept(story).values()) == 8_000
+
+
 def test_a_gang_that_not_even_all_nodes_could_hold_gets_none():
     story = cell(job("small", stage(tasks=99)), job("large", stage("together", 8, gang=True)), headroom="always")
     story.settle()

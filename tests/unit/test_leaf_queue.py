@@ -59,6 +59,38 @@ def test_a_claim_that_moves_while_its_leaf_waits_for_room_counts(board):
     assert turn(board, "q007") == "q298"
 
 
+UNIT = 100_000_000
+
+
+def last_core_goes_to(levels, **held):
+    """On a node of ten cores these leaves hold so many and wait for more; one core is left. Who gets it."""
+    room = Room([{"cpu": 10}])
+    room.add("n", "e", {"cpu": 10}, {}, [], True)
+    board = Board(room, "fair")
+    task = board.class_for({"cpu": 1}, {}, {}, 0)
+    for admitted, (leaf, count) in enumerate({**held, "rest": 9 - sum(held.values())}.items()):
+        board.add_job(leaf, admitted, leaf, 0)
+        board.wait(leaf, [TaskSpan("s", 0, task, 0, count, 1, 0)])
+    assert sum(placement.count for placement in board.place()) == 9
+    for leaf, count in held.items():
+        board.wait(leaf, [TaskSpan("s", 0, task, count, 9, 1, 0)])
+    board.set_levels(levels)
+    return [placement.job for placement in board.place()]
+
+
+def test_who_is_below_its_guarantee_comes_before_who_holds_less_of_what_it_is_due():
+    levels = [LeafLevel("a", 4 * UNIT, 4 * UNIT, guaranteed=4 * UNIT), LeafLevel("b", 8 * UNIT, 8 * UNIT)]
+    assert last_core_goes_to(levels, a=3, b=2) == ["a"]
+    levels[0] = LeafLevel("a", 4 * UNIT, 4 * UNIT, guaranteed=4 * UNIT - 100)
+    assert last_core_goes_to(levels, a=3, b=2) == ["b"], "the whole task has to be within the guarantee"
+
+
+def test_within_its_own_due_a_leaf_goes_by_that_and_not_by_what_others_leave_it():
+    levels = [LeafLevel("a", 6 * UNIT, 6 * UNIT), LeafLevel("b", 8 * UNIT, 3 * UNIT)]
+    assert last_core_goes_to(levels, a=3, b=2) == ["a"], "a half of its own, the other two thirds"
+    assert last_core_goes_to(levels, a=5, b=3) == ["a"], "the other is beyond its own"
+
+
 def test_no_move_is_missed_however_many_there_were(board):
     for seq in reversed(range(5 * LEAVES)):
         board.serve("q000", seq)

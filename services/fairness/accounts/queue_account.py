@@ -29,23 +29,34 @@ NOTHING = Published()
 
 
 class QueueAccount:
-    """One queue. `listed`: it lies inside a list, and has no share of its own. `floor`, `most`: what it is guaranteed
-    and may have at most. Sums run over the leaves below it, in the order of the capacity vector.
+    """One queue. `listed`: it lies inside a list, and has no share of its own. `by_holdings`: it is served by what it
+    and its siblings hold, so that its weight guarantees it nothing (`naive-hdrf`). `floor`, `most`: what it is
+    guaranteed and may have at most. Sums run over the leaves below it, in the order of the capacity vector.
     """
 
     __slots__ = (
-        "asking", "asks", "base", "children", "claim", "claims", "demand", "each", "ends", "fair", "far", "floor",
-        "guaranteed", "intervals", "listed", "low", "mixed", "most", "name", "over",
+        "asking", "asks", "base", "by_holdings", "children", "claim", "claims", "demand", "each", "ends", "fair", "far",
+        "floor", "guaranteed", "intervals", "listed", "low", "mixed", "most", "name", "over",
         "parent", "published", "quiet_band", "slack", "stale", "stale_children", "used", "waiting", "weight",
         "weights",
     )  # fmt: skip
 
-    def __init__(self, name: str, weight: int, floor: Limits = (), most: Limits = (), *, listed: bool = False) -> None:
+    def __init__(
+        self,
+        name: str,
+        weight: int,
+        floor: Limits = (),
+        most: Limits = (),
+        *,
+        listed: bool = False,
+        by_holdings: bool = False,
+    ) -> None:
         self.name = name
         self.weight = weight
         self.floor = floor
         self.most = most
         self.listed = listed
+        self.by_holdings = by_holdings
         self.parent: QueueAccount | None = None
         self.children: list[QueueAccount] = []
         self.demand: list[int] = []

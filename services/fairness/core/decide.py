@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from largesse.core import OpenRound
-from largesse.lifecycle.job_classes import has_pools
 from schemas import Level, Shares
+from services.fairness.accounts.queue_account import QueueAccount
 from services.fairness.accounts.tree_accounts import TreeAccounts
 from services.fairness.core.entitlement import entitlements
 from services.fairness.core.levels import lent_in, levels_in
@@ -42,10 +42,9 @@ def decide(state: State, opened: OpenRound) -> list[Shares]:
     if accounts is not None:
         share_out(accounts, filled)
         _publish_queues(state, accounts, shares, dues, opened)
-        if has_pools(state.policy):
-            units = _guarantees_moved(state, accounts, shares)
-            more = [_level(at, levels, dues, parts, lent) for at in units if at in levels]
-            _publish_guarantees(accounts, shares, more)
+        units = _guarantees_moved(state, accounts, shares)
+        more = [_level(at, levels, dues, parts, lent) for at in units if at in levels]
+        _publish_guarantees(accounts, shares, more)
     return [shares]
 
 
@@ -66,10 +65,9 @@ def _kept(state: State, accounts: TreeAccounts | None, opened: OpenRound) -> Sha
         shares.levels = [Level(unit, level) for unit, level in newcomers(state, accounts).items()]
         accounts.keep_levels()
         _publish_queues(state, accounts, shares, state.dues, opened)
-        if has_pools(state.policy):
-            units, levels = _guarantees_moved(state, accounts, shares), state.levels
-            more = [_level(at, levels, state.dues, state.parts, state.lent) for at in units if at in levels]
-            _publish_guarantees(accounts, shares, more)
+        units, levels = _guarantees_moved(state, accounts, shares), state.levels
+        more = [_level(at, levels, state.dues, state.parts, state.lent) for at in units if at in levels]
+        _publish_guarantees(accounts, shares, more)
     return shares
 
 
@@ -86,13 +84,21 @@ def _guarantees_moved(state: State, accounts: TreeAccounts, shares: Shares) -> l
 
 
 def _publish_guarantees(accounts: TreeAccounts, shares: Shares, more: list[Level]) -> None:
-    """Each level carries the unit's guarantee, which takes precedence over class pools. A guarantee that moves by less
+    """Each level carries the unit's guarantee, which leftover serves first. A guarantee that moves by less
     than a permille of the cell is published with the next level.
     """
     shares.levels = sorted([*shares.levels, *more], key=lambda level: level.queue)
     accounts.look_at([level.queue for level in shares.levels])
     for level in shares.levels:
-        level.guaranteed = accounts.to_publish(accounts.queues[level.queue]).guaranteed
+        level.guaranteed = _served_first(accounts, accounts.queues[level.queue])
+
+
+def _served_first(accounts: TreeAccounts, account: QueueAccount) -> int:
+    """Up to what share a queue is served before all others, in billionths: its guarantee in the tree, or, where queues
+    go by what they hold, only what a guarantee of its own covers.
+    """
+    guaranteed = accounts.to_publish(account).guaranteed
+    return min(guaranteed, accounts.promised(account)) if account.by_holdings else guaranteed
 
 
 def _publish_queues(

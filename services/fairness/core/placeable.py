@@ -28,7 +28,7 @@ from services.fairness.core.tolerance import note_cap
 
 _RATIO_BITS: Final = 30
 _TIER_BITS: Final = 62
-_RETURNED: Final = 0
+_OWED: Final = 0
 _OWN: Final = 1
 _LENT: Final = 2
 _BEYOND: Final = 3 << _TIER_BITS  # A worse claim than that of any unit within its level.
@@ -113,7 +113,7 @@ def _measure(state: State, accounts: TreeAccounts, unit: QueueAccount) -> None:
     if not level or not is_short(unit, held, level) or is_divided(state, unit.name):
         state.short.pop(unit.name, None)
         return
-    claim = _claim(state, unit.name, held, unit.slack, level)
+    claim = _claim(state, accounts, unit, held, unit.slack, level)
     short = state.short.get(unit.name)
     if short is None:
         state.short[unit.name] = Short(claim)
@@ -144,17 +144,22 @@ def _worst_served(state: State, accounts: TreeAccounts, grants: Sequence[Grant])
         held_now = accounts.share_of(account.used)
         if held_now > level:
             return _BEYOND
-        worst = max(worst, _claim(state, name, max(0, held_now - size), size, level) if level else 0)
+        worst = max(worst, _claim(state, accounts, account, max(0, held_now - size), size, level) if level else 0)
     return worst
 
 
-def _claim(state: State, unit: str, held: int, size: int, level: int) -> int:
+def _claim(state: State, accounts: TreeAccounts, unit: QueueAccount, held: int, size: int, level: int) -> int:
     """By what leftover serves a unit within its level, least first (`LeafQueue.claim`)."""
-    tier = _OWN
-    if state.dues.get(unit, 0) > state.levels.get(unit, 0):
-        tier = _RETURNED
-    elif held + size > level - state.lent.get(unit, 0):
+    said = state.shares.get(unit.name)
+    guaranteed, own, tier = said.guaranteed if said is not None else 0, level - state.lent.get(unit.name, 0), _OWN
+    if unit.by_holdings:
+        guaranteed = min(guaranteed, accounts.promised(unit))
+    if held + size <= guaranteed:
+        tier, level = _OWED, guaranteed
+    elif held + size > own:
         tier = _LENT
+    else:
+        level = own
     return tier << _TIER_BITS | (held << _RATIO_BITS) // level
 
 

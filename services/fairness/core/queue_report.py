@@ -18,6 +18,7 @@ from services.fairness.accounts.standing import base_of
 from services.fairness.accounts.tree_accounts import TreeAccounts
 from services.fairness.core.backoff import could_start
 from services.fairness.core.demand import kinds_of
+from services.fairness.core.fill_tree import HELD
 from services.fairness.core.refill import CellLevels
 from services.fairness.core.state import State
 
@@ -30,7 +31,7 @@ def accounts_of(state: State) -> TreeAccounts | None:
     accounts: TreeAccounts | None = state.accounts
     if accounts is None:
         kinds = kinds_of(state)
-        account = _account(state.queues, "", sharing_of(state.policy.preset), kinds, listed=False)
+        account = _account(state.queues, "", sharing_of(state.policy.preset), kinds)
         state.accounts = accounts = TreeAccounts(account, [state.capacity[kind] for kind in kinds])
         accounts.kinds = kinds  # Another capacity makes new accounts.
         for said in state.shares.values():
@@ -66,12 +67,16 @@ _NONE: Vector = {}
 _NO_SETS: dict[str, Vector] = {}
 
 
-def _account(queue: Queue, path: str, above: Sharing, kinds: list[str], *, listed: bool) -> QueueAccount:
+def _account(
+    queue: Queue, path: str, above: Sharing, kinds: list[str], *, listed: bool = False, by_holdings: bool = False
+) -> QueueAccount:
     policy = queue.policy or above
     limits = ([limit.get(kind) for kind in kinds] if limit else () for limit in (queue.guaranteed, queue.max))
-    account = QueueAccount(path, queue.weight, *limits, listed=listed)
+    account = QueueAccount(path, queue.weight, *limits, listed=listed, by_holdings=by_holdings)
+    listed, by_holdings = listed or policy in LIST_POLICIES, by_holdings or policy in HELD
     for child in queue.children:
-        account.grow(_account(child, below(path, child.name), policy, kinds, listed=listed or policy in LIST_POLICIES))
+        path_below = below(path, child.name)
+        account.grow(_account(child, path_below, policy, kinds, listed=listed, by_holdings=by_holdings))
     return account
 
 

@@ -10,7 +10,6 @@ from services.leftover.core.running import Running
 from services.leftover.core.state import State
 from services.leftover.placement.board import Board, Placement
 from services.leftover.placement.headroom import (
-    Wanted,
     aged_since,
     begun_for,
     blocked_heads,
@@ -27,7 +26,7 @@ from services.leftover.placement.leaf_queue import LeafEntry
 from services.leftover.placement.lending import lend_all
 from services.leftover.placement.pending_reasons import WANTS_ROOM, Heads, reason_of
 from services.leftover.placement.task_class import TaskClass
-from services.leftover.placement.timeline import Reserved
+from services.leftover.placement.timeline import Reserved, Wanted
 
 IDLE_PARTS: Final = 2
 """Room comes free bit by bit, so until it is complete one in so many parts of it stands idle on average: it may be held
@@ -193,17 +192,19 @@ def _nodes_for(
     others: dict[int, TaskClass],
 ) -> dict[int, Reserved]:
     """Nodes to hold, beside `others`: as many as the policy allows. One that is held for a class is not taken for one
-    that comes before it here.
+    that comes before it here, unless only that one is owed its room.
     """
     most = max(1, len(board.room.nodes) * state.policy.headroom_nodes_permille // 1_000) - len(others)
     held: dict[int, Reserved] = {}
-    later = {wanted.task.index: True for wanted in wants}
+    later = {wanted.task.index: wanted.owed for wanted in wants}
     for wanted in wants:
         index = wanted.task.index
         del later[index]
         if len(held) < most:
             taken = dict.fromkeys([*others, *held], True)
-            taken.update({number: True for number, other in kept.by_node.items() if other in later})
+            for number, other in kept.by_node.items():
+                if other in later and later[other] >= wanted.owed:
+                    taken[number] = True
             before = kept.before.get(index, {})
             held |= gather(board.room, wanted, running.now_ms, running.ends, before, taken, most - len(held))
     return held
@@ -223,7 +224,7 @@ def _wanted(
     in any case.
     """
     wants: dict[int, Wanted] = {}
-    for leaf in sorted(leaves, key=lambda leaf: (-shortfall(leaf), leaf.name)):
+    for leaf in sorted(leaves, key=lambda leaf: (not leaf.is_owed, -shortfall(leaf), leaf.name)):
         since_ms = state.short.get(leaf.name, now_ms)
         for lacked in wanted_by(board, leaf, least, before, its_turn=_has_turn(state, leaf, now_ms)):
             task = lacked.task
@@ -232,6 +233,7 @@ def _wanted(
             wanted.own = min(wanted.tasks, wanted.own + lacked.own)
             wanted.since_ms = min(wanted.since_ms, since_ms)
             wanted.leaves[leaf.name] = True
+            wanted.owed = wanted.owed or leaf.is_owed
     chosen = choose(
         [(since_ms, task) for since_ms, task in starved if task.index in before or is_exposed(task, least)], before
     )
@@ -242,6 +244,7 @@ def _wanted(
         wanted.leaves = {leaf: True for leaf, _ in task.buckets}
         wants[task.index] = wanted
     for wanted in wants.values():
+        wanted.soon_ms = now_ms + state.policy.headroom_after_ms
         waited_ms = now_ms - wanted.since_ms
         if waited_ms >= _wait_ms(state):
             wanted.until_ms = _ANY_MS

@@ -19,8 +19,7 @@ def kept_levels(state: State) -> list[LeafLevel]:
     for queue, target in state.targets.items():
         due = state.dues.get(queue, target)
         kinds = tuple([(kinds.split(KINDS), part) for kinds, part in state.parts.get(queue, {}).items()])
-        reduced = queue in state.level_reduced
-        found.append(LeafLevel(queue, target, due, reduced, state.guarantees.get(queue, 0), kinds))
+        found.append(LeafLevel(queue, target, due, state.guarantees.get(queue, 0), kinds))
     return found
 
 
@@ -29,7 +28,6 @@ def keep_levels(state: State, shares: Shares) -> None:
     for queue in shares.gone:
         state.targets.pop(queue, None)
         state.dues.pop(queue, None)
-        state.level_reduced.pop(queue, None)
         state.guarantees.pop(queue, None)
         state.parts.pop(queue, None)
     for said in shares.levels:
@@ -44,10 +42,6 @@ def keep_levels(state: State, shares: Shares) -> None:
             state.dues.pop(queue, None)
         else:
             state.dues[queue] = level.due
-        if level.level_reduced:
-            state.level_reduced[queue] = True
-        else:
-            state.level_reduced.pop(queue, None)
         if level.guaranteed:
             state.guarantees[queue] = level.guaranteed
         else:
@@ -57,6 +51,5 @@ def keep_levels(state: State, shares: Shares) -> None:
 def _leaf_level(level: Level) -> LeafLevel:
     target = max(level.target, level.due or 0)  # What siblings have of the due is its own again once there is room.
     due = (level.target if level.due is None else level.due) - level.lent
-    reduced = level.due is not None and level.due > level.target
     kinds = tuple([(part.kinds, part.target) for part in level.kinds])
-    return LeafLevel(level.queue, target, due, reduced, level.guaranteed, kinds)
+    return LeafLevel(level.queue, target, due, level.guaranteed, kinds)

@@ -6,9 +6,8 @@ from schemas.estimates import end_ms
 from services.leftover.core.board import estimate_of, leaf_at, leaf_of, stage_of
 from services.leftover.core.state import Allocation, Expected, Job, State
 from services.leftover.placement.board import Board, Placement
-from services.leftover.placement.headroom import Wanted
 from services.leftover.placement.task_class import TaskClass
-from services.leftover.placement.timeline import End
+from services.leftover.placement.timeline import End, Wanted
 
 OVERRUN_MOST: Final = 2
 """A task that runs on is expected to end at any moment until it has run so many times as long as it was expected to."""
@@ -116,7 +115,9 @@ class Running:
         if path in wanted.leaves:
             return wanted.starves or wanted.of_own
         leaf = self._board.leaf(path)
-        if wanted.of_all or leaf.due is None or leaf.share > leaf.due:
+        if leaf.is_owed and not (wanted.starves or task.gang):
+            return False
+        if wanted.of_all or leaf.due is None or leaf.share > (leaf.guaranteed if wanted.owed else leaf.due):
             return True
         wanted.spared[number] = True
         return False

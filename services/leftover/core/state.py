@@ -254,9 +254,9 @@ class State:
     run otherwise; `again`: jobs that run not for the first time, with the highest number that an attempt had before.
     `history`: earlier runs. `opened` and `opened_ms`: seq and time of the last
     opening. `held`: by node, what runs there, keyed "job/stage/index"; `targets` are the levels in force, or what is
-    due where that is more; `dues` what is due where that is not the level, `level_reduced` leaves whose level is less,
-    since their tasks find no room, `parts` the levels by set of kinds of leaves that have several; `reasons` what was
-    last said of each class that waits; `starved`: since when a class that finds no room has had no task started, in ms;
+    due where that is more; `dues` what is due where that is not the level, `guarantees` what leaves are guaranteed,
+    `parts` the levels by set of kinds of leaves that have several; `reasons` what was last said of each class that
+    waits; `starved`: since when a class that finds no room has had no task started, in ms;
     `short`: since when a leaf that waits has held less than it is due by more than one of its tasks or by a part of a
     gang, in ms; `turns`: by when, in ms, what such a leaf is due has paid for the gangs that have started in it;
     `kept`: by node, room that is held and for whom; `served`: by leaf, seq of the opening whose round gave it something
@@ -289,7 +289,6 @@ class State:
     held: dict[str, dict[str, Allocation]] = field(default_factory=dict)
     targets: dict[str, int] = field(default_factory=dict)
     dues: dict[str, int] = field(default_factory=dict)
-    level_reduced: dict[str, bool] = field(default_factory=dict)
     parts: dict[str, dict[str, int]] = field(default_factory=dict)
     reasons: dict[str, ClassWait] = field(default_factory=dict)
     starved: dict[str, int] = field(default_factory=dict)

@@ -113,6 +113,7 @@ class Board(BoardState):
     def _serve(self, stage: Stage) -> None:
         """Places what fits in one stage of a round, best claim first."""
         self.pools.begin(stage)
+        self._stop_heads()
         if self.packers.by_leaf:
             self.packers.begin()
         if self.one_list is not None:
@@ -150,8 +151,21 @@ class Board(BoardState):
                 candidates.block(task)  # Where the order is strict, it stays the head, and nobody goes ahead of it.
                 self.recheck[task.index] = True
                 continue
+            if job.under:
+                self._stop_heads()
             if stage.owed and not stage.within:
                 self._note_beyond(leaf, job)
+
+    def _stop_heads(self) -> None:
+        """In strict orders, heads that would take a queue beyond its maximum hold back those alone who ask for what
+        they lack: also heads that are not tried, as no node or their pool has room for them.
+        """
+        for leaf in self.strict_leaves:
+            for ready in leaf.ready:
+                while (head := ready.first()) is not None:
+                    first = self.first_if_current(leaf, head)
+                    if first is not None and not (first[0].under and self.is_capped(leaf, head, *first)):
+                        break
 
     def kept_out(self) -> int:
         """Bit set of the classes that are blocked and of which tasks wait."""

@@ -31,7 +31,6 @@ class LeafLevel(NamedTuple):
     queue: str
     target: int
     due: int | None = None
-    level_reduced: bool = False
     guaranteed: int = 0
     kinds: tuple[tuple[list[str], int], ...] = ()
 
@@ -61,6 +60,7 @@ class BoardState(WaitingJobs):
         is_mixed = strict or bool(maxima) or (len(ppm) > 1 and not pools_lend)
         super().__init__(room, discipline, ppm, is_mixed=is_mixed, pools_lend=pools_lend)
         self.maxima = QueueLimits(maxima or {}, room.position)
+        self.strict_leaves: list[LeafEntry] = []  # Where some queue has a maximum, those that keep a strict order.
         self.packers = Packers(alignment or Alignment(), room, self.classes, self.by_admission)
         self.one_list: OneList | None = None
         if listed is not None:
@@ -84,6 +84,8 @@ class BoardState(WaitingJobs):
             order = self.orders.get(name, "drf" if self.discipline == "fair" else "fifo")
             entry = self.leaves[name] = LeafEntry(name, [0] * len(self.room.total), order)
             entry.has_maximum = name in self.maxima.given
+            if self.maxima.given and entry.strict:
+                self.strict_leaves.append(entry)
             entry.ready = [ReadyQueue(CLASS_MASK) for _ in range(self.pools.count)]
             self.packers.add(entry)
             if self.one_list is not None:
@@ -94,7 +96,7 @@ class BoardState(WaitingJobs):
         """Fairness says these levels from now on."""
         for level in levels:
             leaf = self.leaf(level.queue)
-            leaf.target, leaf.due, leaf.level_reduced = level.target, level.due, level.level_reduced
+            leaf.target, leaf.due = level.target, level.due
             self._stale_leaves[level.queue] = True
             if leaf.guaranteed != level.guaranteed:
                 leaf.guaranteed = level.guaranteed

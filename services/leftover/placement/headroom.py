@@ -12,9 +12,9 @@ better of the two would have cost. At the latest it is held after `headroom_afte
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Final
 
+from schemas.quantities import SHARE_UNITS, largest_share
 from services.leftover.placement.board import Board
 from services.leftover.placement.keys import CLASS_MASK, OPTIONAL_BIT, job_class_of
 from services.leftover.placement.leaf_queue import LeafEntry
@@ -25,6 +25,7 @@ from services.leftover.placement.timeline import (
     End,
     Moment,
     Reserved,
+    Wanted,
     could_hold,
     fits_now,
     fitting,
@@ -45,33 +46,6 @@ LOOKED_AT = 64
 least. Each look is a walk over what runs on a node."""
 
 
-@dataclass(slots=True, eq=False)
-class Wanted:
-    """Room for `tasks` tasks of a class (of gangs: all of their tasks). What comes free where its own tasks end comes
-    back to it anyway: those of the class, and, unless it `starves` behind them, those of `leaves`. `of_all`: room of
-    tasks of all other leaves counts, not only of those that hold more than they are due.
-
-    Of a gang's rooms, `own` are expected where tasks of `leaves` end: a task of a gang that ends leaves room for a part
-    of the next one, which others would take before the rest is there. `of_own`: the ends of all tasks of `leaves`
-    count, too. `spared`: by number, the nodes on which tasks have not counted that would under `of_all`.
-
-    It has been wanted since `since_ms`, and rooms may be held that are complete by `until_ms` (0: none yet); `next_ms`:
-    when the next one is to be complete that may not be held yet.
-    """
-
-    task: TaskClass
-    tasks: int
-    since_ms: int = 0
-    until_ms: int = 0
-    next_ms: int | None = None
-    own: int = 0
-    of_all: bool = False
-    of_own: bool = False
-    starves: bool = False
-    leaves: dict[str, bool] = field(default_factory=dict)
-    spared: dict[int, bool] = field(default_factory=dict)
-
-
 Ends = Callable[[int, Wanted], list[End]]
 """The estimated ends on a node in order of time; those of the class's own tasks only where they count (`of_own`)."""
 
@@ -80,17 +54,24 @@ def shortfall(leaf: LeafEntry) -> int:
     """How much less a leaf that waits holds than it is due, in share units; 0 where that is not more than one of its
     tasks, or where nothing is said of what it is due.
     """
-    least = leaf.size_least
-    if least is None or leaf.due is None or leaf.due - leaf.share < _lacked_least(leaf, least) or _gives_all(leaf):
+    least, lacks = leaf.size_least, lacking(leaf)
+    if least is None or leaf.due is None or lacks < _lacked_least(leaf, least) or _gives_all(leaf):
         return 0
-    return leaf.due - leaf.share
+    return lacks
+
+
+def lacking(leaf: LeafEntry) -> int:
+    """How much less a leaf holds than it is guaranteed, or, where a task more is not within that, than it is due."""
+    if leaf.is_owed:
+        return leaf.guaranteed - leaf.share
+    return 0 if leaf.due is None else leaf.due - leaf.share
 
 
 def _lacked_least(leaf: LeafEntry, size: int) -> int:
     """What a leaf lacks at least for a task of that size to be lacked: more than the task, since whole tasks never meet
     a share exactly. A maximum can be met exactly.
     """
-    return max(1, size - _ROUNDED) if leaf.has_maximum else size + 1
+    return max(1, size - _ROUNDED) if leaf.has_maximum or leaf.is_owed else size + 1
 
 
 def _gives_all(leaf: LeafEntry) -> bool:
@@ -286,7 +267,8 @@ def wanted_by(
     what it is due. `its_turn`: a gang that takes it beyond that is lacked as soon as a part of it is; what that leaves
     of the gang's room comes free where the leaf's own tasks end, as far as such run.
     """
-    lacks = 0 if leaf.due is None else leaf.due - leaf.share
+    lacks = lacking(leaf)
+    held, within = list(leaf.held), leaf.share + lacks
     found: list[Wanted] = []
     heads: Heads = {}
     for bucket_id in _in_order(board, leaf):
@@ -297,14 +279,28 @@ def wanted_by(
             continue
         exposed = task.index in before or is_exposed(task, least)
         if exposed and is_required(board, leaf, bucket_id) and is_seeker(board, leaf, bucket_id, heads):
-            rooms = lacks * width // task.size if parts else (lacks + _ROUNDED) // task.size * width
+            rooms = lacks * width // task.size if parts else _more_within(board, held, task, within) // width * width
             tasks = min(-(-rooms // width), task.waiting // width) * width
             wanted = Wanted(task, tasks)
             if parts:
                 wanted.own = min(max(0, tasks - rooms), board.leaf_queue.count(leaf.name, task.shape))
             found.append(wanted)
-            lacks -= min(rooms, tasks) * task.size // width
+            for p, amount in task.pairs:
+                if p >= 0:
+                    held[p] += min(rooms, tasks) * amount
+            lacks = within - largest_share(held, board.room.total)
     return found
+
+
+def _more_within(board: Board, held: list[int], task: TaskClass, within: int) -> int:
+    """How many more tasks of a class a leaf with such holdings can have and hold no more than `within` (share units) of
+    anything. It may hold most of one resource and ask for another, so that a task adds less than its own share.
+    """
+    total, more = board.room.total, task.waiting
+    for p, amount in task.pairs:
+        if p >= 0:  # Else no node has it any more, and there is no room to gather.
+            more = min(more, max(0, (within + _ROUNDED) * total[p] // SHARE_UNITS - held[p]) // amount)
+    return more
 
 
 def gather(
@@ -330,7 +326,7 @@ def gather(
         wanted.of_all, wanted.spared = False, {}
         looked = _looked_at(room, wanted, now_ms, ends, able)
         found = _first(room, wanted, at | looked, tasks, stay, most)
-        if _rooms(found) < tasks:
+        if sum([moment.at_ms <= wanted.soon_ms for moments in found.values() for moment in moments]) < tasks:
             wanted.of_all = True
             looked |= _looked_at(room, wanted, now_ms, ends, list(wanted.spared))
             found = _first(room, wanted, at | looked, tasks, stay, most) if wanted.spared else found

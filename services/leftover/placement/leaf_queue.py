@@ -17,7 +17,7 @@ from schemas.queues import ServingOrder
 from services.leftover.placement.indexed_heap import IndexedHeap, JobHeap
 from services.leftover.placement.keys import CLASS_MASK
 from services.leftover.placement.kinds_part import KindsPart, kinds_asked
-from services.leftover.placement.queue_limits import QueueEntry
+from services.leftover.placement.queue_limits import Stop
 from services.leftover.placement.ranks import Block, Ranks
 from services.leftover.placement.task_class import Shape, TaskClass
 from services.leftover.placement.task_span import SoleSpans
@@ -25,15 +25,16 @@ from services.leftover.placement.task_span import SoleSpans
 _RATIO_BITS: Final = 30
 _SERVED_BITS: Final = 64
 _BEYOND_BITS: Final = 200  # Far above any ratio of a share to a target of one unit.
-_RETURNED: Final = 0
+_ROUNDED: Final = 16
+_OWED: Final = 0
 _OWN: Final = 1
 _LENT: Final = 2
 _BEYOND: Final = 3
 _NOTHING: Final = 4
-"""On what ground a leaf takes its next task, best first: its level was reduced while its tasks found no room, and now
-there is room again; the task is within what the leaf is due of its own; it is within its level, by what others left to
-it that cannot place theirs (room that is held for those is missing there, and nowhere else); it is beyond its level;
-the leaf is entitled to nothing."""
+"""On what ground a leaf takes its next task, best first: the task is within what the leaf is guaranteed; within what it
+is due of its own; within its level, by what others left to it that cannot place theirs (room that is held for those is
+missing there, and nowhere else); beyond its level; the leaf is entitled to nothing. Levels are of a cell without nodes:
+where tasks of different proportions fill nodes unevenly not all leaves can reach them, but what each is guaranteed."""
 
 
 _NONE_THERE: Final = -1
@@ -171,19 +172,20 @@ class LeafEntry:
     """A queue that jobs are served in. Shares are in 10^-9 of the cell.
 
     What it may hold. `target`: its level; `due`: what it is due of its own, None where no level is known;
-    `level_reduced`: its level is less than that, since its tasks find no room; `guaranteed`: below this no class pool
-    holds it back; `floor`: under `fsp`, jobs that hold less than this dominant share go before the others, the least
-    first. `held` by resource position and `share`, its dominant share, with what this round has placed. `served`: seq
-    of the opening whose round gave it something last.
+    `guaranteed`: below this it comes before all others, and no class pool holds it back; `floor`: under `fsp`, jobs
+    that hold less than this dominant share go before the others, the least first. `held` by
+    resource position and `share`, its dominant share, with what this round has placed. `served`: seq of the opening
+    whose round gave it something last.
 
     What waits there. `buckets`: by number, the jobs that wait for tasks of a class; `sole_jobs`: by number, the job (by
     its number in the order of admission) where there is but one, and no bucket then. `sizes`: by number of both, what
     one task (of a gang: all of its tasks) takes in share units, and `size_least` the least of these, None where nobody
     waits; `gangs`: the numbers of those that are gangs. `ready`: by class of job, those of them that no maximum holds
-    back. `stopped`: where the order is strict, the segments whose head finds a queue full: that queue and the key of
-    the head. `headed`: the classes that `LeafQueue.headed` counts as heads of this leaf. `choosers`: by class of job,
-    what says which bucket to serve next where that is not the first one ready; `packs`: by alignment. `has_maximum`:
-    the queue itself has one. `parts`: where its tasks ask for several sets of kinds, each with its level.
+    back. `stopped`: where the order is strict, by segment who finds a queue full, first the head, then those that it
+    does not hold back. `headed`: the classes that `LeafQueue.headed` counts as heads of this leaf. `choosers`: by class
+    of job, what says which bucket to serve next where that is not the first one ready; `packs`: by alignment.
+    `has_maximum`: the queue itself has one. `parts`: where its tasks ask for several sets of kinds, each with its
+    level.
     """
 
     name: str
@@ -191,7 +193,6 @@ class LeafEntry:
     order: ServingOrder = "drf"
     target: int = SHARE_UNITS
     due: int | None = None
-    level_reduced: bool = False
     share: int = 0
     served: int = 0
     sizes: IndexedHeap[int] = field(default_factory=IndexedHeap)
@@ -202,7 +203,7 @@ class LeafEntry:
     ready: list[ReadyQueue] = field(default_factory=_ready_queues)
     guaranteed: int = 0
     floor: int = 0
-    stopped: dict[int, tuple[QueueEntry, int]] = field(default_factory=dict)
+    stopped: dict[int, list[Stop]] = field(default_factory=dict)
     headed: list[int] = field(default_factory=list)
     choosers: list[Callable[[int, int | None], int | None]] = field(default_factory=list)
     packs: bool = False
@@ -231,7 +232,8 @@ class LeafEntry:
     @property
     def is_owed(self) -> bool:
         """Whether it waits, and with one task more holds no more than it is guaranteed."""
-        return bool(self.guaranteed) and self.size_least is not None and self.share + self.size_least <= self.guaranteed
+        least, guaranteed = self.size_least, self.guaranteed
+        return least is not None and guaranteed > 0 and self.share + least <= guaranteed + _ROUNDED
 
     def first_of(self, live: int, job_class: int = 0, end: int | None = None) -> int | None:
         """The bucket that the leaf serves next, of one class of jobs and of a class of tasks in the set `live`, and
@@ -271,14 +273,17 @@ class LeafQueue:
             return 0
         if leaf.target <= 0:
             return _NOTHING << _BEYOND_BITS | leaf.served
-        least, tier = leaf.size_least, _OWN
-        if not leaf.stays_within:
+        least, tier, level = leaf.size_least, _OWN, leaf.target
+        if leaf.is_owed:
+            tier, level = _OWED, leaf.guaranteed
+        elif not leaf.stays_within:
             tier = _BEYOND
-        elif leaf.level_reduced:
-            tier = _RETURNED
-        elif least is not None and leaf.due is not None and leaf.share + least > leaf.due < leaf.target:
-            tier = _LENT
-        return tier << _BEYOND_BITS | (leaf.share << _RATIO_BITS) // leaf.target << _SERVED_BITS | leaf.served
+        elif least is not None and leaf.due is not None and leaf.due < leaf.target:
+            if leaf.share + least > leaf.due:
+                tier = _LENT
+            else:
+                level = leaf.due
+        return tier << _BEYOND_BITS | (leaf.share << _RATIO_BITS) // level << _SERVED_BITS | leaf.served
 
     # ------------------------------------------------------------ what waits in a leaf
     def open_buckets(self, leaf: LeafEntry, opened: dict[int, TaskClass]) -> None:

@@ -10,7 +10,7 @@ from services.leftover.placement.board import Board
 from services.leftover.placement.fits import bit_set
 from services.leftover.placement.keys import CLASS_MASK, SEGMENT_BITS, job_class_of
 from services.leftover.placement.leaf_queue import LeafEntry
-from services.leftover.placement.queue_limits import queue_at_maximum
+from services.leftover.placement.queue_limits import asked_of, lacked_below, queue_at_maximum
 from services.leftover.placement.task_class import TaskClass
 
 Reason = Literal["none", "no_room", "no_node", "gang_no_room", "behind_head", "queue_max", "pool", "locality", "spread"]
@@ -112,20 +112,28 @@ def _seeks(board: Board, task: TaskClass, leaf: LeafEntry, bucket_id: int, heads
 
 
 def _heads_of(board: Board, leaf: LeafEntry) -> list[int]:
-    """The buckets that a strict leaf is at, one for each class of jobs: the head of the first segment whose queues have
-    room for it, without what no available node could run.
+    """The buckets that a strict leaf is at, one for each class of jobs: of each segment the first that no queue at its
+    maximum keeps out, nor one before it that asks for a resource of which a queue holds its maximum. What no available
+    node could run is passed over.
     """
-    heads: dict[int, tuple[int, int, int]] = {}
+    segments: dict[int, list[tuple[int, int, int]]] = {}
     for bucket_id, bucket in leaf.buckets.items():
         if not board.may_head(leaf, bucket_id):
             continue
         top = bucket.top()
         assert top is not None, f"{leaf.name}: an empty bucket"
-        segment = bucket_id >> SEGMENT_BITS
-        heads[segment] = min(heads.get(segment, (1 << 400, 0, 0)), (bucket.key[top], bucket_id, top))
+        segments.setdefault(bucket_id >> SEGMENT_BITS, []).append((bucket.key[top], bucket_id, top))
     able: dict[int, tuple[int, int]] = {}
-    for key, bucket_id, top in heads.values():
-        if queue_at_maximum(board.by_admission[top].under, board.classes[bucket_id & CLASS_MASK]) is None:
-            job_class = job_class_of(bucket_id)
-            able[job_class] = min(able.get(job_class, (key, bucket_id)), (key, bucket_id))
+    for waiting in segments.values():
+        lacked = 0
+        for key, bucket_id, top in sorted(waiting):
+            task = board.classes[bucket_id & CLASS_MASK]
+            if asked_of(task) & lacked:
+                continue
+            full = queue_at_maximum(board.by_admission[top].under, task)
+            if full is None:
+                job_class = job_class_of(bucket_id)
+                able[job_class] = min(able.get(job_class, (key, bucket_id)), (key, bucket_id))
+                break
+            lacked |= lacked_below(full, task)
     return [bucket_id for _, bucket_id in able.values()]

@@ -27,6 +27,17 @@ class QueueEntry:
         return all(p not in most or held[p] + amount * count <= most[p] for p, amount in pairs)
 
 
+@dataclass(slots=True, eq=False)
+class Stop:
+    """The first of a strict order finds a queue at its maximum: `full`, its `key`, and of which resources (bit set of
+    positions) its task would take more than that.
+    """
+
+    full: QueueEntry
+    key: int
+    resources: int
+
+
 class QueueLimits:
     """`given`: by path of a queue, its maximum. `position`: of every resource that a node has."""
 
@@ -65,6 +76,24 @@ def queue_at_maximum(under: tuple[QueueEntry, ...], task: TaskClass) -> QueueEnt
     if not under:
         return None
     return next((entry for entry in under if not entry.has_room(task.pairs, task.gang or 1)), None)
+
+
+def asked_of(task: TaskClass) -> int:
+    """Bit set of the positions of the resources that tasks of a class name."""
+    found = 0
+    for p, _ in task.pairs:
+        if p >= 0:
+            found |= 1 << p
+    return found
+
+
+def lacked_below(full: QueueEntry, task: TaskClass) -> int:
+    """Bit set of the positions of what one more task (or gang) would take more of than the maximum of a queue."""
+    count, found = task.gang or 1, 0
+    for p, amount in task.pairs:
+        if p in full.most and full.held[p] + amount * count > full.most[p]:
+            found |= 1 << p
+    return found
 
 
 def count_in(entries: tuple[QueueEntry, ...], task_pairs: list[tuple[int, int]], count: int) -> list[tuple[str, int]]:

@@ -4,7 +4,7 @@ The rule is that of EASY backfilling (Lifka 1995): a task may run on room that i
 ends before that room would be complete, or if it takes none of what they need then.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from schemas.quantities import on_devices, tasks_on_devices
 from services.leftover.placement.nodes import Room
@@ -25,6 +25,38 @@ class End:
         self.at_ms = at_ms
         self.pairs = pairs
         self.devices = devices
+
+
+@dataclass(slots=True, eq=False)
+class Wanted:
+    """Room for `tasks` tasks of a class (of gangs: all of their tasks). What comes free where its own tasks end comes
+    back to it anyway: those of the class, and, unless it `starves` behind them, those of `leaves`. `of_all`: room of
+    tasks of all other leaves counts, not only of those that hold more than they are due.
+
+    Of a gang's rooms, `own` are expected where tasks of `leaves` end: a task of a gang that ends leaves room for a part
+    of the next one, which others would take before the rest is there. `of_own`: the ends of all tasks of `leaves`
+    count, too.
+
+    It has been wanted since `since_ms`, and rooms may be held that are complete by `until_ms` (0: none yet); `next_ms`:
+    when the next one is to be complete that may not be held yet. `soon_ms`: room that leaves with more than they are
+    due give back later than that does not spare the others. `owed`: it is wanted within what a leaf is guaranteed, so
+    leaves give room that hold more than that. `spared`: by number, the nodes on which tasks have not counted that would
+    under `of_all`.
+    """
+
+    task: TaskClass
+    tasks: int
+    since_ms: int = 0
+    until_ms: int = 0
+    soon_ms: int = 0
+    next_ms: int | None = None
+    owed: bool = False
+    own: int = 0
+    of_all: bool = False
+    of_own: bool = False
+    starves: bool = False
+    leaves: dict[str, bool] = field(default_factory=dict)
+    spared: dict[int, bool] = field(default_factory=dict)
 
 
 @dataclass(slots=True, eq=False)

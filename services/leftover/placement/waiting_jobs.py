@@ -25,7 +25,7 @@ from services.leftover.placement.keys import (
 )
 from services.leftover.placement.leaf_queue import LeafEntry, LeafQueue
 from services.leftover.placement.nodes import Room
-from services.leftover.placement.queue_limits import count_in, queue_at_maximum
+from services.leftover.placement.queue_limits import Stop, asked_of, count_in, lacked_below, queue_at_maximum
 from services.leftover.placement.task_class import TaskClass
 from services.leftover.placement.task_span import NO_SPANS, SoleSpans, TaskSpan
 
@@ -179,7 +179,7 @@ class WaitingJobs:
     def _put_in(self, leaf: LeafEntry, bucket_id: int, bucket: JobHeap, job: JobEntry, span: TaskSpan) -> None:
         key = key_of(self.discipline, job, span)
         bucket.set(job.admitted, key)
-        if leaf.stopped and job.segment in leaf.stopped and key < leaf.stopped[job.segment][1]:
+        if leaf.stopped and any(key < stop.key for stop in leaf.stopped.get(job.segment, ())):
             self._uncap(leaf, bucket_id)  # It comes before the head, and may be smaller.
         else:
             self._offer(leaf, bucket_id, bucket)
@@ -346,8 +346,8 @@ class WaitingJobs:
             self.leaf_queue.withdraw(leaf, job_class_of(bucket_id), bucket_id)
             del leaf.buckets[bucket_id]
             self._close(leaf, [bucket_id])
-        elif leaf.stopped and (bucket_id >> SEGMENT_BITS) in leaf.stopped:
-            leaf.stopped[bucket_id >> SEGMENT_BITS][0].capped[leaf.name, bucket_id] = True
+        elif leaf.stopped and (stop := self._stop_before(leaf, bucket_id)) is not None:
+            stop.full.capped[leaf.name, bucket_id] = True
         elif not self.may_head(leaf, bucket_id):
             self.leaf_queue.withdraw(leaf, job_class_of(bucket_id), bucket_id)
         else:
@@ -404,19 +404,27 @@ class WaitingJobs:
     # ------------------------------------------------------------ queues at their maximum
     def is_capped(self, leaf: LeafEntry, bucket_id: int, job: JobEntry, span: TaskSpan) -> bool:
         """Whether the next task would take a queue beyond its maximum. Then its bucket (where the order is strict, all
-        of its segment) is not served until the queue shrinks.
+        of its segment that ask for a resource of which that is so) is not served until the queue shrinks.
         """
         full = queue_at_maximum(job.under, span.task)
         if full is None:
             return False
-        segment = bucket_id >> SEGMENT_BITS
-        buckets = [other for other in leaf.buckets if other >> SEGMENT_BITS == segment] if leaf.strict else [bucket_id]
+        buckets, segment = [bucket_id], bucket_id >> SEGMENT_BITS
+        if leaf.strict:
+            stop = Stop(full, leaf.buckets[bucket_id].key[job.admitted], lacked_below(full, span.task))
+            leaf.stopped.setdefault(segment, []).append(stop)
+            buckets = [other for other in leaf.buckets if other >> SEGMENT_BITS == segment]
+            buckets = [other for other in buckets if self._stop_before(leaf, other) is stop]
         for other in buckets:
             self.leaf_queue.withdraw(leaf, job_class_of(other), other)
             full.capped[leaf.name, other] = True
-        if leaf.strict:
-            leaf.stopped[segment] = full, leaf.buckets[bucket_id].key[job.admitted]
         return True
+
+    def _stop_before(self, leaf: LeafEntry, bucket_id: int) -> Stop | None:
+        """Who in a strict order holds a bucket back: who asks for none of what another lacks goes on."""
+        asked = asked_of(self.classes[bucket_id & CLASS_MASK])
+        stops = leaf.stopped.get(bucket_id >> SEGMENT_BITS, ())
+        return next((stop for stop in stops if stop.resources & asked), None)
 
     def _uncap(self, leaf: LeafEntry, bucket_id: int) -> None:
         """What the segment of a bucket waits for may be served again."""
