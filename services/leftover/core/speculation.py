@@ -23,6 +23,7 @@ from services.leftover.placement.pending_reasons import WANTS_ROOM, reason_of, s
 from services.leftover.placement.promised import Space, by_position
 from services.leftover.placement.task_class import NodeRoom, TaskClass
 from services.leftover.placement.timeline import could_hold
+from services.leftover.placement.user_limits import free_places
 
 TRIED_MAX: Final = 200
 """Stragglers that a round looks for room for; those that are overdue by most come first."""
@@ -65,6 +66,8 @@ def speculate(state: State, board: Board, revoked: list[Revocation], now_ms: int
         there = len(state.copied.get(name, ())) + begun.get(name, 0)
         if there >= state.policy.speculation_copies_max or board.maxima.above(job.queue)[1]:
             continue
+        if not free_places(board.users.above(job.queue, job.user), 1):
+            continue
         stage = job.graph.stages[straggler.at]
         task = stage_class(state, board, name, job, stage, straggler.index)
         key = f"{name}/{stage.stage}/{straggler.index}"
@@ -76,9 +79,10 @@ def speculate(state: State, board: Board, revoked: list[Revocation], now_ms: int
         board.open_others(task)
         placement = Placement(
             name, stage.stage, straggler.index, 1, straggler.run.attempt + 1, number, True, task,
-            [devices] if task.gpu else [], job.queue,
+            [devices] if task.gpu else [], job.queue, job.user,
         )  # fmt: skip
         placement.copy = placement.revocable = True
+        board.occupy(job.queue, job.user, 1)
         copies.placements.append(placement)
         begun[name] = begun.get(name, 0) + 1
     return copies
