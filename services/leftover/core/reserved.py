@@ -244,7 +244,16 @@ class Reserved:
             shares = devices[begin : begin + count] if task.gpu else []
             begin += count
             placement = Placement(
-                span.job, span.stage.stage, first, count, attempt, number, not reserved, task, shares, job.queue,
+                span.job,
+                span.stage.stage,
+                first,
+                count,
+                attempt,
+                number,
+                not reserved,
+                task,
+                shares,
+                job.queue,
                 job.user,
             )
             placement.reserved = reserved

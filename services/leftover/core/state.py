@@ -69,7 +69,13 @@ class Job(JobLife):
     user: str = ""
 
     def __init__(
-        self, queue: str, admitted: int, priority: int, graph: Graph, progress: Progress, job_class: int = 0,
+        self,
+        queue: str,
+        admitted: int,
+        priority: int,
+        graph: Graph,
+        progress: Progress,
+        job_class: int = 0,
         user: str = "",
     ) -> None:
         self.queue = queue
@@ -126,7 +132,13 @@ class Allocation:
     expected: Cache[Expected | None] = field(default=None, repr=False, compare=False)
 
     def __init__(
-        self, job: str, stage: str, queue: str, start_ms: int, demand: Vector, devices: list[DeviceShare],
+        self,
+        job: str,
+        stage: str,
+        queue: str,
+        start_ms: int,
+        demand: Vector,
+        devices: list[DeviceShare],
         user: str = "",
     ) -> None:
         self.job = job

@@ -282,9 +282,18 @@ class Board(BoardState):
                 number, beyond, first = key >> 1, key & 1 > 0, span.first
                 placements.append(
                     Placement(
-                        job, span.stage, first, count, span.attempt, number, beyond, span.task, devices, entry.queue,
+                        job,
+                        span.stage,
+                        first,
+                        count,
+                        span.attempt,
+                        number,
+                        beyond,
+                        span.task,
+                        devices,
+                        entry.queue,
                         entry.user,
-                    )  # fmt: skip
+                    )
                 )
                 span.first += count
             span.placed_at, span.others, span.devices = -1, None, None

@@ -8,6 +8,7 @@ from schemas.quantities import Vector, largest_share
 from schemas.queues import ServingOrder
 from services.leftover.placement.barred import bind
 from services.leftover.placement.entries import BY_SHARE, NO_SHAPES, Discipline, JobEntry
+from services.leftover.placement.gated_jobs import GatedJobs
 from services.leftover.placement.keys import CLASS_MASK
 from services.leftover.placement.kinds_levels import KindsLevels
 from services.leftover.placement.leaf_queue import LeafEntry, ReadyQueue
@@ -18,7 +19,6 @@ from services.leftover.placement.queue_limits import QueueLimits, count_in
 from services.leftover.placement.task_class import Shape, TaskClass
 from services.leftover.placement.task_span import TaskSpan
 from services.leftover.placement.user_limits import UserLimits
-from services.leftover.placement.gated_jobs import GatedJobs
 
 CLASSES_MAX: Final = 4_096
 """So many classes of tasks are remembered before those that nobody waits in any more are forgotten."""

@@ -70,8 +70,8 @@ def waits_open(places: tuple[UserPlaces, ...], leaf: str, buckets: list[int]) ->
 
 
 class UserLimits:
-    """`given`: by path of a queue, how many tasks of one user run there at a time. Of a user, limits are kept as long as
-    there are jobs or tasks under them.
+    """`given`: by path of a queue, how many tasks of one user run there at a time. What is known of a user is kept as
+    long as there are jobs or tasks of it there.
     """
 
     def __init__(self, given: dict[str, int]) -> None:
