@@ -96,7 +96,9 @@ COMPILED = {
         "round_fold",
         "stale",
         "state",
+        "sums",
         "tolerance",
+        "user_demand",
     ),
     "services/fairness/hdrf": ("leaf_fill", "node_fill", "static"),
     "services/leftover/core": (
