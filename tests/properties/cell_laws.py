@@ -2,7 +2,7 @@
 
 from largesse.lifecycle.job_classes import has_pools
 from largesse.lifecycle.running_limit import is_parked
-from schemas import PlacementRule
+from schemas import PlacementRule, Queue
 from schemas.nodes import devices_of
 from schemas.placement_rules import rules_of
 from schemas.quantities import on_devices, tasks_on_devices
@@ -239,7 +239,7 @@ def check_levels(cell, before):
     levels = {queue: target for queue, target in before.items() if queue not in said.gone}
     levels |= {level.queue: level.target for level in said.levels}
     state = cell.admission
-    if is_limited(state.queues):
+    if is_limited(state.queues) or limits_users(state.queues):
         return  # Other tests check what limits and policies make of levels.
     dues = {queue: due for queue, due in cell.fairness.dues.items() if queue not in said.gone}
     dues = {queue: due for queue, due in dues.items() if all(level.queue != queue for level in said.levels)}
@@ -264,7 +264,11 @@ def check_could_start(cell):
             leaf = cell.fairness.jobs[name].queue
             asked[leaf] = asked.get(leaf, 0) + tasks
     found = {leaf: could_start(cell.fairness, leaf) for leaf in cell.fairness.waits}
-    assert {leaf: tasks for leaf, (tasks, _) in found.items() if tasks} == asked
+    starting = {leaf: tasks for leaf, (tasks, _) in found.items() if tasks}
+    if limits_users(cell.admission.queues):
+        assert all(tasks <= asked.get(leaf, 0) for leaf, tasks in starting.items())
+    else:
+        assert starting == asked
     for tasks, amounts in found.values():
         assert all(amount >= 0 for amount in amounts.values())
         assert tasks or not any(amounts.values())
@@ -273,6 +277,48 @@ def check_could_start(cell):
 def is_limited(queues):
     """Whether some queue has a policy, a guarantee or a maximum of its own."""
     return queues is not None and any(each.policy or each.guaranteed or each.max for _, each in walk(queues))
+
+
+def limits_users(queues):
+    """Whether only so many tasks of one user run at a time somewhere."""
+    return queues is not None and any(each.user_tasks_max for _, each in walk(queues))
+
+
+def user_of(cell, name):
+    """Whose job it is or was: names are taken once in these histories."""
+    return next(r.body.spec.user for r in cell.records if r.type == "JobAdmitted" and r.body.spec.job == name)
+
+
+def running_of_users(cell):
+    """By path of a queue and user, how many attempts hold room there."""
+    running = {}
+    for held in (each for held_here in cell.leftover.held.values() for each in held_here.values()):
+        for path in upwards(held.queue):
+            running[path, held.user] = running.get((path, held.user), 0) + 1
+            assert held.user == user_of(cell, held.job)
+    return running
+
+
+def check_user_tasks(cell, grown):
+    """No more tasks of a user run than may: `grown` tells which jobs got tasks in the round."""
+    limits = {path: each.user_tasks_max for path, each in walk(cell.admission.queues or Queue(""))}
+    if not any(limits.values()):
+        return
+    jobs = [cell.leftover.jobs[name] for name in grown if name in cell.leftover.jobs]
+    took = {(path, job.user) for job in jobs for path in upwards(job.queue)}
+    for (path, user), count in running_of_users(cell).items():
+        # After a limit was lowered more run than may: then none starts.
+        assert not limits.get(path) or count <= limits[path] or (path, user) not in took
+
+
+def places_left(cell, name):
+    """How many tasks more of a job's user may start in its queue."""
+    if not limits_users(cell.admission.queues):
+        return 1 << 30
+    running, limits = running_of_users(cell), dict(walk(cell.admission.queues))
+    job, user = cell.leftover.jobs[name], user_of(cell, name)
+    found = [(limits[path].user_tasks_max, running.get((path, user), 0)) for path in upwards(job.queue)]
+    return min([most - count for most, count in found if most is not None], default=1 << 30)
 
 
 def check_maxima(cell, grown):
@@ -301,6 +347,8 @@ def check_conserved(cell):
         for at, spans in could_start_of(cell, name).items() if name not in cell.altruism.on_hold else ():
             of = job.graph.stages[at]
             gang, own = of.tasks if of.gang else 0, rules_of(name, cell.leftover.jobs[name].queue, of)
+            if places_left(cell, name) < max(1, gang):
+                continue  # It waits for other tasks of its user to end.
             assert not spans or sum(span.count for span in spans)
             for failed in failed_before(cell, name, at, of, spans):
                 rules = [*own, PlacementRule("", nodes=failed)] if failed else own

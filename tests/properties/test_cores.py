@@ -28,12 +28,13 @@ from tests.properties.cell_laws import (
     check_rules,
     check_running_max,
     check_tasks,
+    check_user_tasks,
 )
 from tests.properties.histories import Play, replay, seeded_histories
 from tests.strategies import for_all
 
 SHARDS = 4
-TREES = ("wide", "deep", "uneven", "limited", "capped", "none")
+TREES = ("wide", "deep", "uneven", "limited", "capped", "users", "none")
 
 
 def played(history, cell=None, without=()):
@@ -132,6 +133,7 @@ class Watched(SlowCell):
         assert all(struck.grant.job in live or struck.reason == "job_over" for struck in body.struck)
         self.attempts.check(self, body)
         check_maxima(self, [grant.job for grant in body.grants if grant.job in self.leftover.jobs])
+        check_user_tasks(self, [grant.job for grant in body.grants])
         check_room(self)
         check_running_max(self)
         check_tasks(self)

@@ -13,7 +13,7 @@ from services.fairness.core.stale import change_demand, change_sums
 from services.fairness.core.state import Asked, State, UserTasks
 from services.fairness.core.sums import add_demand, add_rests, add_tasks, add_waits
 
-Amounts = dict[tuple[str, str], int]
+_Amounts = dict[tuple[str, str], int]
 """By leaf and kind of task, how many tasks."""
 
 
@@ -69,10 +69,11 @@ def cut_users(state: State) -> None:
         for leaf in leaves:
             paths |= dict.fromkeys(upwards(leaf), True)
         limits = sorted([path for path in paths if path in state.user_tasks_max], key=_depth, reverse=True)
-        waits = {(leaf, kind): each.waits for leaf, mine in leaves.items() for kind, each in mine.asked.items()}
-        able = {
-            (leaf, kind): each.waits - each.rests for leaf, mine in leaves.items() for kind, each in mine.asked.items()
-        }
+        waits: _Amounts = {}
+        able: _Amounts = {}
+        for leaf, mine in leaves.items():
+            for kind, each in mine.asked.items():
+                waits[leaf, kind], able[leaf, kind] = each.waits, each.waits - each.rests
         for path in limits:
             runs = sum([mine.runs for leaf, mine in leaves.items() if is_below(leaf, path)])
             free = max(0, state.user_tasks_max[path] - runs)
@@ -92,7 +93,7 @@ def _depth(path: str) -> tuple[int, str]:
     return (path.count("/") + 1 if path else 0), path
 
 
-def _within(amounts: Amounts, path: str, free: int) -> Amounts:
+def _within(amounts: _Amounts, path: str, free: int) -> _Amounts:
     """The same with no more tasks below a queue than there are places, but for what rounding up adds."""
     most = sum([count for (leaf, _), count in amounts.items() if is_below(leaf, path)])
     if most <= free:

@@ -52,6 +52,11 @@ class UserPlaces:
         """How many tasks more may run; less than 0 where the limit was lowered."""
         return self.most - self.tasks
 
+    @property
+    def held_back(self) -> int:
+        """How many tasks wait for others of the user to end."""
+        return sum([gate.tasks for gate in self.gates.values() if gate.shut])
+
 
 NO_PLACES: tuple[UserPlaces, ...] = ()
 
