@@ -234,6 +234,9 @@ def notes(state: State, policy: Policy, tree: Queue | None) -> list[str]:
     for path, count in _beyond(state, policy, tree).items():
         ask = f"{plural(count, 'job')} {'asks' if count == 1 else 'ask'}"
         remarks.append(f"{named(path)}: {ask} for more at once than its max, and would never continue")
+    for path, count in _too_wide(state, tree).items():
+        have = f"{plural(count, 'job')} {'has a gang' if count == 1 else 'have gangs'}"
+        remarks.append(f"{named(path)}: {have} of more tasks than its user_tasks_max, and would never continue")
     return remarks
 
 
@@ -270,6 +273,20 @@ def _beyond(state: State, policy: Policy, tree: Queue) -> Counter[str]:
     for job in state.jobs.values() if ceilings else ():
         for path in upwards(job.spec.queue):
             if path in ceilings and _is_beyond(job, policy, ceilings[path]):
+                found[path] += 1
+                break
+    return found
+
+
+def _too_wide(state: State, tree: Queue) -> Counter[str]:
+    """By queue, live jobs with a gang to come of more tasks than one user may run there."""
+    limits = {path: queue.user_tasks_max for path, queue in walk(tree) if queue.user_tasks_max is not None}
+    found: Counter[str] = Counter()
+    for job in state.jobs.values() if limits else ():
+        gangs = zip(job.spec.stages, job.progress.left, strict=True)
+        width = max([stage.tasks for stage, left in gangs if stage.gang and left], default=0)
+        for path in upwards(job.spec.queue):
+            if width > limits.get(path, width):
                 found[path] += 1
                 break
     return found

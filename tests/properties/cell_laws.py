@@ -2,7 +2,7 @@
 
 from largesse.lifecycle.job_classes import has_pools
 from largesse.lifecycle.running_limit import is_parked
-from schemas import PlacementRule, Queue
+from schemas import PlacementRule
 from schemas.nodes import devices_of
 from schemas.placement_rules import rules_of
 from schemas.quantities import on_devices, tasks_on_devices
@@ -14,6 +14,7 @@ from services.fairness.hdrf.static import fill
 from services.fairness.tree import TreeNode
 from services.leftover.core.asks import asks_of
 from tests.cells import holds_of
+from tests.properties.user_laws import limits_users, places_left
 
 
 # ---------------------------------------------------------------- room
@@ -265,10 +266,7 @@ def check_could_start(cell):
             asked[leaf] = asked.get(leaf, 0) + tasks
     found = {leaf: could_start(cell.fairness, leaf) for leaf in cell.fairness.waits}
     starting = {leaf: tasks for leaf, (tasks, _) in found.items() if tasks}
-    if limits_users(cell.admission.queues):
-        assert all(tasks <= asked.get(leaf, 0) for leaf, tasks in starting.items())
-    else:
-        assert starting == asked
+    assert starting == asked or limits_users(cell.admission.queues) and {*starting} <= {*asked}
     for tasks, amounts in found.values():
         assert all(amount >= 0 for amount in amounts.values())
         assert tasks or not any(amounts.values())
@@ -277,48 +275,6 @@ def check_could_start(cell):
 def is_limited(queues):
     """Whether some queue has a policy, a guarantee or a maximum of its own."""
     return queues is not None and any(each.policy or each.guaranteed or each.max for _, each in walk(queues))
-
-
-def limits_users(queues):
-    """Whether only so many tasks of one user run at a time somewhere."""
-    return queues is not None and any(each.user_tasks_max for _, each in walk(queues))
-
-
-def user_of(cell, name):
-    """Whose job it is or was: names are taken once in these histories."""
-    return next(r.body.spec.user for r in cell.records if r.type == "JobAdmitted" and r.body.spec.job == name)
-
-
-def running_of_users(cell):
-    """By path of a queue and user, how many attempts hold room there."""
-    running = {}
-    for held in (each for held_here in cell.leftover.held.values() for each in held_here.values()):
-        for path in upwards(held.queue):
-            running[path, held.user] = running.get((path, held.user), 0) + 1
-            assert held.user == user_of(cell, held.job)
-    return running
-
-
-def check_user_tasks(cell, grown):
-    """No more tasks of a user run than may: `grown` tells which jobs got tasks in the round."""
-    limits = {path: each.user_tasks_max for path, each in walk(cell.admission.queues or Queue(""))}
-    if not any(limits.values()):
-        return
-    jobs = [cell.leftover.jobs[name] for name in grown if name in cell.leftover.jobs]
-    took = {(path, job.user) for job in jobs for path in upwards(job.queue)}
-    for (path, user), count in running_of_users(cell).items():
-        # After a limit was lowered more run than may: then none starts.
-        assert not limits.get(path) or count <= limits[path] or (path, user) not in took
-
-
-def places_left(cell, name):
-    """How many tasks more of a job's user may start in its queue."""
-    if not limits_users(cell.admission.queues):
-        return 1 << 30
-    running, limits = running_of_users(cell), dict(walk(cell.admission.queues))
-    job, user = cell.leftover.jobs[name], user_of(cell, name)
-    found = [(limits[path].user_tasks_max, running.get((path, user), 0)) for path in upwards(job.queue)]
-    return min([most - count for most, count in found if most is not None], default=1 << 30)
 
 
 def check_maxima(cell, grown):

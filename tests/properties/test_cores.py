@@ -28,9 +28,9 @@ from tests.properties.cell_laws import (
     check_rules,
     check_running_max,
     check_tasks,
-    check_user_tasks,
 )
 from tests.properties.histories import Play, replay, seeded_histories
+from tests.properties.user_laws import check_user_tasks
 from tests.strategies import for_all
 
 SHARDS = 4

@@ -16,6 +16,7 @@ from schemas.edge.read import ConfigPatch
 from schemas.edge.validated import validated
 from schemas.queues import Preset
 from services.cli.queues import limits_text
+from services.gateway.dry_run import notes
 from services.gateway.dry_run import tasks_of as could_use
 from services.gateway.queue_documents import settings_document
 from services.gateway.tally import Tally
@@ -334,6 +335,15 @@ def test_a_dry_run_tells_users_apart_only_where_they_are_limited():
     view.submit("j", tasks("s", 5), queue="a", user="ann").submit("k", tasks("s", 5), queue="a", user="bob")
     assert [each.get("user") for each in could_use(view.view, tree("a", "b"))["a"]] == [None]
     assert [each["user"] for each in could_use(view.view, LIMITED)["a"]] == ["ann", "bob"]
+
+
+def test_a_dry_run_says_which_gangs_a_limit_would_hold_for_good():
+    view = Watched(cpu=1, queues=tree("a", "b")).submit("j", tasks("s", 5, gang=True), queue="a")
+    view.submit("k", tasks("s", 2, gang=True), queue="a")
+    limited = tree(queue("a", user_tasks_max=3), "b")
+    text = "queue a: 1 job has a gang of more tasks than its user_tasks_max, and would never continue"
+    assert text in notes(view.view, view.view.policy, limited)
+    assert text not in notes(view.view, view.view.policy, tree(queue("a", user_tasks_max=5), "b"))
 
 
 # ---------------------------------------------------------------- what it costs
