@@ -266,7 +266,7 @@ def check_could_start(cell):
             asked[leaf] = asked.get(leaf, 0) + tasks
     found = {leaf: could_start(cell.fairness, leaf) for leaf in cell.fairness.waits}
     starting = {leaf: tasks for leaf, (tasks, _) in found.items() if tasks}
-    assert starting == asked or limits_users(cell.admission.queues) and {*starting} <= {*asked}
+    assert starting == asked or (limits_users(cell.admission.queues) and {*starting} <= {*asked})
     for tasks, amounts in found.values():
         assert all(amount >= 0 for amount in amounts.values())
         assert tasks or not any(amounts.values())

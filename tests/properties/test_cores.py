@@ -30,7 +30,7 @@ from tests.properties.cell_laws import (
     check_tasks,
 )
 from tests.properties.histories import Play, replay, seeded_histories
-from tests.properties.user_laws import check_user_tasks
+from tests.properties.user_laws import check_counted_anew, check_user_tasks
 from tests.strategies import for_all
 
 SHARDS = 4
@@ -133,11 +133,12 @@ class Watched(SlowCell):
         assert all(struck.grant.job in live or struck.reason == "job_over" for struck in body.struck)
         self.attempts.check(self, body)
         check_maxima(self, [grant.job for grant in body.grants if grant.job in self.leftover.jobs])
-        check_user_tasks(self, [grant.job for grant in body.grants])
         check_room(self)
         check_running_max(self)
         check_tasks(self)
+        check_counted_anew(self)
         if undisturbed:
+            check_user_tasks(self, [grant.job for grant in body.grants])
             check_asks(self)
             if self.admission.policy.preset != "fifo":
                 check_conserved(self)

@@ -1,7 +1,10 @@
 """Laws of queues in which only so many tasks of one user run at a time, worked out plainly from what cores keep."""
 
+from largesse.log.snapshots import dump, load
 from schemas import Queue
 from schemas.queue_tree import upwards, walk
+from services.fairness.core.demand import recount
+from services.fairness.core.user_demand import cut_users
 
 
 def limits_users(queues):
@@ -44,3 +47,21 @@ def places_left(cell, name):
     job, user = cell.leftover.jobs[name], user_of(cell, name)
     found = [(limits[path].user_tasks_max, running.get((path, user), 0)) for path in upwards(job.queue)]
     return min([most - count for most, count in found if most is not None], default=1 << 30)
+
+
+SUMS = ("demand", "sets", "total", "waiting", "waits", "used", "backoff_tasks", "backoff_demand", "user_tasks")
+
+
+def check_counted_anew(cell):
+    """What fairness counts is what it would be if it counted anew."""
+    if not limits_users(cell.admission.queues):
+        return
+    kept, anew = (load(type(cell.fairness), dump(cell.fairness)) for _ in range(2))
+    recount(anew)
+    cut_users(kept)
+    cut_users(anew)
+    for name in SUMS:
+        found, counted = getattr(kept, name), getattr(anew, name)
+        if name == "total":
+            found, counted = ({kind: amount for kind, amount in each.items() if amount} for each in (found, counted))
+        assert found == counted, name

@@ -338,7 +338,7 @@ def test_a_dry_run_tells_users_apart_only_where_they_are_limited():
 
 
 def test_a_dry_run_says_which_gangs_a_limit_would_hold_for_good():
-    view = Watched(cpu=1, queues=tree("a", "b")).submit("j", tasks("s", 5, gang=True), queue="a")
+    view = Watched(cpu=9, queues=tree("a", "b")).submit("j", tasks("s", 5, gang=True), queue="a")
     view.submit("k", tasks("s", 2, gang=True), queue="a")
     limited = tree(queue("a", user_tasks_max=3), "b")
     text = "queue a: 1 job has a gang of more tasks than its user_tasks_max, and would never continue"
