@@ -10,8 +10,6 @@ from dataclasses import dataclass, field
 
 from mypy_extensions import mypyc_attr
 
-from schemas.queue_tree import upwards
-
 GateKey = tuple[str, int]
 """The leaf and the bucket."""
 
@@ -92,7 +90,9 @@ class UserLimits:
             return NO_PLACES
         paths = self._above.get(queue)
         if paths is None:
-            paths = self._above[queue] = [path for path in upwards(queue) if path in self.given]
+            names = queue.split("/") if queue else []
+            upwards = ["/".join(names[:depth]) for depth in range(len(names), -1, -1)]  # Its own, then up to "".
+            paths = self._above[queue] = [path for path in upwards if path in self.given]
         return tuple([self._entry(path, user) for path in paths]) if paths else NO_PLACES
 
     def add_job(self, queue: str, user: str) -> tuple[int, tuple[UserPlaces, ...]]:
