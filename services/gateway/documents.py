@@ -233,6 +233,8 @@ def _why(state: State, queueing: Queueing, job: LiveJob, at: int, waiting: int, 
     if not job.began:
         return [{"reason": "running_limit", "tasks": waiting, "text": queueing.held_back(job)}]
     asked = min(waiting, job.asked[at])
+    limited, why_limited = queueing.users.held(job, at, asked)
+    asked -= limited
     reasons = []
     if asked and (reserved := queueing.reserved.why(job, at)):
         reasons.append({"reason": reserved[0], "tasks": asked, "text": reserved[1]})
@@ -252,13 +254,15 @@ def _why(state: State, queueing: Queueing, job: LiveJob, at: int, waiting: int, 
             found["text"] += Lacking(state).text(job.spec.queue, stage)
         reasons.append(found)
     held = held_in(job, at, waiting)
-    if rest := waiting - asked - held:
+    if rest := waiting - asked - limited - held:
         left_ms = job.retry_ms[at] - state.time
         if left_ms > 0:
             seconds = -(-left_ms // 1_000)
             reasons.append(_reason("back_off", rest, failed=_who_failed(job, at), seconds=seconds))
         else:
             reasons.append(_reason("next_round", rest))
+    if limited:
+        reasons.append({"reason": "user_tasks_max", "tasks": limited, "text": why_limited})
     if held:
         reasons.append(_reason("running_max", held, stage=stage.stage, most=stage.running_max))
     return reasons

@@ -97,7 +97,8 @@ def config_of(state: State, policy: Policy, tree: Queue | None) -> Config:
 def tasks_of(state: State, tree: Queue | None, policy: Policy | None = None) -> dict[str, list[Document]]:
     """By leaf, the tasks that ask for the same: how many run, could start, or hold something for a job that is over,
     had the cell this tree: its limits may let more jobs run than now. Of a stage with a `running_max` no more count
-    than may run at a time. Jobs with accepted reservations are outside the tree, where promises count under the policy.
+    than may run at a time; where that is limited by user, tasks are told apart by it. Jobs with accepted reservations
+    are outside the tree, where promises count under the policy.
     """
     outside = _accepted(state) if (policy or state.policy).reservations == "on" else {}
     limits = state.running_limits
@@ -105,7 +106,8 @@ def tasks_of(state: State, tree: Queue | None, policy: Policy | None = None) -> 
     if limits.parked and tree is not state.queues:
         # `limit` puts new lists in the place of those that it shortens; all else of the view it only reads.
         released = dict.fromkeys(limit(replace(limits, parked=dict(limits.parked)), tree), True)
-    found: dict[tuple[str, str], Document] = {}
+    found: dict[tuple[str, str, str], Document] = {}
+    by_user = tree is not None and any(queue.user_tasks_max is not None for _, queue in walk(tree))
     holding = 0
     for name, job in state.jobs.items():
         if job.spec.reservation in outside:
@@ -113,7 +115,8 @@ def tasks_of(state: State, tree: Queue | None, policy: Policy | None = None) -> 
         elif name in limits.leaf and (job.began or name in released):
             for at, left in enumerate(job.progress.left):
                 if left and not job.progress.parents[at]:
-                    alike, running = _alike(found, job.spec.queue, job.spec.stages[at].demand), held_of(job, at)
+                    user = job.spec.user if by_user else ""
+                    alike, running = _alike(found, job.spec.queue, job.spec.stages[at].demand, user), held_of(job, at)
                     alike["running"] += running
                     if job.hold is None:
                         alike["waiting"] += max(0, min(left, job.spec.stages[at].width) - running)
@@ -121,9 +124,9 @@ def tasks_of(state: State, tree: Queue | None, policy: Policy | None = None) -> 
     if holding < len(state.holds):
         for key, hold in state.holds.items():
             if key.partition("/")[0] not in limits.leaf:
-                _alike(found, hold.queue, hold.demand)["over"] += 1
+                _alike(found, hold.queue, hold.demand, hold.user if by_user else "")["over"] += 1
     by_leaf: dict[str, list[Document]] = {}
-    for (leaf, _), alike in found.items():
+    for (leaf, _, _), alike in found.items():
         by_leaf.setdefault(leaf, []).append(alike)
     return by_leaf
 
@@ -133,9 +136,9 @@ def held_of(job: LiveJob, at: int) -> int:
     return job.running[at] + job.starting[at]
 
 
-def _alike(found: dict[tuple[str, str], Document], leaf: str, demand: Vector) -> Document:
-    fresh = {"demand": demand, "running": 0, "waiting": 0, "over": 0}
-    return found.setdefault((leaf, f"{sorted(demand.items())}"), fresh)
+def _alike(found: dict[tuple[str, str, str], Document], leaf: str, demand: Vector, user: str) -> Document:
+    fresh: Document = {"demand": demand, "running": 0, "waiting": 0, "over": 0}
+    return found.setdefault((leaf, f"{sorted(demand.items())}", user), fresh | ({"user": user} if user else {}))
 
 
 def question_of(state: State, now: Config, then: Config) -> Document:
@@ -231,6 +234,9 @@ def notes(state: State, policy: Policy, tree: Queue | None) -> list[str]:
     for path, count in _beyond(state, policy, tree).items():
         ask = f"{plural(count, 'job')} {'asks' if count == 1 else 'ask'}"
         remarks.append(f"{named(path)}: {ask} for more at once than its max, and would never continue")
+    for path, count in _too_wide(state, tree).items():
+        have = f"{plural(count, 'job')} {'has a gang' if count == 1 else 'have gangs'}"
+        remarks.append(f"{named(path)}: {have} of more tasks than its user_tasks_max, and would never continue")
     return remarks
 
 
@@ -267,6 +273,20 @@ def _beyond(state: State, policy: Policy, tree: Queue) -> Counter[str]:
     for job in state.jobs.values() if ceilings else ():
         for path in upwards(job.spec.queue):
             if path in ceilings and _is_beyond(job, policy, ceilings[path]):
+                found[path] += 1
+                break
+    return found
+
+
+def _too_wide(state: State, tree: Queue) -> Counter[str]:
+    """By queue, live jobs with a gang to come of more tasks than one user may run there."""
+    limits = {path: queue.user_tasks_max for path, queue in walk(tree) if queue.user_tasks_max is not None}
+    found: Counter[str] = Counter()
+    for job in state.jobs.values() if limits else ():
+        gangs = zip(job.spec.stages, job.progress.left, strict=True)
+        width = max([stage.tasks for stage, left in gangs if stage.gang and left], default=0)
+        for path in upwards(job.spec.queue):
+            if width > limits.get(path, width):
                 found[path] += 1
                 break
     return found

@@ -18,6 +18,7 @@ from schemas.wording import plural
 from services.gateway.counting import added, used_by
 from services.gateway.promised_waits import PromisedRoom
 from services.gateway.reserved_waits import ReservedWaits
+from services.gateway.user_limits import UserLimits
 from services.gateway.view_jobs import LiveJob
 from services.gateway.view_state import NodeRow, State
 
@@ -39,6 +40,7 @@ PendingReason = Literal[
     "promise_used",
     "promised",
     "running_max",
+    "user_tasks_max",
     "next_round",
 ]
 """Why tasks wait, as documents and metrics say it."""
@@ -70,6 +72,7 @@ class Queueing:
         self._state = state
         self.reserved = ReservedWaits(state)
         self.promised = PromisedRoom(state)
+        self.users = UserLimits(state)
         self._parked: dict[str, list[tuple[int, int]]] = {}
         self._held: dict[str, Vector] | None = None
         self._draining: dict[str, NodeRow] | None = None

@@ -18,6 +18,7 @@ from services.gateway.node_documents import state_of_node
 from services.gateway.promised_waits import NEED_ROOM
 from services.gateway.queueing import Queueing
 from services.gateway.reserved_waits import ReservedWaits
+from services.gateway.user_limits import beyond, counts_for, width_of
 from services.gateway.view_jobs import LiveJob, held_in, waiting_of
 from services.gateway.view_state import State, Touched, said_of, stage_class_key
 
@@ -25,7 +26,8 @@ LOOKED_AT_ONCE = 200
 """Jobs, nodes or sums that are processed before other tasks get a turn: some milliseconds."""
 
 Key = tuple[str, str, str]
-"""Leaf queue; why its tasks wait ("asked": as their class does; "running": they do not wait); class of the tasks."""
+"""Leaf queue; why its tasks wait ("asked": as their class does, "asked/USER": so, where only so many of that user run;
+"running": they do not wait); class of the tasks."""
 Keys = dict[Key, tuple[int, Stage | None]]
 """By key, the number of tasks and, if the key has a class, a stage of that class."""
 
@@ -226,18 +228,24 @@ class Tally:
             counts.classes[names[min(index, len(names) - 1)]].add(of_class)
         queueing, ceilings = Queueing(state), state.ceilings
         for number, (key, found) in enumerate(self._sums.items()):
-            leaf, reason, kind = key
+            (leaf, reason, kind), tasks = key, found.tasks
             if reason == "running":
                 counts.running[leaf] = counts.running.get(leaf, 0) + found.tasks
                 continue
             if found.stage is not None:
-                if state.ceilings is not ceilings:
+                if state.ceilings is not ceilings:  # Another tree is in force.
                     queueing, ceilings = Queueing(state), state.ceilings
+                _, of_user, user = reason.partition("/")
+                limit = queueing.users.of(leaf, user) if of_user else None
+                if limit is not None and (held_back := beyond(limit, tasks, width_of(found.stage))):
+                    counts.waiting.setdefault((leaf, "user_tasks_max"), Waiting()).take(held_back, found.since_ms())
+                    tasks -= held_back
                 held = queueing.at_max(leaf, found.stage)
                 reason = "queue_max" if held else said_of(state, kind) or "next_round"
                 if reason in NEED_ROOM and queueing.promised.text(found.stage):
                     reason = "promised"
-            counts.waiting.setdefault((leaf, reason), Waiting()).take(found.tasks, found.since_ms())
+            if tasks:
+                counts.waiting.setdefault((leaf, reason), Waiting()).take(tasks, found.since_ms())
             await _turn(number)
         return counts
 
@@ -264,7 +272,8 @@ def _keys_of(state: State, reserved: ReservedWaits, job: LiveJob) -> Keys:
         elif asked and f"{job.spec.job}/{stage.stage}" in state.promised:
             _put(keys, (job.spec.queue, "promised", ""), asked)
         elif asked:
-            _put(keys, (job.spec.queue, "asked", stage_class_key(job.spec, stage)), asked, stage)
+            why = f"asked/{job.spec.user}" if counts_for(state, job) else "asked"
+            _put(keys, (job.spec.queue, why, stage_class_key(job.spec, stage)), asked, stage)
         _put(keys, (job.spec.queue, "running_max", ""), held)
         _put(keys, (job.spec.queue, reason, ""), waiting - asked - held)
         _put(keys, (job.spec.queue, "running", ""), working)

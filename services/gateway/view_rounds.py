@@ -8,6 +8,7 @@ from services.gateway.copies import begin_copy
 from services.gateway.ledger import fold_ledger
 from services.gateway.places import move, place
 from services.gateway.promised_waits import begin_lent, take_back
+from services.gateway.user_limits import count_user
 from services.gateway.view_classes import fold_pools
 from services.gateway.view_state import Allocation, State, touch
 
@@ -32,13 +33,16 @@ def fold_closed(state: State, record: Record) -> None:
         job = state.jobs[grant.job]
         at = job.graph.position[grant.stage]
         demand, queue = job.graph.stages[at].demand, job.spec.queue
+        hold = Allocation(grant.attempt, grant.node, queue, demand, job.spec.user)
         is_copy = grant.why == "speculative"
         if is_copy:
-            begin_copy(state, grant, Allocation(grant.attempt, grant.node, queue, demand))
+            begin_copy(state, grant, hold)
         else:
             place(job.places[at], grant.first, grant.count, grant.node)
             for index in range(grant.first, grant.first + grant.count):
-                state.holds[f"{grant.job}/{grant.stage}/{index}"] = Allocation(grant.attempt, grant.node, queue, demand)
+                state.holds[f"{grant.job}/{grant.stage}/{index}"] = Allocation(
+                    grant.attempt, grant.node, queue, demand, hold.user
+                )
             job.starting[at] += grant.count
             job.asked[at] = max(0, job.asked[at] - grant.count)
             if grant.revocable:
@@ -48,6 +52,7 @@ def fold_closed(state: State, record: Record) -> None:
         add_amounts(node.used, demand, grant.count)
         add_amounts(state.used.setdefault(queue, {}), demand, grant.count)
         state.tasks[queue] = state.tasks.get(queue, 0) + grant.count
+        count_user(state, hold, grant.count)
         move(job.nodes[at], grant.node, grant.count)
         touch(state, grant.job, grant.node)
     for item in body.revoked:

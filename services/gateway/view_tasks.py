@@ -11,6 +11,7 @@ from services.gateway.copies import end_spare, find_hold, leave_over, own
 from services.gateway.places import move
 from services.gateway.promised_waits import end_lent, taken_text
 from services.gateway.usage import failed_attempt, note_used
+from services.gateway.user_limits import count_user
 from services.gateway.view_jobs import FailedAttempt
 from services.gateway.view_rounds import (
     add_amounts,
@@ -107,6 +108,7 @@ def _give_back(state: State, hold: Allocation) -> None:
     add_amounts(node.used, hold.demand, -1)
     add_amounts(state.used[hold.queue], hold.demand, -1)
     state.tasks[hold.queue] -= 1
+    count_user(state, hold, -1)
 
 
 def _release(state: State, name: str, stage: str, index: int) -> LentRow | None:

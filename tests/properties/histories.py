@@ -47,6 +47,10 @@ TREES = {
         Queue("g", max={"cpu": 6_000}),
         Queue("in", max={"memory": 9_000}, children=[Queue("b", running_jobs_max=2), Queue("c")]),
     ),
+    "users": tree(
+        Queue("h", user_tasks_max=2),
+        Queue("in", user_tasks_max=4, children=[Queue("b", user_tasks_max=3), Queue("c")]),
+    ),
 }
 QUEUES_IN = {  # A queue is known by another path in each tree.
     "wide": ("a", "b", "c", "default"),
@@ -54,7 +58,9 @@ QUEUES_IN = {  # A queue is known by another path in each tree.
     "uneven": ("in/deeper/a", "b", "c", "default"),
     "limited": ("f", "in/b", "in/c", "default"),
     "capped": ("g", "in/b", "in/c", "default"),
+    "users": ("h", "in/b", "in/c", "default"),
 }
+USERS = ("", "ann", "bob")
 LABELS: tuple[dict[str, str], ...] = ({}, {}, {}, {}, {"zone": "a"}, {"zone": "b"}, {"disk": "ssd"})
 PREFERS: tuple[dict[str, str], ...] = ({}, {}, {}, {"zone": "a"}, {"zone": "b", "disk": "ssd"})
 APARTS = (*[None] * 6, AntiAffinity(), AntiAffinity(required=False), AntiAffinity("group"))
@@ -202,7 +208,8 @@ class Play:
     # ------------------------------------------------------------ clients
     def _submit(self, stages, at, priority):
         paths = QUEUES_IN.get(self.tree, ("default", "x", "y"))
-        spec = JobSpec(f"j{self.submitted}", paths[at % len(paths)], stages, priority)
+        user = USERS[at // 4 % len(USERS)]
+        spec = JobSpec(f"j{self.submitted}", paths[at % len(paths)], stages, priority, user=user)
         self.submitted += 1
         self.specs[spec.job] = spec
         self.call("take", spec)
@@ -376,7 +383,7 @@ class Play:
     # ------------------------------------------------------------ the end
     def wind_up(self):
         """Every node comes back, and every attempt ends well. Fails if jobs are left that nothing moves, though the
-        maxima are lifted then: a gang may be larger than one that came into force after its admission.
+        maxima and the limits on users are lifted then: a gang may be larger than one that came after its admission.
         """
         self._close_open()
         self.call("take", config(round_gap_ms=0))
@@ -406,8 +413,8 @@ class Play:
 
 
 def _lifted(queue):
-    """The tree without its maxima."""
-    return replace(queue, max={}, children=[_lifted(child) for child in queue.children])
+    """The tree without its maxima and without limits on users."""
+    return replace(queue, max={}, user_tasks_max=None, children=[_lifted(child) for child in queue.children])
 
 
 def _alike(plain, in_force):

@@ -12,12 +12,14 @@ from hypothesis import example
 from largesse.core import OpenRound
 from largesse.log.snapshots import dump, load
 from schemas import NodeLost, NodeRegistered, RoundClosed, TaskFailed, TaskFinished
+from schemas.queue_tree import upwards
 from services.agent import core as agent
 from services.gateway import view
 from services.leftover import core as leftover
 from services.leftover.core import overdue
 from tests.cells import SlowCell, attempts_of
 from tests.properties.histories import NODES, Play, Seeded, replay, seeded_histories
+from tests.properties.user_laws import check_user_tasks, running_of_users
 from tests.strategies import for_all
 
 SHARDS = 4
@@ -164,8 +166,8 @@ def looked_through(state, now_ms):
     return [(since_ms, name, at, index) for since_ms, _, at, index, name in sorted(late)], wake_ms
 
 
-def played(history, cell=None):
-    play = Play(cell or SlowCell(SHARDS), TREES[history.seed % len(TREES)], **KNOBS)
+def played(history, cell=None, tree=None):
+    play = Play(cell or SlowCell(SHARDS), tree or TREES[history.seed % len(TREES)], **KNOBS)
     chance = Random(history.seed)
     for step in history.steps:
         play.step(*step)
@@ -226,6 +228,35 @@ def test_the_histories_have_copies_that_win_and_copies_that_end_otherwise():
 @example(Seeded.of(30425811553))  # A copy opens a node to a class that is spread.
 def test_copies_follow_from_the_log_alone_through_restarts_and_without_caches(history):
     play, chance = played(history), Random(history.seed)
+
+    def restart(cell, number):
+        if cell.opening is None and chance.random() < 0.2:
+            cell.restore()
+
+    assert_same_log(play.cell, replay(play.calls, SlowCell(SHARDS, forgetful=True)))
+    assert_same_log(play.cell, replay(play.calls, SlowCell(SHARDS), restart))
+
+
+class Counted(Watched):
+    """The same, with a look at what users run where only so many of their tasks may."""
+
+    def close(self):
+        opened = max(i for i, record in enumerate(self.records) if record.type == "RoundOpened")
+        body = super().close()
+        if not any(record.type == "ConfigChanged" for record in self.records[opened:]):
+            check_user_tasks(self, [grant.job for grant in body.grants])
+        seen = {}
+        for leaf, users in self.view.user_tasks.items():
+            for user, count in users.items():
+                for path in upwards(leaf):
+                    seen[path, user] = seen.get((path, user), 0) + count
+        assert seen == running_of_users(self)
+        return body
+
+
+@for_all(seeded_histories())
+def test_copies_count_as_tasks_of_their_users(history):
+    play, chance = played(history, Counted(SHARDS), "users"), Random(history.seed)
 
     def restart(cell, number):
         if cell.opening is None and chance.random() < 0.2:

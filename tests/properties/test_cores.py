@@ -30,10 +30,11 @@ from tests.properties.cell_laws import (
     check_tasks,
 )
 from tests.properties.histories import Play, replay, seeded_histories
+from tests.properties.user_laws import check_counted_anew, check_user_tasks
 from tests.strategies import for_all
 
 SHARDS = 4
-TREES = ("wide", "deep", "uneven", "limited", "capped", "none")
+TREES = ("wide", "deep", "uneven", "limited", "capped", "users", "none")
 
 
 def played(history, cell=None, without=()):
@@ -135,7 +136,9 @@ class Watched(SlowCell):
         check_room(self)
         check_running_max(self)
         check_tasks(self)
+        check_counted_anew(self)
         if undisturbed:
+            check_user_tasks(self, [grant.job for grant in body.grants])
             check_asks(self)
             if self.admission.policy.preset != "fifo":
                 check_conserved(self)

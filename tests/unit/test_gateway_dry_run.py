@@ -198,7 +198,10 @@ steps = st.lists(step, min_size=1, max_size=8)
 SHAPES = (
     tree(queue("a", weight=2), queue("b", 1, "x", queue("y", weight=3))),
     tree(queue("a", running_jobs_max=1), queue("b", 1, queue("x", weight=4), "y", running_jobs_max=3)),
-    tree(queue("a", max={"cpu": 2_000, "slots": 3}), queue("b", 1, queue("x", max={"cpu": 1_500}), "y")),
+    tree(
+        queue("a", max={"cpu": 2_000, "slots": 3}, user_tasks_max=2),
+        queue("b", 1, queue("x", max={"cpu": 1_500}), queue("y", user_tasks_max=1), user_tasks_max=3),
+    ),
     tree(
         "a",
         queue("b", 1, queue("x", guaranteed={"cpu": 3_000, "slots": 2}), "y", guaranteed={"cpu": 4_000, "slots": 4}),
@@ -223,7 +226,7 @@ def test_whatever_the_preset_what_is_foretold_is_what_the_next_round_says(preset
     cell = Watched(nodes=2, cpu=4, queues=SHAPES[shapes[0]], preset=before, slots_per_node=3)
     for number, (leaf, tasks, cpu, ended, running_max) in enumerate(jobs):
         first = stage("s", tasks, cpu, running_max=running_max)
-        cell.submit(f"j{number}", first, stage("t", 2, after=["s"]), queue=leaf)
+        cell.submit(f"j{number}", first, stage("t", 2, after=["s"]), queue=leaf, user=("ann", "bob")[number % 2])
         for key, hold in list(cell.view.holds.items())[:ended]:
             name, which, index = key.split("/")
             cell.start(name, which, first=int(index), attempt=hold.attempt, node=hold.node)

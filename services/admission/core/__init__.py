@@ -14,4 +14,4 @@ NAME = "admission"
 TOPIC = ""
 UPSTREAM = ()
 READS = ()
-LAYOUT = 18
+LAYOUT = 19

@@ -12,7 +12,7 @@ from schemas import InputRefused, JobChanged, JobSpec, Record
 from schemas.jobs import Rejection
 from schemas.wording import plural
 from services.admission.core.demand import note_job
-from services.admission.core.job_limits import ceiling_problem, jobs_problem
+from services.admission.core.job_limits import ceiling_problem, gang_problem, jobs_problem
 from services.admission.core.keys import digest_of
 from services.admission.core.parked import admit_job, leave_queue
 from services.admission.core.reservations import reservation_problem
@@ -60,6 +60,7 @@ def _problem(state: State, spec: JobSpec, before: str) -> tuple[Rejection, str, 
         or jobs_problem(state, spec, before)
         or reservation_problem(state, spec)
         or ceiling_problem(state, spec)
+        or gang_problem(state, spec)
     )
 
 

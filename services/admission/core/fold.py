@@ -88,6 +88,9 @@ def _config(state: State, record: Record[ConfigChanged]) -> None:
         state.user_jobs_max = {
             path: queue.user_jobs_max for path, queue in walk(state.queues) if queue.user_jobs_max is not None
         }
+        state.user_tasks_max = {
+            path: queue.user_tasks_max for path, queue in walk(state.queues) if queue.user_tasks_max is not None
+        }
     state.needs_round = True
 
 

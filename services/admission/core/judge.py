@@ -47,7 +47,13 @@ from schemas.queue_tree import stranded, tree_conflict, with_default
 from services.admission.core.changes import is_same, judge_change
 from services.admission.core.classes import judged_class
 from services.admission.core.copies import spare_among
-from services.admission.core.job_limits import ceiling_problem, jobs_problem, size_problem, tasks_problem
+from services.admission.core.job_limits import (
+    ceiling_problem,
+    gang_problem,
+    jobs_problem,
+    size_problem,
+    tasks_problem,
+)
 from services.admission.core.keys import digest_of, is_free, seen_key, task_key, tasks_held_by
 from services.admission.core.reruns import kept_stages, rerun_problem
 from services.admission.core.reservations import (
@@ -140,6 +146,7 @@ def _problem(state: State, spec: JobSpec) -> tuple[Rejection, str, str] | None:
         or reservation_problem(state, spec)
         or size_problem(state, spec)
         or ceiling_problem(state, spec)
+        or gang_problem(state, spec)
     )
 
 

@@ -32,7 +32,7 @@ def requeue_gang(state: State, job: Job, name: str, at: int, time: int) -> None:
     if waits is None:
         waits = backing_off[stage.stage] = Backoff(None, 0, stage.demand)
     before, waits.tasks = waits.tasks, stage.tasks - (len(held.since) if held is not None else 0)
-    add_rest(state, job.queue, stage.demand, waits.tasks - before)
+    add_rest(state, job, stage.demand, waits.tasks - before)
     if held is not None:
         return
     if wait_ms := gang_backoff_ms(state.policy, job, at):

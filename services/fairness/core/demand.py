@@ -6,12 +6,12 @@ no room that it may not use. Of its tasks in back-off those count that would oth
 
 from largesse.lifecycle.job_life import is_gang_given_up
 from largesse.lifecycle.promises import divisible
-from largesse.lifecycle.remaining import set_of
 from largesse.lifecycle.slots import counted_capacity, counted_demand, counted_promises
 from schemas import Stage, Vector
-from schemas.quantities import add_amounts
 from services.fairness.core.stale import change_demand, change_sums
 from services.fairness.core.state import Job, State
+from services.fairness.core.sums import add_demand, add_rests, add_tasks, add_waits
+from services.fairness.core.user_demand import note_user
 
 
 def divide_capacity(state: State) -> None:
@@ -30,7 +30,7 @@ def recount(state: State) -> None:
         {},
         {},
     )
-    state.waits = {}
+    state.waits, state.user_tasks, state.users_touched = {}, {}, {}
     for capacity in state.nodes.values():
         for resource, amount in counted_capacity(state.policy, capacity).items():
             state.whole[resource] = state.whole.get(resource, 0) + amount
@@ -39,39 +39,48 @@ def recount(state: State) -> None:
         for at, left in enumerate(job.progress.left):
             if job.queue and job.began and left and job.progress.parents[at] == 0:
                 asked = asked_of(job.graph.stages[at], left)
-                demand = counted_demand(state.policy, job.graph.stages[at].demand)
-                add_demand(state, job.queue, demand, asked)
-                add_tasks(state.waiting, job.queue, demand, asked)
-                add_waits(state, job.queue, asked)
+                _add(state, job.queue, job.graph.stages[at].demand, asked, asked, user=job.user)
     for key, held in state.held.items():
         if not held.leaf:
             continue
-        demand = counted_demand(state.policy, held.demand)
-        add_tasks(state.used, held.leaf, demand, len(held.since))
         name, _, stage = key.partition("/")
-        live = state.jobs.get(name)
-        if live is not None and not is_gang_given_up(live, live.graph.position[stage]):
-            add_tasks(state.waiting, held.leaf, demand, -len(held.since))
-            add_waits(state, held.leaf, -len(held.since))
+        live, tasks = state.jobs.get(name), len(held.since)
+        waits = live is not None and not is_gang_given_up(live, live.graph.position[stage])
+        _add(state, held.leaf, held.demand, 0, -tasks if waits else 0, tasks, held.user)
     for name in [name for name, might_run in state.on_hold.items() if might_run]:
         live = state.jobs[name]
         for at, of in enumerate(live.graph.stages):
             tasks = running(state, name, live, at)
             if tasks and live.queue:  # What it runs counts, as it does above for all others.
-                demand = counted_demand(state.policy, of.demand)
-                add_demand(state, live.queue, demand, tasks)
-                add_tasks(state.waiting, live.queue, demand, tasks)
-                add_waits(state, live.queue, tasks)
+                _add(state, live.queue, of.demand, tasks, tasks, user=live.user)
     for name in state.backing_off:
         if state.jobs[name].began:
             count_rests(state, state.jobs[name], name, 1)
 
 
-def count_tasks(state: State, leaf: str, demand: Vector, asked: int, waiting: int, held: int = 0) -> None:
-    """A leaf asks for so many tasks more (fewer, where negative), so many more of those wait, and it holds so many
-    more. Nothing where the leaf is "": what is reserved is outside the tree."""
+def _add(state: State, leaf: str, demand: Vector, asked: int, waiting: int, held: int = 0, user: str = "") -> None:
+    """The same as `count_tasks` where all is counted anew."""
+    if state.user_tasks_max:
+        note_user(state, user, leaf, demand, waiting, runs=held)
+    demand = counted_demand(state.policy, demand)
+    if asked:
+        add_demand(state, leaf, demand, asked)
+    if waiting:
+        add_tasks(state.waiting, leaf, demand, waiting)
+        add_waits(state, leaf, waiting)
+    if held:
+        add_tasks(state.used, leaf, demand, held)
+
+
+def count_tasks(
+    state: State, leaf: str, demand: Vector, asked: int, waiting: int, held: int = 0, user: str = ""
+) -> None:
+    """A leaf asks for so many tasks of a user more (fewer, where negative), so many more of those wait, and it holds so
+    many more. Nothing where the leaf is "": what is reserved is outside the tree."""
     if not leaf:
         return
+    if state.user_tasks_max:
+        note_user(state, user, leaf, demand, waiting, runs=held)
     demand = counted_demand(state.policy, demand)
     if asked:
         change_demand(state, leaf)
@@ -115,8 +124,8 @@ def shift(state: State, job: Job, at: int, left: int, resting: int) -> None:
     before, and were in back-off."""
     stage = job.graph.stages[at]
     more = asked_of(stage, job.progress.left[at]) - asked_of(stage, left)
-    count_tasks(state, job.queue, stage.demand, more, more)
-    add_rest(state, job.queue, stage.demand, resting_of(job, at) - _resting(stage, left, resting))
+    count_tasks(state, job.queue, stage.demand, more, more, user=job.user)
+    add_rest(state, job, stage.demand, resting_of(job, at) - _resting(stage, left, resting))
 
 
 def rest(state: State, job: Job, at: int, tasks: int) -> None:
@@ -124,7 +133,7 @@ def rest(state: State, job: Job, at: int, tasks: int) -> None:
     stage = job.graph.stages[at]
     if not is_limited(stage):
         if job.began:
-            add_rest(state, job.queue, stage.demand, tasks)
+            add_rest(state, job, stage.demand, tasks)
         return
     before = job.resting.get(at, 0)
     job.resting = {**job.resting, at: before + tasks}
@@ -135,65 +144,22 @@ def rest(state: State, job: Job, at: int, tasks: int) -> None:
 
 
 # ---------------------------------------------------------------- sums
-def add_waits(state: State, leaf: str, tasks: int) -> None:
-    """So many tasks more of a leaf (fewer, where negative) wait."""
-    waits = state.waits.get(leaf, 0) + tasks
-    if waits:
-        state.waits[leaf] = waits
-    else:
-        del state.waits[leaf]
-
-
 def count_rests(state: State, job: Job, name: str, sign: int) -> None:
     """What of a job is in back-off counts (`sign` 1), or no longer does (-1)."""
     for key, each in state.backing_off.get(name, {}).items():
         if not is_limited(job.graph.stages[job.graph.position[key.partition("/")[0]]]):
-            add_rest(state, job.queue, each.demand, sign * each.tasks)
+            add_rest(state, job, each.demand, sign * each.tasks)
     for at in job.resting:
-        add_rest(state, job.queue, job.graph.stages[at].demand, sign * resting_of(job, at))
+        add_rest(state, job, job.graph.stages[at].demand, sign * resting_of(job, at))
 
 
-def add_rest(state: State, leaf: str, demand: Vector, tasks: int) -> None:
-    """So many tasks more of a leaf (fewer, where negative) are in back-off."""
-    if tasks and leaf:
-        left = state.backoff_tasks.get(leaf, 0) + tasks
-        if left:
-            state.backoff_tasks[leaf] = left
-            add_tasks(state.backoff_demand, leaf, counted_demand(state.policy, demand), tasks)
-        else:
-            del state.backoff_tasks[leaf]
-            state.backoff_demand.pop(leaf, None)
-        change_sums(state, leaf)
-
-
-def add_demand(state: State, leaf: str, demand: Vector, tasks: int) -> None:
-    """A leaf asks for so many tasks more (fewer, where negative)."""
-    add_tasks(state.demand, leaf, demand, tasks)
-    sets = state.sets.get(leaf)
-    if sets is None:
-        sets = state.sets[leaf] = {}
-    add_tasks(sets, set_of(demand), demand, tasks)
-    if not sets:
-        del state.sets[leaf]
-    add_amounts(state.total, demand, tasks)
-
-
-def add_tasks(sums: dict[str, Vector], leaf: str, demand: Vector, tasks: int) -> None:
-    """Adds so many tasks (subtracts, where negative) to a leaf's vector; kinds that become 0 are dropped."""
-    vector = sums.get(leaf)
-    if vector is None:
-        vector = sums[leaf] = {}
-    fewer = -tasks
-    for resource, amount in demand.items():
-        # Multiplied by what is not negative, as in `add_amounts`.
-        before = vector.get(resource, 0)
-        new = before + amount * tasks if tasks >= 0 else before - amount * fewer
-        if new:
-            vector[resource] = new
-        else:
-            vector.pop(resource, None)
-    if not vector:
-        del sums[leaf]
+def add_rest(state: State, job: Job, demand: Vector, tasks: int) -> None:
+    """So many tasks more of a job (fewer, where negative) are in back-off."""
+    if tasks and job.queue:
+        if state.user_tasks_max:
+            note_user(state, job.user, job.queue, demand, rests=tasks)
+        add_rests(state, job.queue, counted_demand(state.policy, demand), tasks)
+        change_sums(state, job.queue)
 
 
 def kinds_of(state: State) -> list[str]:

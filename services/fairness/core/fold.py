@@ -50,6 +50,7 @@ from services.fairness.core.round_fold import (
 )
 from services.fairness.core.stale import all_changed, change_work, entitle
 from services.fairness.core.state import Allocation, Job, State
+from services.fairness.core.user_demand import limits_of
 
 
 class _Ends:
@@ -82,6 +83,9 @@ def _config(state: State, record: Record[ConfigChanged]) -> None:
             state.full_round = -state.policy.keyframe_rounds  # Every queue's guarantee is published in the next round.
     if body.queues is not None:
         state.queues = body.queues  # Demand stays: jobs are in the same leaves, and a tree without those is refused.
+        if (limits := limits_of(body.queues)) != state.user_tasks_max:
+            state.user_tasks_max = limits
+            recount(state)
         begin(state, relimit(state.running_limits, body.queues, queues_named(state)))
         forget_queues(state)
         forget_placed(state)
@@ -121,7 +125,7 @@ def _admitted(state: State, record: Record[JobAdmitted]) -> None:
     body = record.body
     spec, _ = informed(state.history, body.spec, state.policy)
     graph = graph_of(spec)
-    state.jobs[body.spec.job] = Job(queue_of(state, body.spec), graph, resumed(graph, body.kept))
+    state.jobs[body.spec.job] = Job(queue_of(state, body.spec), graph, resumed(graph, body.kept), spec.user)
     if body.spec.hold:
         state.on_hold[body.spec.job] = False
     if may_run(state.running_limits, body.spec.job, body.spec.queue, body.spec.priority, record.seq):
@@ -155,7 +159,7 @@ def _ask_all(state: State, job: Job, at: int) -> None:
 
 def _ask(state: State, job: Job, at: int, tasks: int) -> None:
     """`tasks` more (fewer, where negative) of a stage run or could start."""
-    count_tasks(state, job.queue, job.graph.stages[at].demand, tasks, tasks)
+    count_tasks(state, job.queue, job.graph.stages[at].demand, tasks, tasks, user=job.user)
 
 
 def _cancelled(state: State, record: Record[JobCancelled]) -> None:
@@ -187,9 +191,8 @@ def _forget(state: State, name: str) -> None:
     for at, stage in enumerate(job.graph.stages):
         held = state.held.get(f"{name}/{stage.stage}")
         if held is not None and not is_gang_given_up(job, at):
-            count_tasks(
-                state, job.queue, held.demand, 0, len(held.since)
-            )  # It still holds them, but no longer asks for them.
+            # It still holds them, but no longer asks for them.
+            count_tasks(state, job.queue, held.demand, 0, len(held.since), user=job.user)
     _ask_nothing(state, name, job)
 
 
@@ -215,7 +218,7 @@ def _succeed(state: State, ended: TaskEnd, time: int, rule: Estimates, ends: dic
     held = _give_back(state, key, ended.first, count)
     job = state.jobs.get(name)
     if job is None:
-        count_tasks(state, held.leaf, held.demand, 0, 0, -count)
+        count_tasks(state, held.leaf, held.demand, 0, 0, -count, held.user)
         return
     at = job.graph.position[stage]
     job.seen = observe(job.seen, job.graph.stages[at], count, ended.run_ms, rule)
@@ -224,13 +227,13 @@ def _succeed(state: State, ended: TaskEnd, time: int, rule: Estimates, ends: dic
     ready = succeed(job, at, count, ended.attempt)
     if ready is None:
         is_over = is_gang_given_up(job, at)
-        count_tasks(state, held.leaf, held.demand, 0, 0 if is_over else count, -count)
+        count_tasks(state, held.leaf, held.demand, 0, 0 if is_over else count, -count, held.user)
         if not is_over:
             requeue_gang(state, job, name, at, time)
         return
     before = ends.get(key)
     if is_limited(job.graph.stages[at]):
-        count_tasks(state, held.leaf, held.demand, 0, count, -count)
+        count_tasks(state, held.leaf, held.demand, 0, count, -count, held.user)
         shift(state, job, at, left, job.resting.get(at, 0))
     elif before is None:
         ends[key] = _Ends(held, count)
@@ -246,7 +249,7 @@ def _count_ends(state: State, ends: dict[str, _Ends]) -> None:
     """Tasks that have succeeded ask for nothing any more: the sums of a leaf change once for all tasks of a stage."""
     for each in ends.values():
         held, tasks = each.held, each.tasks
-        count_tasks(state, held.leaf, held.demand, -tasks, 0, -tasks)
+        count_tasks(state, held.leaf, held.demand, -tasks, 0, -tasks, held.user)
     ends.clear()
 
 
@@ -255,9 +258,9 @@ def _fail(state: State, name: str, stage: str, index: int, attempt: int, reason:
     held = _give_back(state, f"{name}/{stage}", index, 1)
     job = state.jobs.get(name)
     if job is None or is_gang_given_up(job, job.graph.position[stage]):
-        count_tasks(state, held.leaf, held.demand, 0, 0, -1)
+        count_tasks(state, held.leaf, held.demand, 0, 0, -1, held.user)
         return
-    count_tasks(state, held.leaf, held.demand, 0, 1, -1)
+    count_tasks(state, held.leaf, held.demand, 0, 1, -1, held.user)
     change_work(state, name)
     at = job.graph.position[stage]
     before = job.progress.left[at]
@@ -282,7 +285,8 @@ def _give_up(state: State, job: Job, name: str, at: int, left: int) -> None:
     if is_limited(stage):
         shift(state, job, at, left, job.resting.get(at, 0))
     else:
-        count_tasks(state, job.queue, stage.demand, -tasks, (len(held.since) if held is not None else 0) - tasks)
+        runs = len(held.since) if held is not None else 0
+        count_tasks(state, job.queue, stage.demand, -tasks, runs - tasks, user=job.user)
     for child in ready:
         _ask_all(state, job, child)
 

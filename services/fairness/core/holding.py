@@ -95,4 +95,4 @@ def _count(state: State, name: str, job: Job, sign: int) -> None:
     for at, left in enumerate(job.progress.left):
         if left and job.progress.parents[at] == 0:
             waits = sign * (asked_of(job.graph.stages[at], left) - running(state, name, job, at))
-            count_tasks(state, job.queue, job.graph.stages[at].demand, waits, waits)
+            count_tasks(state, job.queue, job.graph.stages[at].demand, waits, waits, user=job.user)

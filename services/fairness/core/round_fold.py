@@ -21,6 +21,7 @@ from services.fairness.core.queue_report import accounts_of, fold_said, watch
 from services.fairness.core.stale import abandon
 from services.fairness.core.state import Allocation, State
 from services.fairness.core.tolerance import open_round
+from services.fairness.core.user_demand import cut_users
 
 
 # ---------------------------------------------------------------- what is held
@@ -28,7 +29,7 @@ def _grant(state: State, grants: list[Grant], time: int) -> None:
     """Tasks hold something from now on. The sums of a leaf change once for all tasks in a row that ask for the same:
     like jobs share what they ask for.
     """
-    granted: dict[str, list[tuple[Vector, int]]] = {}  # By leaf.
+    granted: dict[tuple[str, str], list[tuple[Vector, int]]] = {}  # By leaf and, where they are limited, user.
     total = 0
     for grant in grants:
         name, stage, first, tasks = grant.job, grant.stage, grant.first, grant.count
@@ -36,13 +37,14 @@ def _grant(state: State, grants: list[Grant], time: int) -> None:
         held = state.held.get(key)
         if held is None:
             job = state.jobs[name]
-            held = state.held[key] = Allocation(job.queue, job.graph.stages[job.graph.position[stage]].demand)
+            held = state.held[key] = Allocation(job.queue, job.graph.stages[job.graph.position[stage]].demand, job.user)
         since = held.since
         for index in range(first, first + tasks):
             since[index] = time
-        counts = granted.get(held.leaf)
+        at = held.leaf, held.user if state.user_tasks_max else ""
+        counts = granted.get(at)
         if counts is None:
-            counts = granted[held.leaf] = []
+            counts = granted[at] = []
         if counts and counts[-1][0] is held.demand:
             counts[-1] = held.demand, counts[-1][1] + tasks
         else:
@@ -50,9 +52,9 @@ def _grant(state: State, grants: list[Grant], time: int) -> None:
         total += tasks
     if total:
         state.running[time] = state.running.get(time, 0) + total
-    for leaf, counts in granted.items():
+    for (leaf, user), counts in granted.items():
         for demand, tasks in counts:
-            count_tasks(state, leaf, demand, 0, -tasks, tasks)
+            count_tasks(state, leaf, demand, 0, -tasks, tasks, user)
 
 
 # ---------------------------------------------------------------- rounds
@@ -61,6 +63,8 @@ def fold_opening(state: State, record: Record[RoundOpened]) -> None:
     if open_promises(state.promises, record.time):
         divide_anew(state)
     wake(state, record.time)
+    if state.users_touched:
+        cut_users(state)
     open_entitlement(state)
     open_round(state, accounts_of(state), record)
 
@@ -74,6 +78,8 @@ def fold_closing(state: State, record: Record[RoundClosed]) -> None:
     # A copy counts against no queue: its task does already, and a copy only gets what no other task can use.
     grants = [grant for grant in body.grants if grant.why != "speculative"]
     _grant(state, grants, record.time)
+    if state.users_touched:
+        cut_users(state)
     state.settled = state.opened
     watch(state, record.time)
     watch_room(state, accounts_of(state), grants)

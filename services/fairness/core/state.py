@@ -25,19 +25,21 @@ class Job(JobLife):
     """A live job and how far it has come. `began`: neither a user nor a `running_jobs_max` holds it back, so it asks.
     `queue` is empty while its reservation is accepted: it is outside the tree then. `seen`: by stage, how long its
     tasks ran, where it may be needed. `resting`: by position of a stage with a `running_max`, how many of its tasks are
-    in back-off.
+    in back-off. `user`: whose it is; "": nobody's that is named.
     """
 
     queue: str
+    user: str = ""
     began: bool = False
     seen: dict[str, Seen] = field(default_factory=dict)
     resting: dict[int, int] = field(default_factory=dict)
 
-    def __init__(self, queue: str, graph: Graph, progress: Progress) -> None:
+    def __init__(self, queue: str, graph: Graph, progress: Progress, user: str = "") -> None:
         self.graph = graph
         self.progress = progress
         self.tries = None
         self.queue = queue
+        self.user = user
         self.began = False
         self.seen = NOTHING_SEEN
         self.resting = NOTHING_RESTS
@@ -51,12 +53,34 @@ class Allocation:
 
     leaf: str
     demand: Vector
+    user: str = ""
     since: dict[int, int] = field(default_factory=dict)
 
-    def __init__(self, leaf: str, demand: Vector) -> None:
+    def __init__(self, leaf: str, demand: Vector, user: str = "") -> None:
         self.leaf = leaf
         self.demand = demand
+        self.user = user
         self.since = {}
+
+
+@dataclass(slots=True)
+class Asked:
+    """Tasks of a user in a leaf that each ask for `demand`, in the units that count: so many wait, and of those so many
+    are in back-off. `cut`, `cut_rests`: how many of them the sums of the leaf are without."""
+
+    demand: Vector
+    waits: int = 0
+    rests: int = 0
+    cut: int = 0
+    cut_rests: int = 0
+
+
+@dataclass(slots=True)
+class UserTasks:
+    """What a user has in a leaf: tasks that run, and by what they ask for those that wait."""
+
+    runs: int = 0
+    asked: dict[str, Asked] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -100,6 +124,9 @@ class State:
     what of it is divided, which is not what was promised to reservations at the last opening. `reserving`: by job.
     `on_hold`: live jobs that users hold: what they run counts, what they wait for does not.
 
+    `user_tasks_max`: by path of a queue, how many tasks of one user run at a time; `user_tasks`: by user and leaf, what
+    it has under such limits; `users_touched`: users of whom that has changed since the last opening (user_demand.py).
+
     By leaf queue, in base units: `demand`, all that jobs run or could start (`total` its sum over the leaves), and
     `sets`, the same by set of kinds asked for;
     `waiting`, the part of it that no task holds, and `waits`, how many tasks that is; `used`, all that is held, also of
@@ -134,6 +161,9 @@ class State:
 
     policy: Policy = field(default_factory=Policy)
     queues: Queue | None = None
+    user_tasks_max: dict[str, int] = field(default_factory=dict)
+    user_tasks: dict[str, dict[str, UserTasks]] = field(default_factory=dict)
+    users_touched: dict[str, bool] = field(default_factory=dict)
     nodes: dict[str, Vector] = field(default_factory=dict)
     whole: Vector = field(default_factory=dict)
     capacity: Vector = field(default_factory=dict)

@@ -45,10 +45,11 @@ Amounts = dict[str, Whole]
 
 class Tasks(Input):
     """Tasks of one leaf that ask for the same, each for `demand` in base units: so many run, so many could start; of
-    jobs that are over, so many still hold something.
+    jobs that are over, so many still hold something. `user`: whose they are, where that counts.
     """
 
     demand: Amounts
+    user: str = ""
     running: Whole = 0
     waiting: Whole = 0
     over: Whole = 0
@@ -118,8 +119,8 @@ def _shares(asked: Question, side: Side, field: str) -> dict[str, dict[str, int]
 
 
 def _decided(asked: Question, side: Side, policy: Policy, tree: Queue | None) -> Shares:
-    """What the core says of a cell in which all tasks of a leaf that ask for the same are two jobs: one of those that
-    are over, one of the others.
+    """What the core says of a cell in which all tasks of a leaf (and a user) that ask for the same are two jobs: one of
+    those that are over, one of the others.
     """
     story = _Story()
     story.put(ConfigChanged(policy, _without_running_limits(tree) if tree is not None else None))
@@ -134,9 +135,9 @@ def _decided(asked: Question, side: Side, policy: Policy, tree: Queue | None) ->
     for leaf, alike in sorted(side.tasks.items()):
         for tasks in alike:
             if tasks.running + tasks.waiting:
-                grants.append(story.job(leaf, tasks.demand, tasks.running, tasks.waiting))
+                grants.append(story.job(leaf, tasks.demand, tasks.running, tasks.waiting, tasks.user))
             if tasks.over:
-                grants.append(story.job(leaf, tasks.demand, tasks.over, 0))
+                grants.append(story.job(leaf, tasks.demand, tasks.over, 0, tasks.user))
                 over.append(JobEnd(grants[-1].job, "cancelled"))
     story.open(1)
     story.put(RoundClosed([grant for grant in grants if grant.count], [], [], None, []))
@@ -168,10 +169,10 @@ class _Story:
             core.fold(self.state, record)
         return record
 
-    def job(self, leaf: str, demand: Vector, running: int, waiting: int) -> Grant:
+    def job(self, leaf: str, demand: Vector, running: int, waiting: int, user: str) -> Grant:
         """A job of tasks that are alike. Returns the grant of those that run."""
         name, stage = f"j{self.seq}", Stage("s", running + waiting, _sorted(demand))
-        self.put(JobAdmitted(JobSpec(name, leaf, [stage]), 0))
+        self.put(JobAdmitted(JobSpec(name, leaf, [stage], user=user), 0))
         return Grant(name, "s", 0, running, 1, f"{NODE}-0", EPOCH)
 
     def open(self, number: int) -> OpenRound:

@@ -48,6 +48,7 @@ def build(state: State) -> Board:
         alignment,
         cell_list(state.groups),
         pools_lend=state.policy.pool_lending == "on",
+        user_tasks_max=_user_limits(state),
     )
     for leaf, seq in state.served.items():
         board.serve(leaf, seq)
@@ -64,6 +65,7 @@ def build(state: State) -> Board:
                 room.occupy(node_name, pairs, [(share.index, share.milli) for share in held.devices])
                 if held.counted:
                     board.count(held.counted, room.number[node_name], 1)
+            board.occupy(held.queue, held.user, 1)
             if not state.copied or counts(state, node_name, held.job, key):
                 board.hold(held.job, pairs, 1, held.queue)
                 board.kinds_levels.run(leaf_at(state, held.queue), shape, 1)
@@ -123,6 +125,15 @@ def _maxima(state: State) -> dict[str, Vector]:
     return {path: queue.max for path, queue in walk(state.queues) if queue.max}
 
 
+def _user_limits(state: State) -> dict[str, int]:
+    """How many tasks of one user run at a time, by path of a queue that says so."""
+    found: dict[str, int] = {}
+    for path, queue in walk(state.queues) if state.queues is not None else ():
+        if queue.user_tasks_max is not None:
+            found[path] = queue.user_tasks_max
+    return found
+
+
 def leaf_of(state: State, job: Job) -> str:
     """The queue that a job is served in; "" where there is none."""
     return leaf_at(state, job.queue)
@@ -148,7 +159,7 @@ def add_job(state: State, board: Board, name: str, job: Job) -> None:
         work = critical_path_ms(job.graph)
     elif order == "fsp":
         work = key_of(state, job)
-    board.add_job(name, job.admitted, leaf, job.priority, job.queue, work, job.job_class)
+    board.add_job(name, job.admitted, leaf, job.priority, job.queue, work, job.job_class, job.user)
 
 
 def stage_of(job: Job, name: str) -> Stage:

@@ -150,7 +150,7 @@ def _admitted(state: State, record: Record[JobAdmitted]) -> None:
     body = record.body
     spec, _ = informed(state.history, body.spec, state.policy)
     graph = graph_of(spec)
-    job = Job(spec.queue, record.seq, spec.priority, graph, resumed(graph, body.kept), body.job_class)
+    job = Job(spec.queue, record.seq, spec.priority, graph, resumed(graph, body.kept), body.job_class, spec.user)
     state.jobs[spec.job] = job
     if spec.reservation is not None:
         state.reserving[spec.job] = Reserving(spec.reservation, spec.reservation_atom)
@@ -284,6 +284,7 @@ def _release(state: State, node: str, job: str, stage: str, first: int, count: i
             board.room.give(number, pairs, devices)
             if held.counted:
                 board.count(held.counted, number, -1)
+            board.occupy(held.queue, held.user, -1)
             if not spare:
                 board.hold(job, pairs, -1, held.queue)
                 board.kinds_levels.run(leaf_at(state, held.queue), shape, -1)

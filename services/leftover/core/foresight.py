@@ -312,6 +312,7 @@ def _part(placement: Placement, begin: int, count: int) -> Placement:
     part = Placement(
         placement.job, placement.stage, placement.first + begin, count, placement.attempt, placement.node,
         placement.beyond, placement.task, placement.devices[begin : begin + count], placement.queue,
+        placement.user,
     )  # fmt: skip
     part.reserved = placement.reserved
     return part

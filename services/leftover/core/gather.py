@@ -285,7 +285,7 @@ def _waits_for_turn(state: State, board: Board, task: TaskClass, now_ms: int) ->
         return False
     if all(state.turns[name] > now_ms for name, _ in task.buckets):
         return True
-    name, bucket_id = next(iter(task.buckets))
+    name, bucket_id = min(task.buckets, key=lambda at: (at[0], board.key_in(board.leaves[at[0]], at[1])))
     job, span = board.first_in(board.leaves[name], bucket_id)
     live = state.jobs[job.name]
     return now_ms < state.starved.get(task.key, now_ms) + estimate_of(live, stage_of(live, span.stage))

@@ -13,6 +13,7 @@ from services.leftover.core.reserved_runs import lent_of
 from services.leftover.core.state import Job, Reserving, State
 from services.leftover.placement.board import Board, Placement
 from services.leftover.placement.task_class import TaskClass
+from services.leftover.placement.user_limits import free_places
 
 
 @dataclass(slots=True, eq=False)
@@ -237,17 +238,28 @@ class Reserved:
         return done
 
     def _note(self, span: Span, number: int, devices: list[list[tuple[int, int]]], *, reserved: bool) -> None:
-        queue, task = self._state.jobs[span.job].queue, span.task
+        job, task = self._state.jobs[span.job], span.task
         begin = 0
         for first, count, attempt in span.take(len(devices)):
             shares = devices[begin : begin + count] if task.gpu else []
             begin += count
             placement = Placement(
-                span.job, span.stage.stage, first, count, attempt, number, not reserved, task, shares, queue
+                span.job,
+                span.stage.stage,
+                first,
+                count,
+                attempt,
+                number,
+                not reserved,
+                task,
+                shares,
+                job.queue,
+                job.user,
             )
             placement.reserved = reserved
             self.placed.append(placement)
-        self._board.hold(span.job, task.pairs, len(devices), queue)
+        self._board.hold(span.job, task.pairs, len(devices), job.queue)
+        self._board.occupy(job.queue, job.user, len(devices))
 
     def claims(self, until_ms: int) -> list[Claim]:
         """What is inside the promises of now, or of the moments up to a time, and has found no room yet. Of a gang some
@@ -291,9 +303,12 @@ class Reserved:
         return self.placed[before:]
 
     def _below_maxima(self, span: Span) -> int:
-        """How many tasks of a span leave all queues above within their maxima."""
-        entries = self._board.maxima.above(self._state.jobs[span.job].queue)[1]
-        count = span.count
+        """How many tasks of a span leave all queues above within their maxima, and their user within its limits."""
+        job = self._state.jobs[span.job]
+        entries = self._board.maxima.above(job.queue)[1]
+        count = free_places(self._board.users.above(job.queue, job.user), span.count)
+        if span.stage.gang and count < span.count:
+            return 0
         while count and not all(entry.has_room(span.task.pairs, count) for entry in entries):
             count = 0 if span.stage.gang else count // 2
         return count

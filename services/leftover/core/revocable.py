@@ -78,6 +78,7 @@ def _split(placement: Placement, sure: int) -> list[Placement]:
         part = Placement(
             placement.job, placement.stage, placement.first + first, count, placement.attempt, placement.node,
             placement.beyond, placement.task, placement.devices[first : first + count], placement.queue,
+            placement.user,
         )  # fmt: skip
         part.reserved, part.revocable = placement.reserved, first > 0
         parts.append(part)

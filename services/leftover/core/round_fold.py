@@ -185,7 +185,7 @@ def _bind(state: State, grant: Grant, time: int, task: TaskClass | None) -> None
     counted = counters_of(rules)
     for index in range(count):
         devices = granted_devices[index] if granted_devices else []
-        held = Allocation(name, named, job.queue, time, demand, devices)
+        held = Allocation(name, named, job.queue, time, demand, devices, job.user)
         on_node[f"{prefix}{first + index}"] = held
         if counted:
             held.counted = counted

@@ -23,6 +23,7 @@ from services.leftover.placement.pending_reasons import WANTS_ROOM, reason_of, s
 from services.leftover.placement.promised import Space, by_position
 from services.leftover.placement.task_class import NodeRoom, TaskClass
 from services.leftover.placement.timeline import could_hold
+from services.leftover.placement.user_limits import free_places
 
 TRIED_MAX: Final = 200
 """Stragglers that a round looks for room for; those that are overdue by most come first."""
@@ -55,6 +56,7 @@ def speculate(state: State, board: Board, revoked: list[Revocation], now_ms: int
         return copies
     room = _Room(state, board, revoked, now_ms)
     room.take_back(copies.revoked)
+    room.give_way(copies.revoked)
     if not may_start or board.room.slots:
         return copies
     slow = {straggler.run.node: True for straggler in late}
@@ -64,6 +66,9 @@ def speculate(state: State, board: Board, revoked: list[Revocation], now_ms: int
         name, job = straggler.job, state.jobs[straggler.job]
         there = len(state.copied.get(name, ())) + begun.get(name, 0)
         if there >= state.policy.speculation_copies_max or board.maxima.above(job.queue)[1]:
+            continue
+        places = board.users.above(job.queue, job.user)
+        if not free_places(places, 1) or any(entry.held_back for entry in places):
             continue
         stage = job.graph.stages[straggler.at]
         task = stage_class(state, board, name, job, stage, straggler.index)
@@ -76,9 +81,10 @@ def speculate(state: State, board: Board, revoked: list[Revocation], now_ms: int
         board.open_others(task)
         placement = Placement(
             name, stage.stage, straggler.index, 1, straggler.run.attempt + 1, number, True, task,
-            [devices] if task.gpu else [], job.queue,
+            [devices] if task.gpu else [], job.queue, job.user,
         )  # fmt: skip
         placement.copy = placement.revocable = True
+        board.occupy(job.queue, job.user, 1)
         copies.placements.append(placement)
         begun[name] = begun.get(name, 0) + 1
     return copies
@@ -144,6 +150,29 @@ class _Room:
             if node.kept is not None:
                 for copy in list(on_node.live):
                     self._revoke(node, on_node, copy, space, revoked)
+
+    def give_way(self, revoked: list[Revocation]) -> None:
+        """Takes back copies of users of whom tasks wait for others to end: a copy for each, the least lost work first
+        on a node.
+        """
+        users, number = self._board.users, self._board.room.number
+        if not users.given:
+            return
+        wanted: dict[tuple[str, str], int] = {}
+        for on_node in self._copies.values():
+            for held in on_node.ending:
+                for entry in users.above(held.queue, held.user):
+                    key = entry.path, entry.user
+                    wanted[key] = wanted.get(key, entry.held_back) - 1
+        for name, on_node in self._copies.items():
+            for copy in sorted(on_node.live, key=lambda each: each[:2]) if name in number else ():
+                entries = users.above(copy[2].queue, copy[2].user)
+                keys = {(entry.path, entry.user): entry.held_back for entry in entries}
+                if any(wanted.get(key, held_back) > 0 for key, held_back in keys.items()):
+                    node = self._board.room.nodes[number[name]]
+                    self._revoke(node, on_node, copy, self._space(node, on_node.ending), revoked)
+                    for key, held_back in keys.items():
+                        wanted[key] = wanted.get(key, held_back) - 1
 
     def _chosen(
         self, node: NodeRoom, on_node: _OnNode, space: Space, task: TaskClass

@@ -55,7 +55,7 @@ class Job(JobLife):
     may run; from then on it asks for all tasks of the stages without parents. `fresh_ms`: when that was, as long as
     that is what it asks for; -1: `asks` says what it asks for, in its order (asks.py). `progress` is not kept of a job
     of one task. `seen`: how long tasks ran that have succeeded, where somebody may ask for it. `job_class`: by index,
-    as admission or a later opening said.
+    as admission or a later opening said. `user`: whose it is; "": nobody's that is named.
     """
 
     queue: str
@@ -66,9 +66,17 @@ class Job(JobLife):
     seen: dict[str, Seen] = field(default_factory=dict)
     asks: list[StageAsk] = field(default_factory=list)
     fresh_ms: int = -1
+    user: str = ""
 
     def __init__(
-        self, queue: str, admitted: int, priority: int, graph: Graph, progress: Progress, job_class: int = 0
+        self,
+        queue: str,
+        admitted: int,
+        priority: int,
+        graph: Graph,
+        progress: Progress,
+        job_class: int = 0,
+        user: str = "",
     ) -> None:
         self.queue = queue
         self.admitted = admitted
@@ -81,6 +89,7 @@ class Job(JobLife):
         self.seen = NOTHING_SEEN
         self.asks = NO_ASKS
         self.fresh_ms = -1
+        self.user = user
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -118,11 +127,19 @@ class Allocation:
     start_ms: int
     demand: Vector
     devices: list[DeviceShare]
+    user: str = ""
     counted: list[str] = field(default_factory=list)
     expected: Cache[Expected | None] = field(default=None, repr=False, compare=False)
 
     def __init__(
-        self, job: str, stage: str, queue: str, start_ms: int, demand: Vector, devices: list[DeviceShare]
+        self,
+        job: str,
+        stage: str,
+        queue: str,
+        start_ms: int,
+        demand: Vector,
+        devices: list[DeviceShare],
+        user: str = "",
     ) -> None:
         self.job = job
         self.stage = stage
@@ -130,6 +147,7 @@ class Allocation:
         self.start_ms = start_ms
         self.demand = demand
         self.devices = devices
+        self.user = user
         self.counted = NOWHERE_COUNTED
         self.expected = None
 

@@ -102,7 +102,8 @@ def bind(state: State, job: Job, grant: Grant, time: int) -> None:
     """A copy holds room from now on."""
     stage = job.graph.stages[job.graph.position[grant.stage]]
     key, task = f"{grant.job}/{grant.stage}/{grant.first}", f"{grant.stage}/{grant.first}"
-    held = Allocation(grant.job, grant.stage, job.queue, time, stage.demand, grant.devices[0] if grant.devices else [])
+    devices = grant.devices[0] if grant.devices else []
+    held = Allocation(grant.job, grant.stage, job.queue, time, stage.demand, devices, job.user)
     if counted := counters_of(rules_of(grant.job, job.queue, stage)):
         held.counted = counted
     state.held.setdefault(grant.node, {})[key] = held

@@ -51,6 +51,7 @@ class Placement:
     task: TaskClass
     devices: list[list[tuple[int, int]]]
     queue: str = ""
+    user: str = ""
     reserved: bool = False
     revocable: bool = False
     copy: bool = False
@@ -68,6 +69,7 @@ class Placement:
         task: TaskClass,
         devices: list[list[tuple[int, int]]],
         queue: str = "",
+        user: str = "",
     ) -> None:
         self.job = job
         self.stage = stage
@@ -79,6 +81,7 @@ class Placement:
         self.task = task
         self.devices = devices
         self.queue = queue
+        self.user = user
         self.reserved = False
         self.revocable = False
         self.copy = False
@@ -285,14 +288,26 @@ class Board(BoardState):
         """What was placed since the last call, each span's tasks in one piece a node."""
         placements = []
         for job, span in self._touched:
-            queue, counts = self.jobs[job].queue, [(span.placed_at, span.placed_count)]
+            entry, counts = self.jobs[job], [(span.placed_at, span.placed_count)]
             if span.others is not None:
                 counts += span.others.items()
             for key, count in counts:
                 devices = span.devices.get(key, []) if span.devices is not None else []
                 number, beyond, first = key >> 1, key & 1 > 0, span.first
                 placements.append(
-                    Placement(job, span.stage, first, count, span.attempt, number, beyond, span.task, devices, queue)
+                    Placement(
+                        job,
+                        span.stage,
+                        first,
+                        count,
+                        span.attempt,
+                        number,
+                        beyond,
+                        span.task,
+                        devices,
+                        entry.queue,
+                        entry.user,
+                    )
                 )
                 span.first += count
             span.placed_at, span.others, span.devices = -1, None, None
@@ -307,5 +322,6 @@ class Board(BoardState):
             self.room.give(placement.node, placement.task.pairs, devices)
         if placement.task.bounds is not None:
             self.count(counters_of(placement.task.bounds.said), placement.node, -placement.count)
+        self.occupy(placement.queue, placement.user, -placement.count)
         if not placement.copy:
             self.hold(placement.job if alive else "", placement.task.pairs, -placement.count, placement.queue)

@@ -8,6 +8,7 @@ from schemas.quantities import Vector, largest_share
 from schemas.queues import ServingOrder
 from services.leftover.placement.barred import bind
 from services.leftover.placement.entries import BY_SHARE, NO_SHAPES, Discipline, JobEntry
+from services.leftover.placement.gated_jobs import GatedJobs
 from services.leftover.placement.keys import CLASS_MASK
 from services.leftover.placement.kinds_levels import KindsLevels
 from services.leftover.placement.leaf_queue import LeafEntry, ReadyQueue
@@ -17,10 +18,14 @@ from services.leftover.placement.packing import Alignment, Packers
 from services.leftover.placement.queue_limits import QueueLimits, count_in
 from services.leftover.placement.task_class import Shape, TaskClass
 from services.leftover.placement.task_span import TaskSpan
-from services.leftover.placement.waiting_jobs import WaitingJobs
+from services.leftover.placement.user_limits import UserLimits
 
 CLASSES_MAX: Final = 4_096
 """So many classes of tasks are remembered before those that nobody waits in any more are forgotten."""
+
+
+_QUEUES_BITS: Final = 20
+"""So many bits tell the sets of queues with a maximum apart, of which there are fewer than queues."""
 
 
 class LeafLevel(NamedTuple):
@@ -35,7 +40,7 @@ class LeafLevel(NamedTuple):
     kinds: tuple[tuple[list[str], int], ...] = ()
 
 
-class BoardState(WaitingJobs):
+class BoardState(GatedJobs):
     """Everything on a board, as the core keeps it up to date between rounds."""
 
     def __init__(
@@ -49,16 +54,19 @@ class BoardState(WaitingJobs):
         listed: ServingOrder | None = None,
         *,
         pools_lend: bool = True,
+        user_tasks_max: dict[str, int] | None = None,
     ) -> None:
         """`orders`: how the jobs of a leaf are served, where not by DRF. `maxima`: by path of a queue, its maximum.
         `pools_ppm`: by class of job, its part of the cell, in millionths; none without pools; `pools_lend`: what
         nobody can use inside its pool goes to others. `alignment`: how leaves pack. `listed`: the order in which the
-        jobs of all leaves are one list; None: they are not."""
+        jobs of all leaves are one list; None: they are not. `user_tasks_max`: by path of a queue, how many tasks of one
+        user run there at a time."""
         self.orders = orders or {}
         strict = discipline != "fair" or any(order in ("fifo", "tetris-fair") for order in self.orders.values())
         ppm = pools_ppm or []
         is_mixed = strict or bool(maxima) or (len(ppm) > 1 and not pools_lend)
         super().__init__(room, discipline, ppm, is_mixed=is_mixed, pools_lend=pools_lend)
+        self.users = UserLimits(user_tasks_max or {})
         self.maxima = QueueLimits(maxima or {}, room.position)
         self.strict_leaves: list[LeafEntry] = []  # Where some queue has a maximum, those that keep a strict order.
         self.packers = Packers(alignment or Alignment(), room, self.classes, self.by_admission)
@@ -109,16 +117,30 @@ class BoardState(WaitingJobs):
         self.leaf(name).served = seq
         self._stale_leaves[name] = True
 
+    def _note_turned(self, leaf: LeafEntry) -> None:
+        self.packers.turn(leaf)
+
     # ------------------------------------------------------------ jobs
     def add_job(
-        self, name: str, admitted: int, leaf: str, priority: int, queue: str = "", work: int = 0, job_class: int = 0
+        self,
+        name: str,
+        admitted: int,
+        leaf: str,
+        priority: int,
+        queue: str = "",
+        work: int = 0,
+        job_class: int = 0,
+        user: str = "",
     ) -> None:
         """A job that neither holds nor waits for anything yet. `leaf`: where it is served; `queue`: its own, which lies
         there or below; `work`: what is to be done of it, in share units x ms.
         """
         limits, under = self.maxima.above(queue)
+        number, places = self.users.add_job(queue, user)
+        limits |= number << _QUEUES_BITS
         pool = self.pools.job_class(job_class)
         entry = JobEntry(name, admitted, self.leaf(leaf), priority, self._nothing, queue, limits, under, work, pool)
+        entry.user, entry.places = user, places
         self.jobs[name] = self.by_admission[admitted] = entry
 
     def leaf_of(self, name: str) -> LeafEntry:
@@ -155,6 +177,8 @@ class BoardState(WaitingJobs):
         self.barred.pop(name, None)
         if job.spans:
             self._unwait(job)
+        if job.places:
+            self.users.remove_job(job.places)
         del self.by_admission[job.admitted]
         if job.tasks:
             leaf = job.leaf
@@ -187,6 +211,15 @@ class BoardState(WaitingJobs):
             self.pools.hold(job.job_class, task_pairs, count)
         job.tasks += count
         self._stale_jobs[name] = self._stale_leaves[leaf.name] = True
+
+    def occupy(self, queue: str, user: str, attempts: int) -> None:
+        """So many more attempts of a user's tasks run in a queue (fewer, where negative), whether or not their jobs are
+        over.
+        """
+        if self.users.given:
+            places = self.users.above(queue, user)
+            self.count_users(places, attempts)
+            self.users.tidy(places)
 
     def refresh(self) -> None:
         """Works out the shares that have moved since the last round."""

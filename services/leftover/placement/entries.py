@@ -8,6 +8,7 @@ from services.leftover.placement.leaf_queue import LeafEntry
 from services.leftover.placement.queue_limits import QueueEntry
 from services.leftover.placement.task_class import Shape
 from services.leftover.placement.task_span import NO_SPANS, TaskSpan
+from services.leftover.placement.user_limits import NO_PLACES, UserPlaces
 
 Discipline = Literal["fair", "fifo_job", "fifo_stage"]
 """How all jobs of a cell are served: leaf by leaf by their claims, or strictly in the order of admission, job by job or
@@ -45,7 +46,8 @@ class JobEntry:
     else waits for the class, would be in. `has_sole`: some are of the latter kind. They stand in the ready queue of the
     leaf themselves, the required ones as `sole_id`, the optional ones as `sole_id` - 1: negative, as no bucket is.
 
-    `shapes`: by stage, what its tasks ask for, where some have run.
+    `shapes`: by stage, what its tasks ask for, where some have run. `user`: whose it is, and `places`: the limits on
+    that user's tasks that it lies under.
     """
 
     name: str
@@ -66,6 +68,8 @@ class JobEntry:
     spans: list[TaskSpan] = field(default_factory=list)
     buckets: list[int] = field(default_factory=list)
     shapes: dict[str, Shape] = field(default_factory=dict)
+    user: str = ""
+    places: tuple[UserPlaces, ...] = NO_PLACES
 
     def __init__(
         self,
@@ -80,7 +84,7 @@ class JobEntry:
         work: int = 0,
         job_class: int = 0,
     ) -> None:
-        """`limits`: the number of the set of queues `under` which it lies."""
+        """`limits`: the number of the set of limits under which it lies."""
         self.name = name
         self.admitted = admitted
         self.leaf = leaf
@@ -99,3 +103,5 @@ class JobEntry:
         self.spans = NO_SPANS
         self.buckets = NO_BUCKETS
         self.shapes = NO_SHAPES
+        self.user = ""
+        self.places = NO_PLACES

@@ -29,6 +29,7 @@ from services.leftover.placement.keys import (
 from services.leftover.placement.leaf_queue import LeafEntry
 from services.leftover.placement.nodes import Room
 from services.leftover.placement.task_class import TaskClass, as_aligned
+from services.leftover.placement.user_limits import waits_open
 
 PERMILLE: Final = 1_000
 
@@ -83,18 +84,23 @@ class FairJobs:
         if not self._is_ranked:
             leaf = self._leaf
             self._rank_of = {
-                job.admitted: self._rank(job) for job in self._by_admission.values() if job.spans and job.leaf is leaf
+                job.admitted: self._rank(job) for job in self._by_admission.values() if job.leaf is leaf and _waits(job)
             }
             self._ranks, self._moved, self._is_ranked = sorted(self._rank_of.values()), [], True
         for job in self._moved:
             before = self._rank_of.pop(job.admitted, None)
             if before is not None:
                 del self._ranks[bisect_left(self._ranks, before)]
-                if job.spans:
+                if _waits(job):
                     self._rank_of[job.admitted] = now = self._rank(job)
                     insort(self._ranks, now)
         self._moved = []
         return self._ranks[self._most(len(self._ranks)) - 1] if self._ranks else 0
+
+
+def _waits(job: JobEntry) -> bool:
+    """Whether a job waits for anything but other tasks of its user to end."""
+    return bool(job.spans) and (not job.places or waits_open(job.places, job.leaf.name, job.buckets))
 
 
 class Packer:
@@ -211,6 +217,11 @@ class Packers:
         """Tasks of a job have been placed."""
         if job.leaf.name in self._fair:
             self._fair[job.leaf.name].note(job)
+
+    def turn(self, leaf: LeafEntry) -> None:
+        """Other jobs of a leaf than before wait for room."""
+        if leaf.name in self._fair:
+            self._fair[leaf.name].begin()
 
     def may_pack(self, job: JobEntry) -> bool:
         """Whether a job that waits is among those that may pack now. Depends on what holds and waits alone."""

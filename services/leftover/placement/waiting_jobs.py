@@ -28,6 +28,7 @@ from services.leftover.placement.nodes import Room
 from services.leftover.placement.queue_limits import Stop, asked_of, count_in, lacked_below, queue_at_maximum
 from services.leftover.placement.task_class import TaskClass
 from services.leftover.placement.task_span import NO_SPANS, SoleSpans, TaskSpan
+from services.leftover.placement.user_limits import Gate, GateKey
 
 
 def span_of(job: JobEntry, task: TaskClass) -> TaskSpan | None:
@@ -70,6 +71,7 @@ class WaitingJobs:
         self.pools = Pools(pools_ppm, room.total, self._candidates.demands, lends=pools_lend)
         self.leaf_queue = LeafQueue(discipline == "fair", self.leaves, self.pools.count)
         self.bands: dict[str, Bands] = {}  # By leaf, where all leaves are one list.
+        self.gates: dict[GateKey, Gate] = {}  # Buckets under a limit on a user's tasks (gated_jobs.py).
         self._ageing = AgeingJobs()
         # To save memory, jobs that hold nothing share one list of zeros, and jobs that wait in the same single bucket
         # share one list of it. Neither list is ever changed.
@@ -92,13 +94,13 @@ class WaitingJobs:
             self.recheck[task.index] = True
             if not task.waiting:
                 self._candidates.unblock(task)  # While nobody waited, nodes that got room were not compared with it.
-            self._count_waiting(task, span.count)
+            self._count_of(job, task, span.count)
         self._enter(job)
 
     def _unwait(self, job: JobEntry) -> None:
         """The job waits for nothing any more."""
         for span in job.spans:
-            self._count_waiting(span.task, -span.count)
+            self._count_of(job, span.task, -span.count)
             span.is_sole = False
             self.recheck[span.task.index] = True
         leaf = job.leaf
@@ -112,6 +114,10 @@ class WaitingJobs:
     def _note_band(self, job: JobEntry) -> None:
         if self.bands:
             self.bands[job.leaf.name].note(job)
+
+    def _count_of(self, job: JobEntry, task: TaskClass, count: int) -> None:
+        """So many tasks more (fewer, where negative) of a job wait."""
+        self._count_waiting(task, count)
 
     def _count_waiting(self, task: TaskClass, count: int) -> None:
         """So many tasks more (fewer, where negative) of a class wait."""
@@ -267,7 +273,7 @@ class WaitingJobs:
             of_leaf = max(of_leaf, held * SHARE_UNITS // whole)
         job.share, leaf.share = of_job, of_leaf
         span.count -= count
-        self._count_waiting(task, -count)
+        self._count_of(job, task, -count)
         self.recheck[task.index] = True
         next_: TaskSpan | None = span
         if not span.count:
@@ -297,12 +303,12 @@ class WaitingJobs:
         waited for the class there, it is among those `opened`.
         """
         admitted = leaf.sole_jobs.pop(bucket_id, None)
-        if admitted is None:
+        if admitted is None and not self.is_shut(leaf, bucket_id):
             span.task.buckets[leaf.name, bucket_id] = True
             opened[bucket_id] = span.task
             if self.pools.count > 1:
                 self.pools.wait(bucket_id, span.task, 1)
-            if not self.is_mixed and not leaf.packs:
+            if not self.is_mixed and not leaf.packs and not job.places:
                 leaf.sole_jobs[bucket_id] = job.admitted
                 span.is_sole = True
                 return None
@@ -345,7 +351,9 @@ class WaitingJobs:
         if least is None:
             self.leaf_queue.withdraw(leaf, job_class_of(bucket_id), bucket_id)
             del leaf.buckets[bucket_id]
-            self._close(leaf, [bucket_id])
+            if not self.is_shut(leaf, bucket_id):
+                self._close(leaf, [bucket_id])
+            self._forget_gate(leaf, bucket_id)
         elif leaf.stopped and (stop := self._stop_before(leaf, bucket_id)) is not None:
             stop.full.capped[leaf.name, bucket_id] = True
         elif not self.may_head(leaf, bucket_id):
@@ -355,9 +363,17 @@ class WaitingJobs:
 
     def may_head(self, leaf: LeafEntry, bucket_id: int) -> bool:
         """Whether others of a leaf may have to wait behind what waits in a bucket: not behind what no available node
-        could run.
+        could run, nor behind what waits for tasks of its own user to end.
         """
-        return not leaf.strict or self.room.could_fit(self.classes[bucket_id & CLASS_MASK])
+        task = self.classes[bucket_id & CLASS_MASK]
+        return not self.is_shut(leaf, bucket_id) and (not leaf.strict or self.room.could_fit(task))
+
+    def is_shut(self, leaf: LeafEntry, bucket_id: int) -> bool:
+        """Whether a bucket waits for tasks of its user to end."""
+        return bool(self.gates) and (leaf.name, bucket_id) in self.gates and self.gates[leaf.name, bucket_id].shut
+
+    def _forget_gate(self, leaf: LeafEntry, bucket_id: int) -> None:
+        """Nobody waits in a bucket any more."""
 
     # ------------------------------------------------------------ sole spans
     def _list_sole(self, leaf: LeafEntry, job: JobEntry) -> None:
@@ -413,8 +429,7 @@ class WaitingJobs:
         if leaf.strict:
             stop = Stop(full, leaf.buckets[bucket_id].key[job.admitted], lacked_below(full, span.task))
             leaf.stopped.setdefault(segment, []).append(stop)
-            buckets = [other for other in leaf.buckets if other >> SEGMENT_BITS == segment]
-            buckets = [other for other in buckets if self._stop_before(leaf, other) is stop]
+            buckets = [b for b in leaf.buckets if b >> SEGMENT_BITS == segment and self._stop_before(leaf, b) is stop]
         for other in buckets:
             self.leaf_queue.withdraw(leaf, job_class_of(other), other)
             full.capped[leaf.name, other] = True
