@@ -6,6 +6,7 @@ from typing import Final
 from largesse.core import OpenRound
 from largesse.lifecycle.job_classes import has_pools
 from schemas import Level, Shares
+from services.fairness.accounts.guarantees import guarantees_of
 from services.fairness.accounts.tree_accounts import TreeAccounts
 from services.fairness.core.entitlement import entitlements
 from services.fairness.core.levels import lent_in, levels_in
@@ -90,9 +91,9 @@ def _publish_guarantees(accounts: TreeAccounts, shares: Shares, more: list[Level
     than a permille of the cell is published with the next level.
     """
     shares.levels = sorted([*shares.levels, *more], key=lambda level: level.queue)
-    accounts.look_at([level.queue for level in shares.levels])
-    for level in shares.levels:
-        level.guaranteed = accounts.to_publish(accounts.queues[level.queue]).guaranteed
+    guarantees = guarantees_of(accounts, [level.queue for level in shares.levels])
+    for level, guaranteed in zip(shares.levels, guarantees, strict=True):
+        level.guaranteed = guaranteed
 
 
 def _publish_queues(
