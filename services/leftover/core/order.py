@@ -78,7 +78,7 @@ def claim(state: State, job: Job, time: int) -> None:
     if known is None:
         known = shadow.claims[seq] = Claim(-1, 0, 0, RESTS)
     is_shown, is_listed = known.key == key, known.renew_ms == renew_ms
-    known.key, known.work, known.end_ms, known.renew_ms = key, work, end_ms, renew_ms
+    known.key, known.work, known.end_ms, known.renew_ms, known.stirred = key, work, end_ms, renew_ms, False
     if not is_listed and renew_ms != RESTS:
         heappush(shadow.renewals, (renew_ms, seq))
     if not is_shown and state.board is not None:
@@ -92,7 +92,7 @@ def claim_moved(state: State, seq: int, time: int) -> None:
     if end_of(shadow, seq) == known.end_ms:
         return
     job = state.jobs[shadow.works[seq].name]
-    if does_ask(job):
+    if does_ask(job) or known.stirred:
         claim(state, job, time)
     elif known.renew_ms != AT_ONCE:
         known.renew_ms = RESTS
@@ -101,9 +101,11 @@ def claim_moved(state: State, seq: int, time: int) -> None:
 def wake(state: State, job: Job) -> None:
     """Something has happened to a job, so that it may ask for more: if its key rests, the next opening computes it."""
     known = state.shadow.claims.get(job.admitted)
-    if known is not None and known.renew_ms == RESTS:
-        known.renew_ms = AT_ONCE
-        heappush(state.shadow.renewals, (AT_ONCE, job.admitted))
+    if known is not None:
+        known.stirred = True
+        if known.renew_ms == RESTS:
+            known.renew_ms = AT_ONCE
+            heappush(state.shadow.renewals, (AT_ONCE, job.admitted))
 
 
 def note_work(state: State, job: Job) -> None:
@@ -112,7 +114,7 @@ def note_work(state: State, job: Job) -> None:
     known = shadow.claims.get(seq)
     if known is None or known.renew_ms == AT_ONCE:
         return
-    work = work_left(shadow, job)
+    work, known.stirred = work_left(shadow, job), True
     if known.renew_ms == RESTS or work > known.work or (known.work - work) * RENEWED_PART >= known.work:
         known.renew_ms = AT_ONCE
         heappush(shadow.renewals, (AT_ONCE, seq))
@@ -132,7 +134,7 @@ def renew(state: State, time: int) -> None:
         if known is None or known.renew_ms != when:
             continue
         job = state.jobs[shadow.works[seq].name]
-        if when != AT_ONCE and not does_ask(job):
+        if not does_ask(job) and not known.stirred:
             known.renew_ms = RESTS
             continue
         claim(state, job, time)

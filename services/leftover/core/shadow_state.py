@@ -300,19 +300,21 @@ class Claim:
     """What a live job is served by (`key`, least first): the work that was left of it and the time that was left until
     it ends in the shadow when this was computed (order.py). `work`: that work, in share units x ms; `end_ms`: that end;
     `renew_ms`: when the time that is left has become so much shorter that the key is computed again; RESTS where only
-    what happens to the job makes it another.
+    what happens to the job makes it another. `stirred`: something has happened since, so that the job may soon ask.
     """
 
     key: int
     work: int
     end_ms: int
     renew_ms: int
+    stirred: bool
 
-    def __init__(self, key: int, work: int, end_ms: int, renew_ms: int) -> None:
+    def __init__(self, key: int, work: int, end_ms: int, renew_ms: int, stirred: bool = False) -> None:
         self.key = key
         self.work = work
         self.end_ms = end_ms
         self.renew_ms = renew_ms
+        self.stirred = stirred
 
 
 @dataclass(slots=True)
