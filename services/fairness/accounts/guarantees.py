@@ -11,7 +11,7 @@ Rates = dict[str, tuple[int, int, dict[str, int]]]
 
 
 def guarantees_of(accounts: TreeAccounts, names: Iterable[str]) -> list[int]:
-    """What these queues are guaranteed, in billionths. One that is served in a list with others has nothing of its own."""
+    """What these queues are guaranteed, in billionths. One that is served in a list with others has nothing."""
     accounts.settle()
     rates: Rates = {}
     return [share_units(_guaranteed(accounts, accounts.queues[name], rates)) for name in names]

@@ -195,9 +195,7 @@ def _reopen(run: Run, work: Work, stage: int) -> bool:
     return True
 
 
-def _serve(
-    shadow: Shadow, cluster: Cluster, tree: Queue | None, steps: int, seen: list[tuple[int, int]]
-) -> int:
+def _serve(shadow: Shadow, cluster: Cluster, tree: Queue | None, steps: int, seen: list[tuple[int, int]]) -> int:
     """Starts tasks until none fits, or the steps are used up; how many are left."""
     cluster.weighs = False
     if len(cluster.lines) == 1:
@@ -218,9 +216,7 @@ def _serve(
     return steps
 
 
-def _serve_leaf(
-    shadow: Shadow, cluster: Cluster, line: Lines, steps: int, seen: list[tuple[int, int]]
-) -> int:
+def _serve_leaf(shadow: Shadow, cluster: Cluster, line: Lines, steps: int, seen: list[tuple[int, int]]) -> int:
     """The same where all jobs are of one leaf."""
     tidy(shadow, cluster, line)
     most = SHARE_UNITS // (CHUNKS * max(1, line.live))
@@ -256,9 +252,7 @@ def _take_first(shadow: Shadow, cluster: Cluster, line: Lines) -> int:
     return first
 
 
-def _start(
-    shadow: Shadow, cluster: Cluster, line: Lines, job: int, most: int, seen: list[tuple[int, int]]
-) -> None:
+def _start(shadow: Shadow, cluster: Cluster, line: Lines, job: int, most: int, seen: list[tuple[int, int]]) -> None:
     """Starts some tasks of a job, of its first stage of which one fits; where there is none the job waits for what the
     first of its stages lacks. `most`: the shares of those tasks together, but for one task. When its last task has
     started it is `seen` to end."""
