@@ -79,7 +79,14 @@ COMPILED = {
     "services/estimator": ("forecast_by_durations", "phases", "ramp", "scores"),
     "services/estimator/core": ("decide", "fold", "forecasts", "state"),
     "services/fairness": ("tree",),
-    "services/fairness/accounts": ("amounts", "intervals", "queue_account", "quiet_band", "tree_accounts"),
+    "services/fairness/accounts": (
+        "amounts",
+        "guarantees",
+        "intervals",
+        "queue_account",
+        "quiet_band",
+        "tree_accounts",
+    ),
     "services/fairness/core": (
         "backoff",
         "decide",

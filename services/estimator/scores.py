@@ -58,8 +58,9 @@ def settle(samples: list[Sample], scores: list[Score], capacity: Vector, now_ms:
         if horizon_ms(sample, len(HORIZONS_S) - 1) >= now_ms:
             left.append(sample)
             continue
-        for at in range(len(HORIZONS_S)):
-            came = came_by(sample, at)
+        came: list[Vector] = [{} for _ in sample.outcome[0]]
+        for at, outcome in enumerate(sample.outcome):
+            _add_all(came, outcome)  # What came within the horizons before it came within this one.
             for forecast, score in zip(sample.forecast, scores, strict=True):
                 _count(score, at, error_ppm(forecast[at], came, capacity))
     return left
@@ -69,8 +70,7 @@ def came_by(sample: Sample, at: int) -> list[Vector]:
     """What tasks of each class gave back within a horizon of a sample."""
     came: list[Vector] = [{} for _ in sample.outcome[at]]
     for outcome in sample.outcome[: at + 1]:
-        for job_class, vector in enumerate(outcome):
-            _add(came[job_class], vector)
+        _add_all(came, outcome)
     return came
 
 
@@ -104,6 +104,11 @@ def _count(score: Score, at: int, error: int) -> None:
         score.sums[at] //= 2
     score.samples[at] += 1
     score.sums[at] += error
+
+
+def _add_all(totals: list[Vector], vectors: list[Vector]) -> None:
+    for total, vector in zip(totals, vectors, strict=True):
+        _add(total, vector)
 
 
 def _add(total: Vector, demand: Vector) -> None:

@@ -1,10 +1,16 @@
 """Which forecast is in force from now on, if it is another one."""
 
+from bisect import bisect_right
+from typing import Final
+
 from largesse.core import OpenRound
 from schemas import ForecastScore, ReleaseCurve, Releases
 from services.estimator.core.forecasts import SECOND_MS, refresh, to_come
 from services.estimator.core.state import FORECASTERS, State
 from services.estimator.scores import HORIZONS_S, best, mean_errors
+
+_ANY: Final = 1 << 60
+"""Above any amount."""
 
 FORECAST_GAP_MS = 1_000
 """No two forecasts are closer together."""
@@ -49,19 +55,16 @@ def _has_moved(state: State, curves: list[ReleaseCurve], now_ms: int) -> bool:
     passed_ms = now_ms - state.forecast_ms
     for key in [*before, *after]:
         old, new = before.get(key, []), after.get(key, [])
-        least = state.capacity.get(key[1], 0) * MOVED_PERMILLE
+        least, over = state.capacity.get(key[1], 0) * MOVED_PERMILLE, _at(old, passed_ms)
         for horizon in HORIZONS_S:
             behind_ms = (now_ms // SECOND_MS + horizon) * SECOND_MS - now_ms
-            was = _at(old, passed_ms + behind_ms) - _at(old, passed_ms)
+            was = _at(old, passed_ms + behind_ms) - over
             if abs(was - _at(new, behind_ms)) * 1_000 >= max(1, least):
                 return True
     return False
 
 
 def _at(points: list[list[int]], after_ms: int) -> int:
-    amount = 0
-    for point in points:
-        if point[0] > after_ms:
-            break
-        amount = point[1]
-    return amount
+    """What comes by then, of points in order of time."""
+    number = bisect_right(points, [after_ms, _ANY])
+    return points[number - 1][1] if number else 0

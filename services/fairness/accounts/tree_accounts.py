@@ -186,7 +186,7 @@ class TreeAccounts:
 
     def _bounds(self, account: QueueAccount) -> tuple[int, int]:
         least = self._covered(account) if any(account.claim) else 0
-        return least, max(least, min(self._share(account.demand), self._most(account)))
+        return least, max(least, min(self._share(account.demand), self.most_of(account)))
 
     def pledges(self) -> dict[str, tuple[Sequence[int], int]]:
         """Everything that the configured guarantees depend on, by queue: as long as this stays the same, so do they."""
@@ -209,7 +209,7 @@ class TreeAccounts:
 
     def promised(self, account: QueueAccount) -> int:
         """What a queue's own guarantee covers of what it asks for, whether or not all can have it, in billionths."""
-        return share_units(min(ONE, max(self._covers(account)), self._most(account))) if account.floor else 0
+        return share_units(min(ONE, max(self._covers(account)), self.most_of(account))) if account.floor else 0
 
     def richest(self, latest: Mapping[str, tuple[int, int]]) -> list[str]:
         """The queues with a level of their own that hold something beyond their guarantees, those with most of it
@@ -278,7 +278,7 @@ class TreeAccounts:
         shares = self.shares_of(account.demand)
         return [_settled(share * part // whole) for share in shares] if part < whole else shares
 
-    def _own(self, account: QueueAccount) -> int:
+    def own_of(self, account: QueueAccount) -> int:
         """What a queue is guaranteed whatever the weights: what is covered of what it asks for, and of the kinds named
         all that is promised. Where too much is covered, all get only that, less in proportion.
         """
@@ -300,7 +300,7 @@ class TreeAccounts:
         shares = zip(self.shares_of(account.demand), account.floor, strict=False)
         return max([_settled(share * part // whole) for share, floor in shares if floor is not None], default=0)
 
-    def _most(self, account: QueueAccount) -> int:
+    def most_of(self, account: QueueAccount) -> int:
         """What a queue may have at most. Where its tasks ask for several sets of kinds, a maximum holds back those
         alone that need the kind that it names; else all that it asks for is held back in the same proportion.
         """
@@ -377,8 +377,8 @@ class TreeAccounts:
     def _visit_children(self, account: QueueAccount, stale: list[QueueAccount]) -> tuple[int, int]:
         own: dict[str, int] = {}
         if any(account.claims):
-            own = {child.name: self._own(child) for child in account.children if child.asks and any(child.claim)}
-        part, whole = self._rate(account.guaranteed, account.weights, own)
+            own = {child.name: self.own_of(child) for child in account.children if child.asks and any(child.claim)}
+        part, whole = self.rate_of(account.guaranteed, account.weights, own)
         if own and not whole:
             whole = 1  # No child has anything by its weight any more, also those that had.
         todo = {child.name: child for child in stale}
@@ -390,7 +390,7 @@ class TreeAccounts:
                 self._visit(child, 0)
                 idle.append(name)
                 continue
-            least, most = own.get(name, 0), self._most(child)
+            least, most = own.get(name, 0), self.most_of(child)
             by_weight = part * child.weight // whole if whole else 0
             low, high = self._visit(child, min(max(by_weight, least), most))
             spans.append((name, child.weight, 0 if low <= least else low, ONE if high >= most else high))
@@ -399,7 +399,7 @@ class TreeAccounts:
             return account.guaranteed, account.guaranteed
         return account.intervals.around(whole, ONE)
 
-    def _rate(self, part: int, whole: int, own: Mapping[str, int]) -> tuple[int, int]:
+    def rate_of(self, part: int, whole: int, own: Mapping[str, int]) -> tuple[int, int]:
         """The guarantee per unit of weight, as a fraction, among queues with the total weight `whole` that are
         guaranteed `part` together: what is left once own guarantees are taken off, divided by the weights of the other
         queues. A queue whose own guarantee is more than its part by weight does not take part.

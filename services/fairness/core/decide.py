@@ -5,7 +5,7 @@ from typing import Final
 
 from largesse.core import OpenRound
 from schemas import Level, Shares
-from services.fairness.accounts.queue_account import QueueAccount
+from services.fairness.accounts.guarantees import guarantees_of
 from services.fairness.accounts.tree_accounts import TreeAccounts
 from services.fairness.core.entitlement import entitlements
 from services.fairness.core.levels import lent_in, levels_in
@@ -84,21 +84,14 @@ def _guarantees_moved(state: State, accounts: TreeAccounts, shares: Shares) -> l
 
 
 def _publish_guarantees(accounts: TreeAccounts, shares: Shares, more: list[Level]) -> None:
-    """Each level carries the unit's guarantee, which leftover serves first. A guarantee that moves by less
-    than a permille of the cell is published with the next level.
+    """Each level carries the unit's guarantee, which leftover serves first: where queues go by what they hold, what a
+    guarantee of its own covers. One that moves by less than a permille of the cell is published with the next level.
     """
     shares.levels = sorted([*shares.levels, *more], key=lambda level: level.queue)
-    accounts.look_at([level.queue for level in shares.levels])
-    for level in shares.levels:
-        level.guaranteed = _served_first(accounts, accounts.queues[level.queue])
-
-
-def _served_first(accounts: TreeAccounts, account: QueueAccount) -> int:
-    """Up to what share a queue is served before all others, in billionths: its guarantee in the tree, or, where queues
-    go by what they hold, only what a guarantee of its own covers.
-    """
-    guaranteed = accounts.to_publish(account).guaranteed
-    return min(guaranteed, accounts.promised(account)) if account.by_holdings else guaranteed
+    guarantees = guarantees_of(accounts, [level.queue for level in shares.levels])
+    for level, guaranteed in zip(shares.levels, guarantees, strict=True):
+        account = accounts.queues[level.queue]
+        level.guaranteed = min(guaranteed, accounts.promised(account)) if account.by_holdings else guaranteed
 
 
 def _publish_queues(

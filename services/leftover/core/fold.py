@@ -42,7 +42,7 @@ from services.leftover.core import failed_on, locality, stragglers
 from services.leftover.core.board import add_job, leaf_at, work_left
 from services.leftover.core.holding import begin, fold_changed, park
 from services.leftover.core.mix import note_admitted
-from services.leftover.core.order import note_work
+from services.leftover.core.order import note_work, wake
 from services.leftover.core.reserved_runs import forget_promised, forget_runs
 from services.leftover.core.round_fold import (
     fold_abandoned,
@@ -258,6 +258,7 @@ def _fail(state: State, failed: TaskFailure) -> None:
             give_up(job, at)
     if job.progress.left[at] != before:
         _note_work(state, failed.job, job)  # A gang starts over as a whole, or tasks are given up.
+    wake(state, job)
 
 
 def _note_work(state: State, name: str, job: Job) -> None:

@@ -5,6 +5,7 @@ from schemas import JobChanged, Record
 from services.leftover.core import locality, stragglers
 from services.leftover.core.asks import ask, asks_of, first_asks
 from services.leftover.core.board import spans_of
+from services.leftover.core.order import wake
 from services.leftover.core.round_fold import forget_board
 from services.leftover.core.serving import depart, join
 from services.leftover.core.state import Job, State
@@ -71,6 +72,7 @@ def _ask(state: State, name: str, job: Job, record: Record) -> None:
     if state.held_back.pop(name, False):
         if job.admitted not in state.shadow.ends and job.admitted not in state.shadow.outside:
             join(state, name, job, record.time)
+        wake(state, job)
         return  # It is not at its beginning: altruism says in the next round what it asks for.
     if name in state.again:
         ask(job, first_asks(job, state.again[name] + 1, record.time))

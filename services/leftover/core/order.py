@@ -8,13 +8,15 @@ spend too much on the few largest, which are slow in any case; so these are due 
 
 The remaining time shrinks while nothing happens, so a key is recomputed when the job's end in the shadow moves, when an
 eighth of its remaining work is done, or when an eighth of its remaining time has passed. The number of recomputations
-grows with the logarithm of the time, not with the number of rounds.
+grows with the logarithm of the time, not with the number of rounds. A key *rests* while its job asks for nothing, and
+once the job is due: then it is recomputed when something happens to the job.
 """
 
 from bisect import bisect_left, insort
 from heapq import heappop, heappush
 from typing import Final
 
+from services.leftover.core.asks import does_ask
 from services.leftover.core.shadow_state import Claim, Shadow, Work
 from services.leftover.core.state import Job, State
 from services.leftover.placement.board import Board
@@ -48,6 +50,12 @@ RENEWED_PART: Final = 8
 RENEWED_A_ROUND: Final = 256
 """Most keys that are computed again in one round for work or time that is over. Others follow in the next."""
 
+RESTS: Final = -1
+"""In place of when a key is computed again: once something happens to its job."""
+
+AT_ONCE: Final = 0
+"""The same: when the next round opens."""
+
 DIGITS: Final = 32
 """Binary digits of a product that count in a key. Above them stands how many follow."""
 
@@ -65,95 +73,72 @@ def claim(state: State, job: Job, time: int) -> None:
     left_ms = max(LEFT_MS_MIN, _due_by(shadow, shadow.works[seq], end_ms) - time)
     work = work_left(shadow, job)
     key = _rounded(work * left_ms * left_ms)
-    renew_ms = time + (left_ms // RENEWED_PART if left_ms > LEFT_MS_MIN else LEFT_MS_MIN)
+    renew_ms = time + left_ms // RENEWED_PART if left_ms > LEFT_MS_MIN else RESTS
     known = shadow.claims.get(seq)
     if known is None:
-        known = shadow.claims[seq] = Claim(-1, 0, 0, -1)
+        known = shadow.claims[seq] = Claim(-1, 0, 0, RESTS)
     is_shown, is_listed = known.key == key, known.renew_ms == renew_ms
-    known.key, known.work, known.end_ms, known.renew_ms, known.is_exact = key, work, end_ms, renew_ms, True
-    if not is_listed and left_ms > LEFT_MS_MIN:
+    known.key, known.work, known.end_ms, known.renew_ms, known.stirred = key, work, end_ms, renew_ms, False
+    if not is_listed and renew_ms != RESTS:
         heappush(shadow.renewals, (renew_ms, seq))
-    elif not is_listed:
-        insort(shadow.lapsed.setdefault(renew_ms, []), seq)
     if not is_shown and state.board is not None:
         _show(state.board, seq, key)
+
+
+def claim_moved(state: State, seq: int, time: int) -> None:
+    """Another end in the shadow is known of a job. If it asks for nothing, its key is computed once it may again."""
+    shadow = state.shadow
+    known = shadow.claims[seq]
+    if end_of(shadow, seq) == known.end_ms:
+        return
+    job = state.jobs[shadow.works[seq].name]
+    if does_ask(job) or known.stirred:
+        claim(state, job, time)
+    elif known.renew_ms != AT_ONCE:
+        known.renew_ms = RESTS
+
+
+def wake(state: State, job: Job) -> None:
+    """Something has happened to a job, so that it may ask for more: if its key rests, the next opening computes it."""
+    known = state.shadow.claims.get(job.admitted)
+    if known is not None:
+        known.stirred = True
+        if known.renew_ms == RESTS:
+            known.renew_ms = AT_ONCE
+            heappush(state.shadow.renewals, (AT_ONCE, job.admitted))
 
 
 def note_work(state: State, job: Job) -> None:
     """Tasks of a job have ended, or have to be done again: the next opening computes its key if that matters."""
     shadow, seq = state.shadow, job.admitted
     known = shadow.claims.get(seq)
-    if known is None or not known.renew_ms:
+    if known is None or known.renew_ms == AT_ONCE:
         return
-    work = work_left(shadow, job)
-    known.is_exact = known.is_exact and work == known.work
-    if work > known.work or (known.work - work) * RENEWED_PART >= known.work:
-        known.renew_ms = 0
-        heappush(shadow.renewals, (0, seq))
+    work, known.stirred = work_left(shadow, job), True
+    if known.renew_ms == RESTS or work > known.work or (known.work - work) * RENEWED_PART >= known.work:
+        known.renew_ms = AT_ONCE
+        heappush(shadow.renewals, (AT_ONCE, seq))
 
 
 def renew(state: State, time: int) -> None:
-    """Computes keys again of which too much time has passed, those first for which it passed first."""
-    shadow = state.shadow
-    count = len(shadow.renewals) + sum([len(seqs) for seqs in shadow.lapsed.values()])
-    if count > 2 * len(shadow.claims) + RENEWED_A_ROUND:
-        shadow.renewals = sorted([(known.renew_ms, seq) for seq, known in shadow.claims.items()])
-        shadow.lapsed = {}
-    left = RENEWED_A_ROUND
-    for when in list(shadow.lapsed):
-        if when > time or not left:
-            break
-        left = _renew_lapsed(state, time, when, left)
-    _renew_before(state, time, time + 1, 0, left)
-
-
-def _renew_before(state: State, time: int, until_ms: int, before: int, left: int) -> int:
-    """Computes the keys again that are due before this moment, or at it and of jobs `before` this one; `left`: at most
-    so many. How many are left then.
-    """
-    shadow, renewals = state.shadow, state.shadow.renewals
-    while left and renewals:
-        when, seq = renewals[0]
-        if when > until_ms or (when == until_ms and seq >= before):
-            break
-        heappop(renewals)
-        known = shadow.claims.get(seq)
-        if known is not None and known.renew_ms == when:
-            left -= 1
-            claim(state, state.jobs[shadow.works[seq].name], time)
-    return left
-
-
-def _renew_lapsed(state: State, time: int, when: int, left: int) -> int:
-    """The same for what is due before jobs that count as ending after the least time, and for those. Of most of these
-    neither the end nor the work is another, and so the key is not: they just wait for the next time.
-    """
-    shadow, seqs = state.shadow, state.shadow.lapsed.pop(when)
-    again_ms, again, ends = time + LEFT_MS_MIN, list[int](), shadow.ends
-    for at, seq in enumerate(seqs):
-        if shadow.renewals and shadow.renewals[0][0] <= when:
-            left = _renew_before(state, time, when, seq, left)
-        if not left:
-            shadow.lapsed = {when: seqs[at:], **shadow.lapsed}
-            break
+    """Computes keys again of which too much time has passed, those first for which it passed first. Those of jobs that
+    ask for nothing rest."""
+    shadow, left = state.shadow, RENEWED_A_ROUND
+    if len(shadow.renewals) > 2 * len(shadow.claims) + RENEWED_A_ROUND:
+        listed = [(known.renew_ms, seq) for seq, known in shadow.claims.items() if known.renew_ms != RESTS]
+        shadow.renewals = sorted(listed)
+    renewals = shadow.renewals
+    while left and renewals and renewals[0][0] <= time:
+        when, seq = heappop(renewals)
         known = shadow.claims.get(seq)
         if known is None or known.renew_ms != when:
             continue
+        job = state.jobs[shadow.works[seq].name]
+        if not does_ask(job) and not known.stirred:
+            known.renew_ms = RESTS
+            continue
+        claim(state, job, time)
         left -= 1
-        if not known.is_exact:
-            is_same = False
-        elif known.end_ms <= again_ms and ends[seq] == known.end_ms:
-            is_same = True  # It is over by any reckoning.
-        else:
-            is_same = end_of(shadow, seq) == known.end_ms and _is_over(shadow, seq, known.end_ms, time)
-        if is_same:
-            known.renew_ms = again_ms
-            again.append(seq)
-        else:
-            claim(state, state.jobs[shadow.works[seq].name], time)
-    if again:
-        shadow.lapsed[again_ms] = sorted(shadow.lapsed.get(again_ms, []) + again)
-    return left
 
 
 def work_left(shadow: Shadow, job: Job) -> int:
@@ -197,16 +182,6 @@ def _due_by(shadow: Shadow, work: Work, end_ms: int) -> int:
     """The same by that end."""
     sooner = SOONER_LARGE_PERMILLE if is_large(shadow, work.size) else SOONER_PERMILLE
     return end_ms - max(0, end_ms - work.joined_ms) * sooner // 1_000
-
-
-def _is_over(shadow: Shadow, seq: int, end_ms: int, time: int) -> bool:
-    """Whether a job that ends in the shadow then is overdue or about to be due. Most are so long since that it does not
-    matter whether they are large.
-    """
-    in_shadow_ms = max(0, end_ms - shadow.works[seq].joined_ms)
-    if end_ms - in_shadow_ms * SOONER_LARGE_PERMILLE // 1_000 - time <= LEFT_MS_MIN:
-        return True
-    return due_of(shadow, seq) - time <= LEFT_MS_MIN
 
 
 def is_large(shadow: Shadow, size: int) -> bool:

@@ -22,6 +22,7 @@ from services.leftover.core import failed_on, locality, stragglers
 from services.leftover.core.asks import ask, asks_of, in_shard, shorten
 from services.leftover.core.board import is_reserved, leaf_of, spans_of
 from services.leftover.core.levels import keep_levels
+from services.leftover.core.order import wake
 from services.leftover.core.pool_breaches import breach_key
 from services.leftover.core.reserved_runs import note_runs, take_back
 from services.leftover.core.serving import move
@@ -88,6 +89,8 @@ def fold_asks(state: State, record: Record[Asks]) -> None:
             continue  # Another job had the name when it was asked for.
         if said.job not in state.on_hold:  # Else it is held since.
             ask(known, said.asks)
+            if said.asks:
+                wake(state, known)
 
 
 def fold_grants(state: State, record: Record[Grants]) -> None:

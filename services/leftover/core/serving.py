@@ -11,7 +11,7 @@ from largesse.lifecycle.run_times import expected_ms
 from largesse.lifecycle.state import Graph
 from schemas import Queue, Vector
 from schemas.quantities import SHARE_UNITS, largest_share
-from services.leftover.core.order import STALE, claim, end_of, note_size, renew
+from services.leftover.core.order import STALE, claim, claim_moved, note_size, renew
 from services.leftover.core.shadow import advance, arrive, forget, fork, leave
 from services.leftover.core.shadow_state import LINE, NOWHERE, Cluster, Lines, Run, Shadow, Work
 from services.leftover.core.state import Job, State
@@ -215,8 +215,10 @@ def move(state: State, time: int) -> None:
         shadow.ahead = fork(shadow.base)  # The base has come as far, and may have forgotten jobs that ended.
     _look_ahead(shadow, steps, changed)
     for seq in list(shadow.ends) if resized else changed:
-        if resized or end_of(shadow, seq) != shadow.claims[seq].end_ms:
+        if resized:
             claim(state, state.jobs[shadow.works[seq].name], time)
+        else:
+            claim_moved(state, seq, time)
     renew(state, time)
 
 
@@ -225,14 +227,9 @@ def _follow(shadow: Shadow, tree: Queue | None, time: int, steps: int, changed: 
     base = shadow.base
     while True:
         until_ms = min(time, shadow.arrivals[0][0]) if shadow.arrivals else time
-        ended: list[tuple[int, int]] = []
-        steps = advance(shadow, base, tree, until_ms, steps, ended)
-        for end_ms, seq in ended:
-            if seq in shadow.ends:
-                shadow.ranked[seq] = changed[seq] = True
-                shadow.ends[seq] = end_ms
-            else:
-                del shadow.works[seq]
+        seen: list[tuple[int, int]] = []
+        steps = advance(shadow, base, tree, until_ms, steps, seen)
+        _note_seen(shadow, seen, changed)
         if steps <= 0:
             return 0
         base.now_ms = max(base.now_ms, until_ms)
@@ -252,26 +249,33 @@ def _follow(shadow: Shadow, tree: Queue | None, time: int, steps: int, changed: 
 def _look_anew(shadow: Shadow) -> None:
     """What was seen ahead may no longer be right. The old results are used until new ones are found."""
     shadow.moved = 0
-    shadow.ahead = fork(shadow.base)
-    runs, ranked = shadow.base.runs, shadow.ranked
-    for seq in list(runs if len(runs) < len(ranked) else ranked):  # What has ended in the base stays as it is.
-        if seq in runs and ranked.pop(seq, False):
+    waits, ranked = shadow.base.waits, shadow.ranked
+    shadow.ahead = fork(shadow.base) if waits else None
+    for seq in list(waits if len(waits) < len(ranked) else ranked):  # Others end when they have been seen to.
+        if seq in waits and ranked.pop(seq, False):
             shadow.ends[seq] |= STALE
 
 
 def _look_ahead(shadow: Shadow, steps: int, changed: dict[int, bool]) -> None:
-    """Sees more jobs end."""
+    """Sees when more jobs end."""
     ahead = shadow.ahead
     if steps <= 0 or ahead is None:
         return
-    ended: list[tuple[int, int]] = []
-    if advance(shadow, ahead, shadow.tree, None, steps, ended) > 0:
+    seen: list[tuple[int, int]] = []
+    if advance(shadow, ahead, shadow.tree, None, steps, seen) > 0:
         shadow.ahead = None  # It has seen all.
-    ends, ranked, runs = shadow.ends, shadow.ranked, shadow.base.runs
-    for end_ms, seq in ended:
-        if seq in ends and seq in runs:
-            ranked[seq] = changed[seq] = True
-            ends[seq] = end_ms
+    waits = shadow.base.waits
+    _note_seen(shadow, [(end_ms, seq) for end_ms, seq in seen if seq in waits], changed)
+
+
+def _note_seen(shadow: Shadow, seen: list[tuple[int, int]], changed: dict[int, bool]) -> None:
+    """It is known when these jobs end."""
+    ends, ranked = shadow.ends, shadow.ranked
+    for end_ms, seq in seen:
+        if seq in ends:
+            if ends[seq] != end_ms:
+                ends[seq], changed[seq] = end_ms, True
+            ranked[seq] = True
 
 
 def _resize(shadow: Shadow) -> None:

@@ -12,7 +12,7 @@ from typing import Final
 
 from schemas import Queue
 from schemas.quantities import SHARE_UNITS, largest_share
-from services.leftover.core.shadow_leaves import has_top, lacks, leaves_of, next_leaf, note_leaf, read, tidy
+from services.leftover.core.shadow_leaves import add_leaf, has_top, lacks, leaves_of, next_leaf, note_leaf, read, tidy
 from services.leftover.core.shadow_state import LINE, NOWHERE, OVER, Cluster, Lines, Run, Shadow, Work
 
 CHUNKS: Final = 10
@@ -33,7 +33,11 @@ NO_LIMIT: Final = -1
 def fork(base: Cluster) -> Cluster:
     """A cluster that goes on from where `base` is; jobs are copied when one of the two changes them (`own`)."""
     lines = {leaf: line.copied() for leaf, line in base.lines.items()}
-    return Cluster(base.now_ms, base.free.copy(), {}, base.running.copy(), lines, base.open, base.weighs)
+    free, running, waits = base.free.copy(), base.running.copy(), base.waits.copy()
+    found = Cluster(base.now_ms, free, {}, running, lines, base.open, base.weighs, waits)
+    if base.leaves is not None:
+        found.leaves = base.leaves.copied(list(lines.values()))
+    return found
 
 
 def own(shadow: Shadow, cluster: Cluster, job: int) -> Run:
@@ -55,10 +59,12 @@ def arrive(shadow: Shadow, job: int, run: Run) -> None:
     """A job joins the base."""
     base, work = shadow.base, shadow.works[job]
     base.runs[job] = run
+    if any(run.waits):
+        base.waits[job] = True
     line = base.lines.get(work.leaf)
     if line is None:
         line = base.lines[work.leaf] = Lines([], [[] for _ in shadow.kinds], [0] * len(shadow.kinds))
-        base.leaves = None
+        add_leaf(base, work.leaf, line)
     line.live += 1
     base.weighs = base.open = True
     note_leaf(base, line)
@@ -70,6 +76,7 @@ def leave(shadow: Shadow, job: int) -> None:
     is thrown away."""
     shadow.ahead = None
     base, run = shadow.base, shadow.base.runs.pop(job)
+    base.waits.pop(job, None)
     line = base.lines[shadow.works[job].leaf]
     for p, amount in enumerate(run.held):
         base.free[p] += amount
@@ -104,27 +111,28 @@ def _queue(line: Lines, job: int, run: Run, at: int) -> None:
 
 # ---------------------------------------------------------------- steps
 def advance(
-    shadow: Shadow, cluster: Cluster, tree: Queue | None, until_ms: int | None, steps: int, ended: list[tuple[int, int]]
+    shadow: Shadow, cluster: Cluster, tree: Queue | None, until_ms: int | None, steps: int, seen: list[tuple[int, int]]
 ) -> int:
-    """Moves a cluster up to a moment (None: to its end) in about so many steps; how many are left, 0 where it has not
-    got there. Jobs that end are added to `ended`, as (when, job).
+    """Moves a cluster up to a moment (None: until all tasks have started) in about so many steps; how many are left, 0
+    where it has not got there. Jobs of which the last task starts are added to `seen`, as (when they end, job).
     """
     while steps > 0:
         if cluster.open:
-            steps = _serve(shadow, cluster, tree, steps)
+            steps = _serve(shadow, cluster, tree, steps, seen)
             continue
-        if not cluster.running or (until_ms is not None and cluster.running[0][0] > until_ms):
+        running = cluster.running
+        if not running or (running[0][0] > until_ms if until_ms is not None else not cluster.waits):
             break
-        cluster.now_ms = cluster.running[0][0]
-        while cluster.running and cluster.running[0][0] == cluster.now_ms:
-            _, job, stage, count = heappop(cluster.running)
-            _end(shadow, cluster, job, stage, count, ended)
+        cluster.now_ms = running[0][0]
+        while running and running[0][0] == cluster.now_ms:
+            _, job, stage, count = heappop(running)
+            _end(shadow, cluster, job, stage, count)
             steps -= 1
         cluster.open = True
     return max(0, steps)
 
 
-def _end(shadow: Shadow, cluster: Cluster, job: int, stage: int, count: int, ended: list[tuple[int, int]]) -> None:
+def _end(shadow: Shadow, cluster: Cluster, job: int, stage: int, count: int) -> None:
     """Tasks of a job have ended."""
     known = read(shadow, cluster, job)
     if known is None:
@@ -138,7 +146,6 @@ def _end(shadow: Shadow, cluster: Cluster, job: int, stage: int, count: int, end
         free[p] = free[p] + amount * count
     line.share = largest_share(held, shadow.total)
     if known.left[stage] == count == sum(known.left):
-        ended.append((cluster.now_ms, job))
         _less(cluster, line)
         _end_job(shadow, cluster, job)
         return
@@ -159,6 +166,8 @@ def _end_job(shadow: Shadow, cluster: Cluster, job: int) -> None:
     if cluster is shadow.base:
         own(shadow, cluster, job)
         del cluster.runs[job]
+        if job not in shadow.ends:
+            del shadow.works[job]
     else:
         cluster.runs[job] = OVER
 
@@ -186,13 +195,13 @@ def _reopen(run: Run, work: Work, stage: int) -> bool:
     return True
 
 
-def _serve(shadow: Shadow, cluster: Cluster, tree: Queue | None, steps: int) -> int:
+def _serve(shadow: Shadow, cluster: Cluster, tree: Queue | None, steps: int, seen: list[tuple[int, int]]) -> int:
     """Starts tasks until none fits, or the steps are used up; how many are left."""
     cluster.weighs = False
     if len(cluster.lines) == 1:
         line = next(iter(cluster.lines.values()))
         line.part = SHARE_UNITS
-        return _serve_leaf(shadow, cluster, line, steps)
+        return _serve_leaf(shadow, cluster, line, steps, seen)
     price = 1 + len(cluster.lines) // LEAVES_A_STEP
     while steps > 0:
         leaves = leaves_of(shadow, cluster, tree)
@@ -201,13 +210,13 @@ def _serve(shadow: Shadow, cluster: Cluster, tree: Queue | None, steps: int) -> 
             cluster.open = False
             break
         most = SHARE_UNITS // (CHUNKS * max(1, leaves.live))
-        _start(shadow, cluster, served, _take_first(shadow, cluster, served), most)
+        _start(shadow, cluster, served, _take_first(shadow, cluster, served), most, seen)
         note_leaf(cluster, served)
         steps -= price
     return steps
 
 
-def _serve_leaf(shadow: Shadow, cluster: Cluster, line: Lines, steps: int) -> int:
+def _serve_leaf(shadow: Shadow, cluster: Cluster, line: Lines, steps: int, seen: list[tuple[int, int]]) -> int:
     """The same where all jobs are of one leaf."""
     tidy(shadow, cluster, line)
     most = SHARE_UNITS // (CHUNKS * max(1, line.live))
@@ -216,7 +225,7 @@ def _serve_leaf(shadow: Shadow, cluster: Cluster, line: Lines, steps: int) -> in
         if job == NOBODY:
             cluster.open = False
             break
-        _start(shadow, cluster, line, job, most)
+        _start(shadow, cluster, line, job, most, seen)
         steps -= 1
     return steps
 
@@ -243,12 +252,13 @@ def _take_first(shadow: Shadow, cluster: Cluster, line: Lines) -> int:
     return first
 
 
-def _start(shadow: Shadow, cluster: Cluster, line: Lines, job: int, most: int) -> None:
+def _start(shadow: Shadow, cluster: Cluster, line: Lines, job: int, most: int, seen: list[tuple[int, int]]) -> None:
     """Starts some tasks of a job, of its first stage of which one fits; where there is none the job waits for what the
-    first of its stages lacks. `most`: the shares of those tasks together, but for one task."""
+    first of its stages lacks. `most`: the shares of those tasks together, but for one task. When its last task has
+    started it is `seen` to end."""
     work, free = shadow.works[job], cluster.free
     if len(work.tasks) == 1 == work.tasks[0] and cluster is not shadow.base and lacks(cluster, work, 0) == NOWHERE:
-        _start_alone(shadow, cluster, line, job, work)
+        _start_alone(shadow, cluster, line, job, work, seen)
         return
     run = own(shadow, cluster, job)
     for stage in run.ready:
@@ -269,13 +279,20 @@ def _start(shadow: Shadow, cluster: Cluster, line: Lines, job: int, most: int) -
         run.waits[stage] -= count
         if not run.waits[stage] or run.left[stage] - run.waits[stage] == at_once:
             run.ready = [other for other in run.ready if other != stage]
-        heappush(cluster.running, (cluster.now_ms + work.lasts_ms[stage], job, stage, count))
+        end_ms = cluster.now_ms + work.lasts_ms[stage]
+        run.until_ms = max(run.until_ms, end_ms)
+        if not run.waits[stage] and not any(run.waits):
+            del cluster.waits[job]
+            seen.append((run.until_ms, job))
+        heappush(cluster.running, (end_ms, job, stage, count))
         _queue(line, job, run, LINE)
         return
     _queue(line, job, run, lacks(cluster, work, run.ready[0]))
 
 
-def _start_alone(shadow: Shadow, cluster: Cluster, line: Lines, job: int, work: Work) -> None:
+def _start_alone(
+    shadow: Shadow, cluster: Cluster, line: Lines, job: int, work: Work, seen: list[tuple[int, int]]
+) -> None:
     """Starts the task of a job that has but one, in the cluster that looks ahead: nothing of such a job changes there
     any more until it ends, so that it is the same each time that is looked ahead."""
     free, of_leaf, run = cluster.free, line.held, work.started
@@ -289,4 +306,7 @@ def _start_alone(shadow: Shadow, cluster: Cluster, line: Lines, job: int, work: 
             held[p] = amount
         run = work.started = Run([1], [0], [0], [], held, largest_share(held, shadow.total), NOWHERE)
     cluster.runs[job] = run
-    heappush(cluster.running, (cluster.now_ms + work.lasts_ms[0], job, 0, 1))
+    end_ms = cluster.now_ms + work.lasts_ms[0]
+    del cluster.waits[job]
+    seen.append((end_ms, job))
+    heappush(cluster.running, (end_ms, job, 0, 1))

@@ -13,8 +13,10 @@ from schemas import Queue
 from schemas.quantities import SHARE_UNITS
 from schemas.queue_tree import below
 from services.leftover.core.shadow_state import (
+    INNER,
     LINE,
     NO_LEAF,
+    NOTHING_SHORT,
     NOWHERE,
     Branch,
     Cluster,
@@ -88,6 +90,25 @@ def leaves_of(shadow: Shadow, cluster: Cluster, tree: Queue | None) -> Leaves:
     return leaves
 
 
+def add_leaf(cluster: Cluster, path: str, line: Lines) -> None:
+    """There is one leaf more."""
+    leaves, number = cluster.leaves, NO_LEAF
+    if leaves is None:
+        return
+    if leaves.branches:
+        number = leaves.numbers.get(path, NO_LEAF)
+        if number == INNER:
+            cluster.leaves = None  # What is below this queue is served as one from now on.
+            return
+    else:
+        line.part = SHARE_UNITS
+    line.at = len(leaves.lines)
+    leaves.lines.append(line)
+    leaves.in_tree.append(number)
+    leaves.counts.append(0)
+    leaves.short_of.append(NOTHING_SHORT)
+
+
 def note_leaf(cluster: Cluster, line: Lines) -> None:
     """Something has changed for a leaf."""
     if cluster.leaves is not None:
@@ -98,9 +119,12 @@ def _branch(leaves: Leaves, cluster: Cluster, queue: Queue, path: str, parent: i
     """Adds a queue, and those below it unless it is served as one."""
     number, line = len(leaves.branches), cluster.lines.get(path)
     leaves.branches.append(Branch(parent, queue.weight))
+    leaves.numbers[path] = number
     if line is not None:
         leaves.in_tree[line.at] = number
         return
+    if queue.children:
+        leaves.numbers[path] = INNER
     for child in queue.children:
         _branch(leaves, cluster, child, below(path, child.name), number)
 
@@ -113,7 +137,7 @@ def _look_at(shadow: Shadow, cluster: Cluster, leaves: Leaves, at: int) -> None:
         for p, amount in leaves.short_of[at]:
             entries = leaves.short[p]
             del entries[bisect_left(entries, (amount, at))]
-        leaves.short_of[at] = []
+        leaves.short_of[at] = NOTHING_SHORT
     if leaves.others:
         leaves.others.pop(at, None)
     tidy(shadow, cluster, line)
@@ -125,7 +149,7 @@ def _look_at(shadow: Shadow, cluster: Cluster, leaves: Leaves, at: int) -> None:
         first, amount = _first_need(shadow, cluster, parked[0][1])
         if first == p:
             insort(leaves.short[p], (amount, at))
-            leaves.short_of[at].append((p, amount))
+            leaves.short_of[at] = [*leaves.short_of[at], (p, amount)]
         else:
             leaves.others[at] = True
 

@@ -19,6 +19,12 @@ NOWHERE: Final = -2
 
 NO_LEAF: Final = -1
 """In place of the position of a leaf, or of a branch of the tree of queues: none."""
+INNER: Final = -2
+"""In place of the position of a queue's branch: the queue is no leaf of the tree."""
+
+NOTHING_SHORT: Final[Pairs] = []
+"""Of leaves whose first job waits for nothing: shared, as all such lists are, and never changed."""
+
 NO_LIMITS: Final[dict[int, int]] = {}
 """Of jobs none of whose stages has a limit: shared, and never changed."""
 
@@ -82,7 +88,8 @@ class Work:
 class Run:
     """How far a job has come in one virtual cluster; by stage position. `left`: tasks that have not ended; `waits`:
     tasks that have not started; `ready`: stages that could start some, the longest way to the end first. `held`: by
-    kind; `share`: the dominant one of it; `at`: where the job waits.
+    kind; `share`: the dominant one of it; `at`: where the job waits; `until_ms`: when the last of those that have
+    started ends.
     """
 
     left: list[int]
@@ -92,6 +99,7 @@ class Run:
     held: list[int]
     share: int
     at: int
+    until_ms: int
 
     def __init__(
         self,
@@ -102,6 +110,7 @@ class Run:
         held: list[int],
         share: int = 0,
         at: int = NOWHERE,
+        until_ms: int = 0,
     ) -> None:
         self.left = left
         self.waits = waits
@@ -110,12 +119,14 @@ class Run:
         self.held = held
         self.share = share
         self.at = at
+        self.until_ms = until_ms
 
     def copied(self) -> "Run":
         """One that can go its own way. `ready` is replaced where it changes, and `parents` change where there are
         several stages."""
         parents = self.parents.copy() if len(self.parents) > 1 else self.parents
-        return Run(self.left.copy(), self.waits.copy(), parents, self.ready, self.held.copy(), self.share, self.at)
+        left, waits, held = self.left.copy(), self.waits.copy(), self.held.copy()
+        return Run(left, waits, parents, self.ready, held, self.share, self.at, self.until_ms)
 
 
 OVER = Run([], [], [], [], [])
@@ -183,19 +194,27 @@ class Branch:
         self.part = SHARE_UNITS
         self.turn = 0
 
+    def copied(self) -> "Branch":
+        """One that can go its own way."""
+        found = Branch(self.parent, self.weight)
+        found.weights, found.live, found.part, found.turn = self.weights, self.live, self.part, self.turn
+        return found
+
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 @dataclass(slots=True, eq=False)
 class Leaves:
-    """What is known of the leaves of a cluster, by position (shadow_leaves.py). `in_tree`: the branches of leaves;
-    `changed`: leaves that something has changed for; `counts`, `live`: jobs that have not ended, by leaf and in all.
-    `short`: by kind, leaves whose first job needs nothing before it, as (how much, leaf), sorted; `short_of`: the same
-    by leaf, as (kind, how much); `others`: leaves with jobs that wait otherwise. `turn` counts how often a leaf got its
-    first job or lost its last.
+    """What is known of the leaves of a cluster, by position (shadow_leaves.py). `numbers`: of queues by path, the
+    positions of their branches, INNER for those with queues below them; `in_tree`: the branches of leaves; `changed`:
+    leaves that something has changed for; `counts`, `live`: jobs that have not ended, by leaf and in all. `short`: by
+    kind, leaves whose first job needs nothing before it, as (how much, leaf), sorted; `short_of`: the same by leaf, as
+    (kind, how much); `others`: leaves with jobs that wait otherwise. `turn` counts how often a leaf got its first job
+    or lost its last.
     """
 
     lines: list[Lines]
     branches: list[Branch]
+    numbers: dict[str, int]
     in_tree: list[int]
     changed: dict[int, bool]
     counts: list[int]
@@ -208,14 +227,29 @@ class Leaves:
     def __init__(self, lines: list[Lines], kinds: int) -> None:
         self.lines = lines
         self.branches = []
+        self.numbers = {}
         self.in_tree = [NO_LEAF] * len(lines)
         self.changed = {}
         self.counts = [0] * len(lines)
         self.live = 0
         self.short = [[] for _ in range(kinds)]
-        self.short_of = [[] for _ in lines]
+        self.short_of = [NOTHING_SHORT] * len(lines)
         self.others = {}
         self.turn = 1
+
+    def copied(self, lines: list[Lines]) -> "Leaves":
+        """The same of a copy of the cluster, which has these lines."""
+        found = Leaves(lines, 0)
+        for at, line in enumerate(lines):
+            line.at = at
+        found.branches = [branch.copied() for branch in self.branches]
+        found.numbers = self.numbers  # Of the tree of queues: never changed.
+        found.in_tree, found.counts, found.live = self.in_tree.copy(), self.counts.copy(), self.live
+        found.changed, found.others = self.changed.copy(), self.others.copy()
+        found.short = [entries.copy() for entries in self.short]
+        found.short_of = self.short_of.copy()
+        found.turn = self.turn
+        return found
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -224,7 +258,8 @@ class Cluster:
     """A virtual cluster: one pool with the capacity of the cell, in which every task takes as long as is expected.
 
     `runs`: by job (seq of its admission); `running`: a heap of (end, job, stage, tasks); `lines` by leaf; `open`: some
-    may start now. `weighs`: what the leaves are guaranteed is to be computed again. `leaves`: what is known of several.
+    may start now. `weighs`: what the leaves are guaranteed is to be computed again. `waits`: jobs of which tasks have
+    not started; when the others end is known. `leaves`: what is known of several.
     """
 
     now_ms: int
@@ -234,6 +269,7 @@ class Cluster:
     lines: dict[str, Lines]
     open: bool
     weighs: bool
+    waits: dict[int, bool]
     leaves: Cache[Leaves | None] = field(default=None, repr=False, compare=False)
 
     def __init__(
@@ -245,6 +281,7 @@ class Cluster:
         lines: dict[str, Lines] | None = None,
         open: bool = False,  # noqa: A002 - the field's name
         weighs: bool = False,
+        waits: dict[int, bool] | None = None,
     ) -> None:
         self.now_ms = now_ms
         self.free = free if free is not None else []
@@ -253,6 +290,7 @@ class Cluster:
         self.lines = lines if lines is not None else {}
         self.open = open
         self.weighs = weighs
+        self.waits = waits if waits is not None else {}
         self.leaves = None
 
 
@@ -261,22 +299,22 @@ class Cluster:
 class Claim:
     """What a live job is served by (`key`, least first): the work that was left of it and the time that was left until
     it ends in the shadow when this was computed (order.py). `work`: that work, in share units x ms; `end_ms`: that end;
-    `renew_ms`: when the time that is left has become so much shorter that the key is computed again; `is_exact`: that
-    is still the work which is left.
+    `renew_ms`: when the time that is left has become so much shorter that the key is computed again; RESTS where only
+    what happens to the job makes it another. `stirred`: something has happened since, so that the job may soon ask.
     """
 
     key: int
     work: int
     end_ms: int
     renew_ms: int
-    is_exact: bool
+    stirred: bool
 
-    def __init__(self, key: int, work: int, end_ms: int, renew_ms: int, is_exact: bool = True) -> None:
+    def __init__(self, key: int, work: int, end_ms: int, renew_ms: int, stirred: bool = False) -> None:
         self.key = key
         self.work = work
         self.end_ms = end_ms
         self.renew_ms = renew_ms
-        self.is_exact = is_exact
+        self.stirred = stirred
 
 
 @dataclass(slots=True)
@@ -290,8 +328,7 @@ class Shadow:
     so that what was seen holds no longer; another capacity counts as all. `ends`: by live job, when it ends in the
     shadow, with STALE where that was seen before the last move. `ranked`: live jobs whose end is not stale.
     `claims`: by live job, what it is served by; `renewals`: a heap of (when, job), in which entries other than the
-    claim's are passed over; `lapsed`: the same by when, the earliest first, of jobs that are overdue or about to be
-    due, which come again and again. `sizes`: of the jobs that joined last, live or not, in order of joining;
+    claim's are passed over. `sizes`: of the jobs that joined last, live or not, in order of joining;
     `sorted_sizes`: the same, least first.
     """
 
@@ -310,6 +347,5 @@ class Shadow:
     ranked: dict[int, bool] = field(default_factory=dict)
     claims: dict[int, Claim] = field(default_factory=dict)
     renewals: list[tuple[int, int]] = field(default_factory=list)
-    lapsed: dict[int, list[int]] = field(default_factory=dict)
     sizes: list[int] = field(default_factory=list)
     sorted_sizes: list[int] = field(default_factory=list)
