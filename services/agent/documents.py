@@ -26,6 +26,7 @@ TASK, CLAIM, CHILD, STOP, RESULT = "task.json", "claim.json", "child.json", "sto
 DOCUMENT_BYTES_MAX = 4 << 20
 """Of a file that is read back: a task's command and environment fit several times."""
 
+_PART_BYTES = 65_536
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 # What open() says of something that is there but is no file that could be read.
@@ -62,8 +63,10 @@ def read_document(path: AnyPath, *, dir_fd: int | None = None, most: int = DOCUM
             raise BadDocument("is not a regular file")
         if about.st_size > most:
             raise BadDocument(f"has {about.st_size} bytes, more than {most}")
-        with open(file, "rb", closefd=False) as reader:
-            text = reader.read(most + 1)  # It may have grown meanwhile.
+        text = part = os.read(file, about.st_size + 1)
+        while part and about.st_size < len(text) <= most:  # It has grown meanwhile.
+            part = os.read(file, _PART_BYTES)
+            text += part
     finally:
         os.close(file)
     try:
