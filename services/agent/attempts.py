@@ -288,7 +288,7 @@ class Attempts:
                 local.done = True
                 changed += self._conclude(local)
             elif what == "started" and local.phase == "starting":
-                local.phase = "running"
+                local.phase, local.unsaid = "running", True
                 changed.append(local)
         return changed
 
