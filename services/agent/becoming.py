@@ -1,7 +1,8 @@
 """What an attempt's shim does on the way from a fork to its command's own first instruction.
 
 Every page that is written to is copied, twice: in the child, and in the shim if that writes first. That costs more than
-all else here, and whatever Python does writes. So what can be done before the fork is. Imported by every shim: only the standard library, and little of it.
+all else here, and whatever Python does writes. So what can be done before the fork is. Imported by every shim: only the
+standard library, and little of it.
 """
 
 from __future__ import annotations
@@ -35,14 +36,18 @@ _library: list[ctypes.CDLL] = []  # The C library, once it was needed: a fork se
 
 
 def places_of(task: Document) -> list[str]:
-    """Where the program may be: all places at which execvpe() would try it, of which most need no trying."""
+    """Where the program may be: the places at which execvpe() would try it, from the first on at which something is."""
     program, user = task["command"][0], task["user"]
     if os.path.dirname(program):
         return [program]
-    places = [os.path.join(folder, program) for folder in os.get_exec_path(task["env"])]
-    # What another user may not look into is no reason, and a folder may be named from where the command begins.
-    there = places if user else [place for place in places if not os.path.isabs(place) or os.path.lexists(place)]
-    return there or places
+    places = []
+    # As os.get_exec_path() does, which holds back warnings first.
+    for folder in task["env"].get("PATH", os.defpath).split(os.pathsep):
+        place = os.path.join(folder, program)
+        # What another user may not look into is no reason, and a folder may be named from where the command begins.
+        if places or user or not os.path.isabs(place) or os.path.lexists(place):
+            places.append(place)
+    return places or [place]  # Nothing is anywhere, which is found out again.
 
 
 def _execute(places: list[str], command: list[str], env: dict[str, str]) -> NoReturn:

@@ -169,22 +169,61 @@ def open_folder(data: AnyPath, *parts: str, mode: int | None = None) -> int:
 
     `mode`: folders that are missing are made with it, the last one always; FileExistsError where that is there.
     """
-    folder = os.open(data, _FOLDER & ~os.O_NOFOLLOW)  # Where the data folder lies is for the operator to say.
-    for at, part in enumerate(parts, 1):
-        try:
-            if mode is not None:
-                _make(part, folder, new=at == len(parts))
-            inner = os.open(part, _FOLDER, dir_fd=folder)
-        except OSError as error:
-            if at > 1 and error.errno in _NOT_OURS and (mode is not None or error.errno != errno.ENOENT):
-                raise Spoilt(error.errno, error.strerror, part) from None
-            raise
-        finally:
-            os.close(folder)
-        folder = inner
+    way = Way(data)
+    try:
+        return way.open(*parts, mode=mode)
+    finally:
+        way.close()
+
+
+class Way:
+    """Opens folders below DATA as `open_folder` does, one after the other: those that lie in one folder by one way."""
+
+    def __init__(self, data: AnyPath) -> None:
+        self._data = data
+        self._above: tuple[str, ...] = ()
+        self._folder = -1
+
+    def open(self, *parts: str, mode: int | None = None) -> int:
+        """See `open_folder`."""
+        above = parts[:-1]
+        if self._folder >= 0 and self._above == above:
+            try:
+                return _entered(self._folder, parts[-1], len(parts), mode, new=True)
+            except FileExistsError:
+                raise
+            except OSError:
+                pass  # It may have been moved, or removed, meanwhile.
+        self.close()
+        self._above = above
+        # Where the data folder lies is for the operator to say.
+        self._folder = os.open(self._data, _FOLDER & ~os.O_NOFOLLOW)
+        for at, part in enumerate(above, 1):
+            inner = _entered(self._folder, part, at, mode, new=False)
+            os.close(self._folder)
+            self._folder = inner
+        return _entered(self._folder, parts[-1], len(parts), mode, new=True)
+
+    def close(self) -> None:
+        """Keeps nothing open."""
+        if self._folder >= 0:
+            os.close(self._folder)
+            self._folder = -1
+
+
+def _entered(folder: int, part: str, at: int, mode: int | None, *, new: bool) -> int:
+    """A descriptor of the folder `part` in another, `at` levels below DATA. Raises as `open_folder` does."""
+    try:
         if mode is not None:
-            os.fchmod(folder, mode)
-    return folder
+            _make(part, folder, new=new)
+        inner = os.open(part, _FOLDER, dir_fd=folder)
+    except OSError as error:
+        if at > 1 and error.errno in _NOT_OURS and (mode is not None or error.errno != errno.ENOENT):
+            raise Spoilt(error.errno, error.strerror, part) from None
+        raise
+    if mode is not None:
+        os.fchmod(inner, mode)
+    return inner
 
 
 def _make(name: str, folder: int, *, new: bool) -> None:

@@ -22,7 +22,7 @@ class Local:
     `force_ms`: when patience ends. `spawned`: its shim was started by this process. `outcome`: its result, once nothing
     of it is left, for which is waited until `sweep_ms`. `done`: the shim ended of its own accord, and so has ended
     everything. `waits`: nothing of it was begun yet, for results of earlier stages are brought. `unsaid`: its
-    command has begun, and the log was not told.
+    command has begun, and the log was not told. `inner`: `folder` from the data folder on, once it was asked for.
     """
 
     key: str
@@ -44,6 +44,7 @@ class Local:
     done: bool = False
     waits: bool = False
     unsaid: bool = False
+    inner: str = ""
 
     @property
     def run_name(self) -> str:

@@ -382,7 +382,6 @@ def _signal_name(number: int) -> str:
 
 def loaded() -> None:
     """Has in memory what every attempt needs, before others are forked."""
-    os.get_exec_path({})
     prctl(PDEATHSIG, 0)
     start_ticks(os.getpid())
     boot_id()
