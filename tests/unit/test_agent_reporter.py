@@ -2,11 +2,13 @@
 
 import asyncio
 import json
+from pathlib import Path
 
 import pytest
 
 from largesse.bus.memory import MemoryBus
 from services.agent import core, reporter
+from services.agent.local import Local
 from services.agent.outbox import Name, Result
 from services.agent.reporter import Reporter
 from services.agent.settings import NodeSettings
@@ -59,6 +61,53 @@ def test_reports_are_gathered_until_the_log_shows_the_last_one(bus, speaker, sta
         await speaker.speak(state, [])
 
         assert await _said(bus) == [[0], [1, 2]]
+
+    asyncio.run(story())
+
+
+def local(index: int, **about) -> Local:
+    name = Name("j", "s", index, 1)
+    return Local(f"j/s/{index}/1", name, 5, Path("unused"), **about)
+
+
+@pytest.mark.parametrize("begins", [True, False], ids=["an attempt that begins", "an open round"])
+def test_reports_wait_for_what_is_about_to_follow(bus, speaker, state, monkeypatch, begins):
+    monkeypatch.setattr(reporter, "BEGINS_MS", 10**12)
+    locals_ = [local(1)] if begins else []
+
+    async def story():
+        began(speaker, 0)
+        again_ms = await speaker.speak(state, locals_, in_round=not begins)
+        assert (await _said(bus), again_ms > reporter.mono_ms()) == ([], True)
+
+        for each in locals_:
+            each.phase = "running"
+        began(speaker, 1)
+        await speaker.speak(state, locals_)
+
+        assert await _said(bus) == [[0, 1]]
+
+    asyncio.run(story())
+
+
+def test_nothing_is_waited_for_beyond_a_limit(bus, speaker, state, monkeypatch):
+    monkeypatch.setattr(reporter, "BEGINS_MS", 0)
+
+    async def story():
+        began(speaker, 0)
+        await speaker.speak(state, [local(1)], in_round=True)
+        assert await _said(bus) == [[0]]
+
+    asyncio.run(story())
+
+
+def test_an_attempt_that_waits_for_results_of_others_is_not_waited_for(bus, speaker, state, monkeypatch):
+    monkeypatch.setattr(reporter, "BEGINS_MS", 10**12)
+
+    async def story():
+        began(speaker, 0)
+        await speaker.speak(state, [local(1, waits=True)])
+        assert await _said(bus) == [[0]]
 
     asyncio.run(story())
 
