@@ -176,7 +176,7 @@ class Attempts:
 
     def _parts(self, local: Local) -> list[str]:
         """Names on the way to the attempt's folder."""
-        local.inner = local.inner or local.folder.relative_to(self.settings.data).as_posix()
+        local.inner = local.inner or str(local.folder)[len(str(self.settings.data)) + 1 :]
         return local.inner.split("/")
 
     def _key(self, local: Local) -> str:
