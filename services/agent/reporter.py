@@ -17,7 +17,7 @@ from schemas.quantities import quantity_texts
 from services.agent.core import State
 from services.agent.holding import boot_ms
 from services.agent.local import Local, mono_ms
-from services.agent.outbox import Outbox, known_attempts, messages
+from services.agent.outbox import Outbox, Said, known_attempts, messages
 from services.agent.settings import NodeSettings
 
 GATHER_MS = 100
@@ -26,7 +26,8 @@ told of it in fewer messages, and opens fewer rounds for it.
 """
 BEGINS_MS = 250
 """So long what is to be said waits, at most, for a round that is open, of which it becomes no part any more, and for
-tasks that begin: those that are brief are reported together, start and end in one.
+tasks that begin: those that are brief are reported together, start and end in one. What ran for longer, or failed, is
+said without that.
 """
 RETRY_MS, RETRY_MS_MAX = 100, 1_000  # A node may not be silent for long once the bus is back.
 REGISTER_MS, REGISTER_MS_MAX = 1_000, 30_000
@@ -153,13 +154,12 @@ class Reporter:
         if now_ms < self._speaks_ms:
             return
         self._begins_ms = 0
-        if (since_ms := self.outbox.due_ms()) is None or since_ms > now_ms:
-            return
-        begins = in_round or any(local.phase == "starting" and not local.waits for local in locals_)
-        if begins and now_ms < since_ms + BEGINS_MS:
-            self._begins_ms = since_ms + BEGINS_MS
-            return
-        if said := self.outbox.due(now_ms):
+        said, since_ms = self.outbox.due(now_ms), self.outbox.due_ms()
+        if since_ms is not None and now_ms < since_ms + BEGINS_MS and all(_is_brief(part) for part in said):
+            if in_round or any(local.phase == "starting" and not local.waits for local in locals_):
+                self._begins_ms = since_ms + BEGINS_MS
+                return
+        if said:
             self._flush_ms = now_ms + self._node.report_flush_ms
             self._gather_ms = now_ms + max(GATHER_MS, self._node.report_flush_ms)
             if await self._send("tasks", messages(said, state.node, state.epoch), state.epoch):
@@ -200,3 +200,8 @@ class Reporter:
             "labels": node.labels,
         }
         return {**offer, "devices": {"gpu": gpus}, "unschedulable": self.unschedulable}
+
+
+def _is_brief(part: Said) -> bool:
+    """Whether this may wait for others like it: that something began, or that it has succeeded after a short time."""
+    return part.result is None or (part.result.reason is None and part.result.run_ms < BEGINS_MS)

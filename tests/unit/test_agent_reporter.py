@@ -90,6 +90,16 @@ def test_reports_wait_for_what_is_about_to_follow(bus, speaker, state, monkeypat
     asyncio.run(story())
 
 
+@pytest.mark.parametrize("result", [Result(None, run_ms=60_000), Result("revoked"), Result("exit_code", exit_code=1)])
+def test_what_ran_for_long_or_failed_waits_for_nothing(bus, speaker, state, result):
+    async def story():
+        speaker.outbox.ended("j/s/0/1", Name("j", "s", 0, 1), result, reporter.mono_ms())
+        await speaker.speak(state, [local(1)], in_round=True)
+        assert (await bus.bounds("tasks", 0))[1] == 1
+
+    asyncio.run(story())
+
+
 def test_nothing_is_waited_for_beyond_a_limit(bus, speaker, state, monkeypatch):
     monkeypatch.setattr(reporter, "BEGINS_MS", 0)
 
