@@ -32,7 +32,7 @@ NOT_JOINED = "cannot join its control group"
 PDEATHSIG = 1
 _KILL = int(signal.SIGKILL)
 
-_library: list[ctypes.CDLL] = []  # The C library, once it was needed: a fork server has it for all its shims.
+_library: list[ctypes.CDLL] = []  # The C library, once it was needed: every shim needs it before it forks.
 
 
 def places_of(task: Document) -> list[str]:
@@ -64,12 +64,12 @@ def _execute(places: list[str], command: list[str], env: dict[str, str]) -> NoRe
 
 
 def become(
-    task: Document, places: list[str], pipes: list[int], groups: list[int], said: int, guardian: int, umask: int
+    task: Document, places: list[str], pipes: list[int], groups: list[int], said: int, guardian: int
 ) -> NoReturn:
     """In the forked child: everything up to the command's own first instruction, or the reason why not to `said`.
 
-    `groups`: files by which it joins its control groups. Signals that the shim hears have their defaults again once the
-    command runs.
+    `groups`: files by which it joins its control groups. Its mask and its limit of descriptors it has from the shim.
+    Signals that the shim hears have their defaults again once the command runs.
     """
     problem, exit_code = "the shim failed", NOT_EXECUTABLE
     try:
@@ -78,7 +78,6 @@ def become(
         for group in groups:
             os.write(group, b"0")
         problem = "the shim failed"
-        os.umask(umask)
         signal.set_wakeup_fd(-1)
         if task["user"] is not None:
             problem = f"cannot become user {task['user']['uid']}"
@@ -87,7 +86,8 @@ def become(
             os.setgid(task["user"]["gid"])
             os.setuid(task["user"]["uid"])
         # After that: a change of user clears it.
-        prctl(PDEATHSIG, _KILL)
+        if _library:
+            _library[0].prctl(PDEATHSIG, _KILL, 0, 0, 0)
         if os.getppid() != guardian:
             os._exit(SIGNAL_BASE + _KILL)
         os.dup2(pipes[0], 1)
@@ -100,12 +100,11 @@ def become(
         if task["address_mib"] is not None:
             problem = "cannot limit its memory"
             resource.setrlimit(resource.RLIMIT_AS, (task["address_mib"] << 20,) * 2)
-        if task.get("descriptors") is not None:
-            # The agent has raised its own; a program that uses `select` breaks above 1,024.
-            _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-            resource.setrlimit(resource.RLIMIT_NOFILE, (task["descriptors"], hard))
         problem = ""
-        _execute(places, task["command"], task["env"])
+        try:
+            os.execve(places[0], task["command"], task["env"])
+        except OSError:
+            _execute(places, task["command"], task["env"])
     except Exception as error:
         if not problem:
             problem = f"cannot execute {task['command'][0]}"

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import errno
 import os
+import resource
 import select
 import signal
 import time
@@ -42,6 +43,7 @@ RESULT_TRIES = 60  # A second apart: a full disk may be emptied.
 EVENTS_FD = 3  # Where the agent that started the shim listens to it: a pipe of theirs alone.
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EIO)  # May pass.
 
+SHIM_UMASK = 0o077
 BRIEF_MS = 10
 """What ends so soon is said to have begun when it is said to have ended."""
 FAULT_BYTES = 65_536
@@ -70,7 +72,7 @@ class Guardian:
     def __init__(self, task: Document) -> None:
         self.task = task
         self.takes_in = self.left = False
-        self.umask = os.umask(0o077)  # For its own files; the command gets the old one back.
+        self.umask = os.umask(SHIM_UMASK)  # For its own files; the command gets the old one back.
         self.wake, self._alarm = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self.outputs: list[Output] = []
         self.child = 0
@@ -157,12 +159,15 @@ class Guardian:
             for pipe in pipes:
                 os.fchown(pipe, uid, gid)  # Or it could not open /dev/stdout, which is the pipe itself.
         guardian, places = os.getpid(), places_of(self.task)
+        _limit_descriptors(self.task.get("descriptors"))
+        os.umask(self.umask)
         try:
             self.child = os.fork()
             if self.child == 0:
-                become(self.task, places, pipes, groups, said, guardian, self.umask)
+                become(self.task, places, pipes, groups, said, guardian)
         finally:
             os.close(said)
+            os.umask(SHIM_UMASK)
         return os.read(fault, FAULT_BYTES)
 
     def _watch(self) -> None:
@@ -354,6 +359,14 @@ class Guardian:
         """Words to the agent that started this, if it is still there; another one will look at the files."""
         with suppress(OSError):
             os.write(EVENTS_FD, "".join(f"{word} {self.task['key']}\n" for word in what).encode())
+
+
+def _limit_descriptors(most: int | None) -> None:
+    """Of this process and its children: the agent has raised its own, and `select` in a program breaks above 1,024."""
+    if most is not None:
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        if soft != most:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
 
 
 def _opened_groups(groups: Document | None, opened: list[int]) -> list[int]:
