@@ -40,14 +40,13 @@ def places_of(task: Document) -> list[str]:
     program, user = task["command"][0], task["user"]
     if os.path.dirname(program):
         return [program]
-    places = []
     # As os.get_exec_path() does, which holds back warnings first.
-    for folder in task["env"].get("PATH", os.defpath).split(os.pathsep):
-        place = os.path.join(folder, program)
+    places = [os.path.join(folder, program) for folder in task["env"].get("PATH", os.defpath).split(os.pathsep)]
+    for at, place in enumerate(places):
         # What another user may not look into is no reason, and a folder may be named from where the command begins.
-        if places or user or not os.path.isabs(place) or os.path.lexists(place):
-            places.append(place)
-    return places or [place]  # Nothing is anywhere, which is found out again.
+        if user or not os.path.isabs(place) or os.path.lexists(place):
+            return places[at:]
+    return places
 
 
 def _execute(places: list[str], command: list[str], env: dict[str, str]) -> NoReturn:
