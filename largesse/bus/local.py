@@ -123,16 +123,13 @@ class LocalBus(ABC):
         """
         loop = asyncio.get_running_loop()
         deadline = loop.time() + wait_ms / 1_000
-        has_waited = False
+        found = has_waited = False
         while True:
             self._refuse_if_closed()
             # At the end, and only there, a fetch waits.
-            if any(self._bounds(*key)[1] != position for key, position in positions.items()):
-                found = True
-                break
+            found = any(self._bounds(*key)[1] != position for key, position in positions.items())
             left = deadline - loop.time()
-            if left <= 0 or any(end.done() for end in ends):
-                found = False
+            if found or left <= 0 or any(end.done() for end in ends):
                 break
             await self._wakeups.wait(positions, left, ends)
             has_waited = True
