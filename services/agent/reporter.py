@@ -78,6 +78,14 @@ class Reporter:
         moments = [self._beat_ms] if due_ms is None else [self._beat_ms, max(due_ms, self._speaks_ms, self._begins_ms)]
         return max(self._retry_ms, min(moments))
 
+    def note(self, local: Local, now_ms: int) -> None:
+        """For the next report: that an attempt has begun, that it has ended, or both, where both were heard at once."""
+        if local.unsaid or local.result is None:
+            local.unsaid = False
+            self.outbox.started(local.key, local.name, now_ms)
+        if local.result is not None:
+            self.outbox.ended(local.key, local.name, local.result, now_ms)
+
     def sure_ms(self, epoch: str) -> int | None:
         """Where the log shows that epoch as registered: the cell gives nothing of the node away before a lease after,
         by the clock of holding.py. None: not a word of it was begun.

@@ -337,18 +337,12 @@ class _Agent:
             if local.quiet:
                 if local.phase == "ended":
                     self._forget(local)
-            elif local.result is None:
-                local.unsaid = False
-                self._reporter.outbox.started(local.key, local.name, now_ms)
-            elif local.result.reason == "lost" and not (local.stopping or local.waits):
+            elif local.result and local.result.reason == "lost" and not (local.stopping or local.waits):
                 self._withheld.append(local)
                 self._troubles.suspect(now_ms)
                 self._look.set()
             else:
-                if local.unsaid:  # It has ended before this process came to hear that it began.
-                    local.unsaid = False
-                    self._reporter.outbox.started(local.key, local.name, now_ms)
-                self._reporter.outbox.ended(local.key, local.name, local.result, now_ms)
+                self._reporter.note(local, now_ms)
         if changed:
             self._wake.set()
 

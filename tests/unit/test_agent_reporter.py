@@ -90,6 +90,16 @@ def test_reports_wait_for_what_is_about_to_follow(bus, speaker, state, monkeypat
     asyncio.run(story())
 
 
+def test_an_attempt_that_began_and_ended_at_once_is_reported_with_both(bus, speaker, state):
+    async def story():
+        speaker.note(local(0, unsaid=True, phase="ended", result=Result(None, run_ms=1)), 0)
+        await speaker.speak(state, [])
+        documents = [json.loads(message.value) for message in await bus.fetch("tasks", 0, 0)]
+        assert [list(document) for document in documents] == [["started"], ["finished"]]
+
+    asyncio.run(story())
+
+
 @pytest.mark.parametrize("result", [Result(None, run_ms=60_000), Result("revoked"), Result("exit_code", exit_code=1)])
 def test_what_ran_for_long_or_failed_waits_for_nothing(bus, speaker, state, result):
     async def story():
