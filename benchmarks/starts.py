@@ -3,19 +3,21 @@
     python -m benchmarks.starts [--tasks 1000] [--seconds 10] [--floods 3]
 
 Starts `largesse up` with one node. First one job of `--tasks` tasks, each `true`: tasks a second from the submission to
-the end, beside `xargs -P 2 -n 1 true` in the same run, and CPU time a task of the cell and of what it started. Then
-CLIENTS clients submit jobs of one such task as fast as they are answered, for `--seconds`: how long answers took, and
-how many tasks ran a second. `--floods` of them; the one with the middle 99th percentile is shown.
+the end, beside `xargs -P 2 -n 1 true` in the same run, and CPU time a task: of the cell with its agent, of shims and
+commands, and of a command under xargs. Then CLIENTS clients submit jobs of one such task as fast as they are answered,
+for `--seconds`: how long answers took, and how many tasks ran a second. Beside them one client submits a job every
+BESIDE_S: its answers are shown apart. `--floods` of them; the one with the middle 99th percentile is shown.
 """
 
 import argparse
 import asyncio
 import json
+import resource
 import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +30,9 @@ CLIENTS = 16
 SLOTS = 8
 """Tasks that run at once."""
 XARGS = "2"
-LOOK_S = 0.05
+LOOK_S = 0.25
+"""So often it is asked whether a job has ended. When it did, it says itself."""
+BESIDE_S = 0.1
 
 
 def main(*words: str) -> None:
@@ -59,15 +63,19 @@ async def _one_job(client: httpx.AsyncClient, up: psutil.Process, tasks: int) ->
     await _until_ended(client, [await _submit(client, "warm", SLOTS)])
     with _spent(up) as spent:
         await _until_ended(client, [await _submit(client, "many", tasks)])
-    xargs_s = await asyncio.to_thread(_xargs, tasks)
-    rate, beside = tasks / spent["s"], tasks / xargs_s
+    job = (await client.get("/v1/jobs/many")).json()
+    xargs_s, xargs_cpu_s = await asyncio.to_thread(_xargs, tasks)
+    rate, beside = 1_000 * tasks / (job["ended_ms"] - job["submitted_ms"]), tasks / xargs_s
+    cell, rest, xargs = (1_000 * seconds / tasks for seconds in (spent["cell_s"], spent["rest_s"], xargs_cpu_s))
     print(f"a job of {tasks:,} tasks, each `true`: {rate:,.0f} a second; xargs -P {XARGS} -n 1: {beside:,.0f}", end="")
-    print(f"; {rate / beside:.2f} of that; {1_000 * spent['cpu_s'] / tasks:.1f} ms of CPU a task", flush=True)
+    print(f"; {rate / beside:.2f} of that; {cell + rest:.1f} ms of CPU a task: the cell {cell:.1f}", end="")
+    print(f", shims and commands {rest:.1f}; under xargs {xargs:.1f}", flush=True)
 
 
 async def _flood(client: httpx.AsyncClient, up: psutil.Process, seconds: float) -> tuple[float, str]:
     """The 99th percentile of answers, and a line that says all."""
     took: list[float] = []
+    beside: list[float] = []
     jobs: list[str] = []
     name, over = f"flood-{time.time_ns() // 1_000_000}", time.monotonic() + seconds
 
@@ -79,14 +87,29 @@ async def _flood(client: httpx.AsyncClient, up: psutil.Process, seconds: float) 
             took.append((time.perf_counter() - begun) * 1_000)
             count += 1
 
+    async def submit_beside() -> None:
+        for count in range(int(seconds / BESIDE_S)):
+            begun = time.perf_counter()
+            jobs.append(await _submit(client, f"{name}-beside-{count}", 1))
+            beside.append((time.perf_counter() - begun) * 1_000)
+            await asyncio.sleep(max(0.0, begun + BESIDE_S - time.perf_counter()))
+            if time.monotonic() > over:
+                return
+
     with _spent(up) as spent:
-        await asyncio.gather(*(submit(number) for number in range(CLIENTS)))
+        await asyncio.gather(submit_beside(), *(submit(number) for number in range(CLIENTS)))
         await _until_ended(client, jobs)
-    took.sort()
-    p50, p99 = took[len(took) // 2], took[len(took) * 99 // 100]
+    (p50, p99), (beside_p50, beside_p99) = _percentiles(took), _percentiles(beside)
     line = f"{CLIENTS} clients submit jobs of one task for {seconds:g} s: answers take {p50:.0f} ms at the median, "
-    line += f"{p99:.0f} at the 99th percentile; {len(jobs) / spent['s']:,.0f} jobs a second, "
-    return p99, line + f"{1_000 * spent['cpu_s'] / len(jobs):.1f} ms of CPU each"
+    line += f"{p99:.0f} at the 99th percentile; those of one beside them {beside_p50:.0f} and {beside_p99:.0f} ms; "
+    line += f"{len(jobs) / spent['s']:,.0f} jobs a second, "
+    return p99, line + f"{1_000 * (spent['cell_s'] + spent['rest_s']) / len(jobs):.1f} ms of CPU each"
+
+
+def _percentiles(took: list[float]) -> tuple[float, float]:
+    """The median and the 99th percentile."""
+    took.sort()
+    return took[len(took) // 2], took[len(took) * 99 // 100]
 
 
 async def _submit(client: httpx.AsyncClient, job: str, tasks: int) -> str:
@@ -107,28 +130,30 @@ async def _until_ended(client: httpx.AsyncClient, jobs: list[str]) -> None:
 def _spent(up: psutil.Process) -> Iterator[dict[str, float]]:
     """Time, and CPU time of the cell and of all that it started and that has ended."""
     spent: dict[str, float] = {}
-    begun, used = time.monotonic(), _cpu_s(up)
+    begun, (cell_s, rest_s) = time.monotonic(), _cpu_s(up)
     yield spent
-    spent["s"], spent["cpu_s"] = time.monotonic() - begun, _cpu_s(up) - used
+    spent["s"], (cell, rest) = time.monotonic() - begun, _cpu_s(up)
+    spent["cell_s"], spent["rest_s"] = cell - cell_s, rest - rest_s
 
 
-def _cpu_s(up: psutil.Process) -> float:
-    """Of the cell, its children that have ended, and its fork server."""
-    total = 0.0
-    for process in (up, *up.children()):
-        try:
-            times = process.cpu_times()
-        except psutil.NoSuchProcess:
-            continue
-        total += times.user + times.system + times.children_user + times.children_system
-    return total
+def _cpu_s(up: psutil.Process) -> tuple[float, float]:
+    """Of the cell; of its children, those that have ended and its fork server."""
+    times = up.cpu_times()
+    rest = times.children_user + times.children_system
+    for process in up.children():
+        with suppress(psutil.NoSuchProcess):
+            its = process.cpu_times()
+            rest += its.user + its.system + its.children_user + its.children_system
+    return times.user + times.system, rest
 
 
-def _xargs(commands: int) -> float:
-    words = "x\n" * commands
+def _xargs(commands: int) -> tuple[float, float]:
+    """Seconds, and CPU seconds."""
+    words, before = "x\n" * commands, resource.getrusage(resource.RUSAGE_CHILDREN)
     begun = time.monotonic()
     subprocess.run(["xargs", "-P", XARGS, "-n", "1", "true"], input=words, text=True, check=True)
-    return time.monotonic() - begun
+    took_s, after = time.monotonic() - begun, resource.getrusage(resource.RUSAGE_CHILDREN)
+    return took_s, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
 if __name__ == "__main__":

@@ -5,12 +5,14 @@ A waiting reader is woken by the append that it waits for, by a loss that turns 
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 from largesse.bus.port import BusError, Fetched, Message, PositionGap
 from largesse.descriptors import AGAIN_SECONDS
 
 _Key = tuple[str, int]
+_End = asyncio.Future[Any]
 
 
 def position_gap(topic: str, partition: int, offset: int, first: int, end: int) -> PositionGap:
@@ -41,18 +43,26 @@ class Wakeups:
             for waiter in waiters:
                 _settle(waiter, True)
 
-    async def wait(self, keys: Iterable[_Key], seconds: float) -> bool:
-        """Waits until one of the partitions is woken; False once `seconds` are over."""
+    async def wait(self, keys: Iterable[_Key], seconds: float, ends: Sequence[_End] = ()) -> bool:
+        """Waits until one of the partitions is woken; False once `seconds` are over, or one of the `ends` is done."""
         loop = asyncio.get_running_loop()
         waiter: asyncio.Future[bool] = loop.create_future()
         wanted = list(keys)
         for key in wanted:
             self._waiting.setdefault(key, {})[waiter] = None
         alarm = loop.call_later(seconds, _settle, waiter, False)
+
+        def end(_: _End) -> None:
+            _settle(waiter, False)
+
+        for each in ends:
+            each.add_done_callback(end)
         try:
             return await waiter
         finally:
             alarm.cancel()
+            for each in ends:
+                each.remove_done_callback(end)
             for key in wanted:
                 waiters = self._waiting[key]
                 waiters.pop(waiter, None)
@@ -107,20 +117,25 @@ class LocalBus(ABC):
         self._refuse_if_closed()
         return self._bounds(topic, partition)
 
-    async def wait_any(self, positions: dict[tuple[str, int], int], wait_ms: int) -> bool:
-        """True as soon as a fetch at one of the positions would not wait, be it that it would raise PositionGap."""
+    async def wait_any(self, positions: dict[tuple[str, int], int], wait_ms: int, ends: Sequence[_End] = ()) -> bool:
+        """True as soon as a fetch at one of the positions would not wait, be it that it would raise PositionGap. False
+        also once one of the `ends` is done.
+        """
         loop = asyncio.get_running_loop()
         deadline = loop.time() + wait_ms / 1_000
-        await asyncio.sleep(0)
+        found = has_waited = False
         while True:
             self._refuse_if_closed()
             # At the end, and only there, a fetch waits.
-            if any(self._bounds(*key)[1] != position for key, position in positions.items()):
-                return True
+            found = any(self._bounds(*key)[1] != position for key, position in positions.items())
             left = deadline - loop.time()
-            if left <= 0:
-                return False
-            await self._wakeups.wait(positions, left)
+            if found or left <= 0 or any(end.done() for end in ends):
+                break
+            await self._wakeups.wait(positions, left, ends)
+            has_waited = True
+        if not has_waited:
+            await asyncio.sleep(0)  # Whoever asks again and again must not keep other tasks from the loop.
+        return found
 
     def _refuse_if_closed(self) -> None:
         if self._closed:

@@ -23,7 +23,7 @@ from services.agent import proc, processes
 from services.agent.cgroup_trees import NoCgroups
 from services.agent.cgroups import Groups, open_groups
 from services.agent.core import Start
-from services.agent.documents import CHILD, RESULT, STOP, TASK, Spoilt, claim, open_folder, write_json
+from services.agent.documents import CHILD, RESULT, STOP, TASK, Spoilt, Way, claim, open_folder, write_json
 from services.agent.folders import OVER, attempt_folder, run_name
 from services.agent.forks import Forks
 from services.agent.found import (
@@ -110,10 +110,11 @@ class Attempts:
     def launch(self, prepared: list[tuple[Local, Start]]) -> list[Launched]:
         """Starts them. Blocks, and touches no table: made for another thread. What cannot start says why."""
         launched = []
+        way = Way(self.settings.data)
         for local, start in prepared:
             failpoints.hit("agent", "before_task_start")
             try:
-                launched.append(self._launch(local, start))
+                launched.append(self._launch(local, start, way))
             except FileExistsError:
                 result = Result("lost", detail="it has been started before, and nothing is known of its end")
                 if local.folder not in self.found:
@@ -126,6 +127,7 @@ class Attempts:
                 result = Result("lost", detail=f"the agent could not start it: {error.strerror or error}")
                 launched.append(Launched(local, result=result, trouble=failed_start(error)))
             failpoints.hit("agent", "after_task_start")
+        way.close()
         return launched
 
     def launched(self, outcomes: list[Launched]) -> list[Local]:
@@ -150,11 +152,11 @@ class Attempts:
                 self._signal(local, signal.SIGTERM)
         return changed
 
-    def _launch(self, local: Local, start: Start) -> Launched:
+    def _launch(self, local: Local, start: Start, way: Way) -> Launched:
         stage = start.stage
         ids = {"key": local.key, "job": local.name.job, "stage": local.name.stage, "index": local.name.index}
         task = {**ids, "attempt": local.name.attempt, "admitted": local.admitted}
-        folder = self._open(local, mode=0o700 if self.settings.task_user is None else 0o711)
+        folder = way.open(*self._parts(local), mode=0o700 if self.settings.task_user is None else 0o711)
         try:
             if stage.command:
                 key = self._key(local)
@@ -172,13 +174,13 @@ class Attempts:
         finally:
             os.close(folder)
 
-    def _open(self, local: Local, mode: int | None = None) -> int:
-        """The attempt's folder, on the way to which there is no link; made with `mode`, if that is given."""
-        data = self.settings.data
-        return open_folder(data, *local.folder.relative_to(data).parts, mode=mode)
+    def _parts(self, local: Local) -> list[str]:
+        """Names on the way to the attempt's folder."""
+        local.inner = local.inner or str(local.folder)[len(str(self.settings.data)) + 1 :]
+        return local.inner.split("/")
 
     def _key(self, local: Local) -> str:
-        return processes.attempt_key(self.node, self.settings.data, local.folder)
+        return self.node + "/".join(self._parts(local))
 
     # ---------------------------------------------------------------- finding again
     def scan(self) -> None:
@@ -278,7 +280,7 @@ class Attempts:
         with suppress(BlockingIOError):
             self.unread += os.read(events, EVENT_BYTES_MAX)
         *lines, self.unread = self.unread.split(b"\n")
-        changed = []
+        changed, way = list[Local](), Way(self.settings.data)
         for line in lines:
             what, _, key = line.decode(errors="replace").partition(" ")
             local = self.by_key.get(key)
@@ -286,10 +288,11 @@ class Attempts:
                 continue
             if what == "ended":
                 local.done = True
-                changed += self._conclude(local)
+                changed += self._conclude(local, way)
             elif what == "started" and local.phase == "starting":
-                local.phase = "running"
+                local.phase, local.unsaid = "running", True
                 changed.append(local)
+        way.close()
         return changed
 
     def look(self, now_ms: int) -> list[Local]:
@@ -361,14 +364,15 @@ class Attempts:
         return []
 
     # ---------------------------------------------------------------- ending
-    def _conclude(self, local: Local) -> list[Local]:
+    def _conclude(self, local: Local, way: Way | None = None) -> list[Local]:
         """The shim has ended: what it left behind says how; if it left nothing, the attempt is lost. Returns it if that
         is all; where the shim was killed, what it started has to be ended first.
         """
         if local.outcome is not None:
             return []
         try:
-            folder = self._open(local)
+            parts = self._parts(local)
+            folder = way.open(*parts) if way is not None else open_folder(self.settings.data, *parts)
             try:
                 result = result_in(folder)
                 outcome = result or without_result(local.stopping or stop_in(folder))
@@ -430,7 +434,7 @@ class Attempts:
     def _write(self, local: Local, name: str, document: dict[str, object]) -> None:
         """Leaves a document in the attempt's folder, if that can be done."""
         with suppress(OSError):
-            folder = self._open(local)
+            folder = open_folder(self.settings.data, *self._parts(local))
             try:
                 write_json(name, document, dir_fd=folder)
             finally:

@@ -1,7 +1,8 @@
 """What an attempt's shim does on the way from a fork to its command's own first instruction.
 
-Every page that is written to is copied, twice: in the child, and in the shim if that writes first. So what can be found
-out before the fork is. Imported by every shim: only the standard library, and little of it.
+Every page that is written to is copied, twice: in the child, and in the shim if that writes first. That costs more than
+all else here, and whatever Python does writes. So what can be done before the fork is. Imported by every shim: only the
+standard library, and little of it.
 """
 
 from __future__ import annotations
@@ -27,20 +28,25 @@ SIGNAL_BASE = 128
 """An exit code above it is a signal, as shells say it."""
 NOT_ITS_FAULT = b"\0"
 """What a child says first that could not begin for a fault of the machine's."""
+NOT_JOINED = "cannot join its control group"
 PDEATHSIG = 1
+_KILL = int(signal.SIGKILL)
 
-_library: list[ctypes.CDLL] = []  # The C library, once it was needed: a fork server has it for all its shims.
+_library: list[ctypes.CDLL] = []  # The C library, once it was needed: every shim needs it before it forks.
 
 
 def places_of(task: Document) -> list[str]:
-    """Where the program may be: all places at which execvpe() would try it, of which most need no trying."""
+    """Where the program may be: the places at which execvpe() would try it, from the first on at which something is."""
     program, user = task["command"][0], task["user"]
     if os.path.dirname(program):
         return [program]
-    places = [os.path.join(folder, program) for folder in os.get_exec_path(task["env"])]
-    # What another user may not look into is no reason, and a folder may be named from where the command begins.
-    there = places if user else [place for place in places if not os.path.isabs(place) or os.path.lexists(place)]
-    return there or places
+    # As os.get_exec_path() does, which holds back warnings first.
+    places = [os.path.join(folder, program) for folder in task["env"].get("PATH", os.defpath).split(os.pathsep)]
+    for at, place in enumerate(places):
+        # What another user may not look into is no reason, and a folder may be named from where the command begins.
+        if user or not os.path.isabs(place) or os.path.lexists(place):
+            return places[at:]
+    return places
 
 
 def _execute(places: list[str], command: list[str], env: dict[str, str]) -> NoReturn:
@@ -56,20 +62,22 @@ def _execute(places: list[str], command: list[str], env: dict[str, str]) -> NoRe
     raise why
 
 
-def become(task: Document, places: list[str], pipes: list[int], said: int, guardian: int, umask: int) -> NoReturn:
-    """In the forked child: everything up to the command's own first instruction, or the reason why not to `said`."""
+def become(
+    task: Document, places: list[str], pipes: list[int], groups: list[int], said: int, guardian: int
+) -> NoReturn:
+    """In the forked child: everything up to the command's own first instruction, or the reason why not to `said`.
+
+    `groups`: files by which it joins its control groups. Its mask and its limit of descriptors it has from the shim.
+    Signals that the shim hears have their defaults again once the command runs.
+    """
     problem, exit_code = "the shim failed", NOT_EXECUTABLE
     try:
         os.setsid()
-        problem = NOT_ITS_FAULT.decode() + "cannot join its control group"
-        for group in (task.get("groups") or {}).get("join", ()):
-            with open(group, "wb", buffering=0) as procs:
-                procs.write(b"0")
+        problem = NOT_ITS_FAULT.decode() + NOT_JOINED
+        for group in groups:
+            os.write(group, b"0")
         problem = "the shim failed"
-        os.umask(umask)
         signal.set_wakeup_fd(-1)
-        for number in (signal.SIGHUP, signal.SIGINT, signal.SIGPIPE, signal.SIGXFSZ):
-            signal.signal(number, signal.SIG_DFL)  # What is caught, and not ignored, has its default again anyhow.
         if task["user"] is not None:
             problem = f"cannot become user {task['user']['uid']}"
             os.chdir(WORK)  # Of which the user need not be able to enter the folders above.
@@ -77,31 +85,29 @@ def become(task: Document, places: list[str], pipes: list[int], said: int, guard
             os.setgid(task["user"]["gid"])
             os.setuid(task["user"]["uid"])
         # After that: a change of user clears it.
-        prctl(PDEATHSIG, signal.SIGKILL)
+        if _library:
+            _library[0].prctl(PDEATHSIG, _KILL, 0, 0, 0)
         if os.getppid() != guardian:
-            os._exit(SIGNAL_BASE + signal.SIGKILL)
-        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-        for stream, pipe in enumerate(pipes, 1):
-            os.dup2(pipe, stream)
-        problem = f"no working directory {task['cwd']}"
+            os._exit(SIGNAL_BASE + _KILL)
+        os.dup2(pipes[0], 1)
+        os.dup2(pipes[1], 2)
         if task["user"] is None:
             os.chdir(WORK)
         if task["cwd"] is not None:
+            problem = f"no working directory {task['cwd']}"
             os.chdir(task["cwd"])
-        problem = "cannot limit its memory"
         if task["address_mib"] is not None:
+            problem = "cannot limit its memory"
             resource.setrlimit(resource.RLIMIT_AS, (task["address_mib"] << 20,) * 2)
-        if task.get("descriptors") is not None:
-            # The agent has raised its own; a program that uses `select` breaks above 1,024.
-            _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-            resource.setrlimit(resource.RLIMIT_NOFILE, (task["descriptors"], hard))
-        problem = f"cannot execute {task['command'][0]}"
-        _execute(places, task["command"], task["env"])
-    except FileNotFoundError as error:
-        if problem.startswith("cannot execute"):
-            exit_code = NOT_FOUND
-        os.write(said, f"{problem}: {error.strerror}".encode(errors="replace"))
+        problem = ""
+        try:
+            os.execve(places[0], task["command"], task["env"])
+        except OSError:
+            _execute(places, task["command"], task["env"])
     except Exception as error:
+        if not problem:
+            problem = f"cannot execute {task['command'][0]}"
+            exit_code = NOT_FOUND if isinstance(error, FileNotFoundError) else exit_code
         os.write(said, f"{problem}: {getattr(error, 'strerror', None) or error}".encode(errors="replace"))
     finally:
         os._exit(exit_code)

@@ -122,7 +122,8 @@ class Groups:
     def remove(self, key: str) -> None:
         """Removes the groups of an attempt that has ended. What still runs in them is killed, and another try made by
         `remove_left`."""
-        left = [tree for tree in self.trees if not _removed(self._group(tree, key))]
+        name = _name(key)
+        left = [tree for tree in self.trees if not _removed(f"{tree.parent}/{self.node}/{name}")]
         if left:
             self.left[key] = None
         else:
@@ -212,15 +213,16 @@ def _cpu(version: int, limits: Limits) -> list[tuple[str, str]]:
     return [("cpu.shares", str(shares)), *quota]
 
 
-def _removed(group: Path) -> bool:
+def _removed(path: str | Path) -> bool:
     """Ends what is in a group and removes it with all groups below; False where something is still there."""
     try:
-        group.rmdir()  # As a rule it is empty.
+        os.rmdir(path)  # noqa: PTH106 - once a task: as a rule its shim has removed it, or it is empty.
         return True
     except FileNotFoundError:
-        return True  # Its shim has removed it.
+        return True
     except OSError:
         pass
+    group = Path(path)
     _kill(group)
     for inner, folders, _ in os.walk(group, topdown=False):
         for name in folders:

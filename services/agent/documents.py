@@ -26,6 +26,7 @@ TASK, CLAIM, CHILD, STOP, RESULT = "task.json", "claim.json", "child.json", "sto
 DOCUMENT_BYTES_MAX = 4 << 20
 """Of a file that is read back: a task's command and environment fit several times."""
 
+_PART_BYTES = 65_536
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 # What open() says of something that is there but is no file that could be read.
@@ -62,8 +63,10 @@ def read_document(path: AnyPath, *, dir_fd: int | None = None, most: int = DOCUM
             raise BadDocument("is not a regular file")
         if about.st_size > most:
             raise BadDocument(f"has {about.st_size} bytes, more than {most}")
-        with open(file, "rb", closefd=False) as reader:
-            text = reader.read(most + 1)  # It may have grown meanwhile.
+        text = part = os.read(file, about.st_size + 1)
+        while part and about.st_size < len(text) <= most:  # It has grown meanwhile.
+            part = os.read(file, _PART_BYTES)
+            text += part
     finally:
         os.close(file)
     try:
@@ -166,22 +169,61 @@ def open_folder(data: AnyPath, *parts: str, mode: int | None = None) -> int:
 
     `mode`: folders that are missing are made with it, the last one always; FileExistsError where that is there.
     """
-    folder = os.open(data, _FOLDER & ~os.O_NOFOLLOW)  # Where the data folder lies is for the operator to say.
-    for at, part in enumerate(parts, 1):
-        try:
-            if mode is not None:
-                _make(part, folder, new=at == len(parts))
-            inner = os.open(part, _FOLDER, dir_fd=folder)
-        except OSError as error:
-            if at > 1 and error.errno in _NOT_OURS and (mode is not None or error.errno != errno.ENOENT):
-                raise Spoilt(error.errno, error.strerror, part) from None
-            raise
-        finally:
-            os.close(folder)
-        folder = inner
+    way = Way(data)
+    try:
+        return way.open(*parts, mode=mode)
+    finally:
+        way.close()
+
+
+class Way:
+    """Opens folders below DATA as `open_folder` does, one after the other: those that lie in one folder by one way."""
+
+    def __init__(self, data: AnyPath) -> None:
+        self._data = data
+        self._above: tuple[str, ...] = ()
+        self._folder = -1
+
+    def open(self, *parts: str, mode: int | None = None) -> int:
+        """See `open_folder`."""
+        above = parts[:-1]
+        if self._folder >= 0 and self._above == above:
+            try:
+                return _entered(self._folder, parts[-1], len(parts), mode, new=True)
+            except FileExistsError:
+                raise
+            except OSError:
+                pass  # It may have been moved, or removed, meanwhile.
+        self.close()
+        self._above = above
+        # Where the data folder lies is for the operator to say.
+        self._folder = os.open(self._data, _FOLDER & ~os.O_NOFOLLOW)
+        for at, part in enumerate(above, 1):
+            inner = _entered(self._folder, part, at, mode, new=False)
+            os.close(self._folder)
+            self._folder = inner
+        return _entered(self._folder, parts[-1], len(parts), mode, new=True)
+
+    def close(self) -> None:
+        """Keeps nothing open."""
+        if self._folder >= 0:
+            os.close(self._folder)
+            self._folder = -1
+
+
+def _entered(folder: int, part: str, at: int, mode: int | None, *, new: bool) -> int:
+    """A descriptor of the folder `part` in another, `at` levels below DATA. Raises as `open_folder` does."""
+    try:
         if mode is not None:
-            os.fchmod(folder, mode)
-    return folder
+            _make(part, folder, new=new)
+        inner = os.open(part, _FOLDER, dir_fd=folder)
+    except OSError as error:
+        if at > 1 and error.errno in _NOT_OURS and (mode is not None or error.errno != errno.ENOENT):
+            raise Spoilt(error.errno, error.strerror, part) from None
+        raise
+    if mode is not None:
+        os.fchmod(inner, mode)
+    return inner
 
 
 def _make(name: str, folder: int, *, new: bool) -> None:

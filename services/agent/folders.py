@@ -46,7 +46,7 @@ class Kept:
 
 def attempt_folder(data: Path, job: str, run: str, stage: str, index: int, attempt: int) -> Path:
     """Where one attempt lives. `run`: RUN above."""
-    return data / JOBS / folder_name(job) / run / folder_name(stage) / f"{index}.{attempt}"
+    return data.joinpath(JOBS, folder_name(job), run, folder_name(stage), f"{index}.{attempt}")
 
 
 def run_name(admitted: int, epoch: str) -> str:

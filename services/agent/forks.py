@@ -50,6 +50,7 @@ class Forks:
         self.pid: int | None = None
         self._data = data
         self._socket: socket.socket | None = None
+        self._ticks: dict[int, int | None] = {}  # Of shims, when they started: a number not reaped yet is no other's.
         self._again_s = 0.0
         self._closed = False
 
@@ -63,8 +64,11 @@ class Forks:
             pid = self._forked(folder, key, events)
             if pid is None:
                 pid = _spawned([SHIM_START, SHIM_PATH, str(folder), key], events, err=f"{folder}/shim.err")
+            if pid not in processes.ours or pid not in self._ticks:
+                self._ticks = {known: ticks for known, ticks in self._ticks.items() if known in processes.ours}
+                self._ticks[pid] = proc.start_ticks(pid)
             processes.ours.add(pid)
-            return pid, proc.start_ticks(pid)
+            return pid, self._ticks[pid]
 
     def close(self) -> None:
         """Ends the server, but nothing that came from it."""

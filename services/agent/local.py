@@ -21,7 +21,8 @@ class Local:
     simulated task ends, `fate` how. `quiet`: the log is not waiting for it. `stopping`: why it was asked to stop.
     `force_ms`: when patience ends. `spawned`: its shim was started by this process. `outcome`: its result, once nothing
     of it is left, for which is waited until `sweep_ms`. `done`: the shim ended of its own accord, and so has ended
-    everything. `waits`: nothing of it was begun yet, for results of earlier stages are brought.
+    everything. `waits`: nothing of it was begun yet, for results of earlier stages are brought. `unsaid`: its
+    command has begun, and the log was not told. `inner`: `folder` from the data folder on, once it was asked for.
     """
 
     key: str
@@ -42,6 +43,8 @@ class Local:
     sweep_ms: int = 0
     done: bool = False
     waits: bool = False
+    unsaid: bool = False
+    inner: str = ""
 
     @property
     def run_name(self) -> str:

@@ -8,7 +8,7 @@ from largesse.bus.port import Bus, BusError, PositionGap
 from largesse.log.fencing import Accepted
 from largesse.log.reader import LogReader
 from largesse.telemetry import logger
-from schemas import JobEnded
+from schemas import JobEnded, RoundAbandoned, RoundClosed, RoundOpened
 from schemas.topics import LOG
 from services.agent import checkpoint, core
 from services.agent.core import Action
@@ -26,6 +26,7 @@ class LogFollower:
 
     def __init__(self, bus: Bus, node: NodeSettings, epoch: str, ended: Callable[[str, int], None]) -> None:
         self.state = core.start(node.name, epoch)
+        self.in_round = False  # Whether a round is open, of which nothing that is said now becomes a part.
         self._bus, self._node, self._ended = bus, node, ended
         self._log = logger(service="agent", node=node.name)
         self._reader = LogReader(bus, node.partition)
@@ -128,7 +129,11 @@ class LogFollower:
     def _fold(self, batch: list[Accepted]) -> None:
         for one in batch:
             body = one.record.body
-            if type(body) is JobEnded:
+            if type(body) is RoundOpened:
+                self.in_round = True
+            elif type(body) is RoundClosed or type(body) is RoundAbandoned:
+                self.in_round = False
+            elif type(body) is JobEnded:
                 for end in body.jobs:
                     if (job := self.state.jobs.get(end.job)) is not None:
                         self._ended(end.job, job.run)

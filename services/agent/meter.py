@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import resource
+import time
 
 from services.agent.proc import read, session_of
 
@@ -20,6 +21,10 @@ KILLED = 128 + 9
 """The exit code of what SIGKILL ended, and of a shell whose command it was."""
 NEAR_PARTS = 2
 """An attempt that holds more than this part of its memory is looked at more often."""
+KILLS_MS = 1_000
+"""So old may be what an attempt begins with of how often the machine had no memory: as old as what it goes on with."""
+
+_lately: list[int] = []  # When the machine's kills were counted last, in nanoseconds, and how many they were.
 
 
 class Meter:
@@ -34,7 +39,7 @@ class Meter:
         self._cpu_s = 0.0
         self.limit_mib: int | None = task["resident_mib"]
         self._max_mib: int | None = task.get("memory_mib") if groups.get("memory") else None
-        self._kills = _machine_kills()
+        self._kills = _kills_lately()
 
     def look(self, leader: int) -> int | None:
         """Looks at the memory of a session; returns in MiB what it holds if that is more than it may."""
@@ -42,7 +47,7 @@ class Meter:
         if used_kib is None:
             used_kib = sum(_private_kib(pid) for pid in session_of(leader))
         self.peak_kib = max(used_kib, self.peak_kib)
-        self._kills = _machine_kills()
+        self._kills = _kills_lately(0)
         used_mib = used_kib // 1024
         return used_mib if self.limit_mib is not None and used_mib > self.limit_mib else None
 
@@ -58,7 +63,7 @@ class Meter:
             self.peak_kib = max(self.peak_kib, self._max_mib * 1024)
             return f"used more than the {self._max_mib} MiB of memory it may"
         # Of others' memory a kill may be, too, but hardly in the second in which this was killed by nobody we know.
-        if exit_code == KILLED and _machine_kills() > self._kills:
+        if exit_code == KILLED and _kills_lately(0) > self._kills:
             return "the machine had no more memory: the kernel ended processes, and most likely this one"
         return None
 
@@ -128,6 +133,14 @@ def _machine_kills() -> int:
     except OSError:
         return 0
     return int(rest.partition(b"\n")[0]) if found else 0
+
+
+def _kills_lately(most_ms: int = KILLS_MS) -> int:
+    """`_machine_kills`, as it was asked for by this process at most so long ago."""
+    now_ns = time.monotonic_ns()
+    if not _lately or now_ns - _lately[0] >= most_ms * 1_000_000:
+        _lately[:] = now_ns, _machine_kills()
+    return _lately[1]
 
 
 def _count(path: str, name: bytes) -> int:

@@ -8,11 +8,21 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 
+_READ_BYTES = 8_192
+_boot: list[str] = []  # Once it was asked for.
+
 
 def read(path: str) -> bytes:
-    """A file of the kernel's."""
-    with open(path, "rb") as file:  # noqa: PTH123 - pathlib would be a part of all that a shim's start costs
-        return file.read()
+    """A file of the kernel's. Raises OSError."""
+    file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        text = part = os.read(file, _READ_BYTES)
+        while part:
+            part = os.read(file, _READ_BYTES)
+            text += part
+    finally:
+        os.close(file)
+    return text
 
 
 def session_of(leader: int) -> list[int]:
@@ -33,7 +43,9 @@ def processes() -> list[int]:
 
 def boot_id() -> str:
     """Names this run of the kernel: pids and the monotonic clock mean nothing beyond it."""
-    return read("/proc/sys/kernel/random/boot_id").decode().strip()
+    if not _boot:
+        _boot.append(read("/proc/sys/kernel/random/boot_id").decode().strip())
+    return _boot[0]
 
 
 def start_ticks(pid: int) -> int | None:

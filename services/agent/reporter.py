@@ -17,12 +17,17 @@ from schemas.quantities import quantity_texts
 from services.agent.core import State
 from services.agent.holding import boot_ms
 from services.agent.local import Local, mono_ms
-from services.agent.outbox import Outbox, known_attempts, messages
+from services.agent.outbox import Outbox, Said, known_attempts, messages
 from services.agent.settings import NodeSettings
 
 GATHER_MS = 100
 """While the log has not shown what was said last, what comes is gathered for so long: a cell that has much to do is
 told of it in fewer messages, and opens fewer rounds for it.
+"""
+BEGINS_MS = 250
+"""So long what is to be said waits, at most, for a round that is open, of which it becomes no part any more, and for
+tasks that begin: those that are brief are reported together, start and end in one. What ran for longer, or failed, is
+said without that.
 """
 RETRY_MS, RETRY_MS_MAX = 100, 1_000  # A node may not be silent for long once the bus is back.
 REGISTER_MS, REGISTER_MS_MAX = 1_000, 30_000
@@ -48,11 +53,11 @@ class Reporter:
         self._epoch = ""  # The one that was last registered, as far as we know.
         self._register_ms, self._register_wait_ms = 0, REGISTER_MS
         self._beat_ms = 0
-        self._flush_ms = self._gather_ms = 0
+        self._flush_ms = self._gather_ms = self._begins_ms = 0
         self._retry_ms, self._retry_wait_ms = 0, RETRY_MS
         self._log = logger(service="agent", node=node.name)
 
-    async def speak(self, state: State, locals_: Iterable[Local]) -> int | None:
+    async def speak(self, state: State, locals_: Iterable[Local], *, in_round: bool = False) -> int | None:
         """Says what is due; returns when to call again, or None: not before something happens."""
         if state.standing in ("lost", "taken"):
             return None  # What still runs here has to end first, or another epoch has to be begun.
@@ -68,10 +73,18 @@ class Reporter:
             if await self._send("nodes", [{"report": offer}], state.epoch):
                 self._offered = offer["unschedulable"]
                 self._beat_ms = now_ms + min(self._node.heartbeat_ms, state.node_lease_ms // 3)
-        await self._report(state)
+        await self._report(state, locals_, in_round)
         due_ms = self.outbox.due_ms()
-        moments = [self._beat_ms] if due_ms is None else [self._beat_ms, max(due_ms, self._speaks_ms)]
+        moments = [self._beat_ms] if due_ms is None else [self._beat_ms, max(due_ms, self._speaks_ms, self._begins_ms)]
         return max(self._retry_ms, min(moments))
+
+    def note(self, local: Local, now_ms: int) -> None:
+        """For the next report: that an attempt has begun, that it has ended, or both, where both were heard at once."""
+        if local.unsaid or local.result is None:
+            local.unsaid = False
+            self.outbox.started(local.key, local.name, now_ms)
+        if local.result is not None:
+            self.outbox.ended(local.key, local.name, local.result, now_ms)
 
     def sure_ms(self, epoch: str) -> int | None:
         """Where the log shows that epoch as registered: the cell gives nothing of the node away before a lease after,
@@ -143,12 +156,18 @@ class Reporter:
         self.outbox.again(mono_ms())
         self._log.info("registered", epoch=state.epoch)
 
-    async def _report(self, state: State) -> None:
+    async def _report(self, state: State, locals_: Iterable[Local], in_round: bool) -> None:
         """Everything that is due in one batch, at most one every `report_flush_ms`."""
         now_ms = mono_ms()
         if now_ms < self._speaks_ms:
             return
-        if said := self.outbox.due(now_ms):
+        self._begins_ms = 0
+        said, since_ms = self.outbox.due(now_ms), self.outbox.due_ms()
+        if since_ms is not None and now_ms < since_ms + BEGINS_MS and all(_is_brief(part) for part in said):
+            if in_round or any(local.phase == "starting" and not local.waits for local in locals_):
+                self._begins_ms = since_ms + BEGINS_MS
+                return
+        if said:
             self._flush_ms = now_ms + self._node.report_flush_ms
             self._gather_ms = now_ms + max(GATHER_MS, self._node.report_flush_ms)
             if await self._send("tasks", messages(said, state.node, state.epoch), state.epoch):
@@ -189,3 +208,8 @@ class Reporter:
             "labels": node.labels,
         }
         return {**offer, "devices": {"gpu": gpus}, "unschedulable": self.unschedulable}
+
+
+def _is_brief(part: Said) -> bool:
+    """Whether this may wait for others like it: that something began, or that it has succeeded after a short time."""
+    return part.result is None or (part.result.reason is None and part.result.run_ms < BEGINS_MS)

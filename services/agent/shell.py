@@ -337,14 +337,12 @@ class _Agent:
             if local.quiet:
                 if local.phase == "ended":
                     self._forget(local)
-            elif local.result is None:
-                self._reporter.outbox.started(local.key, local.name, now_ms)
-            elif local.result.reason == "lost" and not (local.stopping or local.waits):
+            elif local.result and local.result.reason == "lost" and not (local.stopping or local.waits):
                 self._withheld.append(local)
                 self._troubles.suspect(now_ms)
                 self._look.set()
             else:
-                self._reporter.outbox.ended(local.key, local.name, local.result, now_ms)
+                self._reporter.note(local, now_ms)
         if changed:
             self._wake.set()
 
@@ -362,7 +360,8 @@ class _Agent:
             if self._caught_up.is_set():
                 if await self._may_come_back():
                     self._renew()
-                moments.append(await self._reporter.speak(self._state, self._attempts.by_key.values()))
+                known = self._attempts.by_key.values()
+                moments.append(await self._reporter.speak(self._state, known, in_round=self._follower.in_round))
             next_ms = min(moment for moment in moments if moment is not None)
             await self._sleep_until(next_ms)
 

@@ -14,12 +14,13 @@ from __future__ import annotations
 
 import errno
 import os
+import resource
 import select
 import signal
 import time
 from contextlib import suppress
 
-from services.agent.becoming import NOT_ITS_FAULT, PDEATHSIG, SIGNAL_BASE, WORK, become, places_of, prctl
+from services.agent.becoming import NOT_ITS_FAULT, NOT_JOINED, PDEATHSIG, SIGNAL_BASE, WORK, become, places_of, prctl
 from services.agent.documents import CHILD, RESULT, STOP, TASK, claim, read_json, write_json
 from services.agent.holding import END, RUN, Hold
 from services.agent.meter import Meter
@@ -42,7 +43,16 @@ RESULT_TRIES = 60  # A second apart: a full disk may be emptied.
 EVENTS_FD = 3  # Where the agent that started the shim listens to it: a pipe of theirs alone.
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EIO)  # May pass.
 
+SHIM_UMASK = 0o077
+BRIEF_MS = 10
+"""What ends so soon is said to have begun when it is said to have ended."""
+FAULT_BYTES = 65_536
+
+_HEARD = (signal.SIGTERM, signal.SIGCHLD, signal.SIGHUP, signal.SIGINT, signal.SIGPIPE, signal.SIGXFSZ)
+"""Handled and not ignored, so that a command has their defaults without setting them."""
+
 _hears: list[bool] = []  # Whether this process has set up its signals, at its first attempt.
+_born: dict[int, int | None] = {}  # When this process started, once it was asked.
 
 _PR_SET_DUMPABLE, _PR_SET_CHILD_SUBREAPER = 4, 36
 
@@ -62,12 +72,13 @@ class Guardian:
     def __init__(self, task: Document) -> None:
         self.task = task
         self.takes_in = self.left = False
-        self.umask = os.umask(0o077)  # For its own files; the command gets the old one back.
+        self.umask = os.umask(SHIM_UMASK)  # For its own files; the command gets the old one back.
         self.wake, self._alarm = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self.outputs: list[Output] = []
         self.child = 0
         self.status: int | None = None
         self.begun_ns = 0
+        self.told = False  # That the command has begun.
         self.ended_ns = 0
         self.reason: str | None = None
         self.detail = ""
@@ -79,13 +90,13 @@ class Guardian:
         signal.set_wakeup_fd(self._alarm, warn_on_full_buffer=False)
         if not _hears:
             _hears.append(True)
-            for number in (signal.SIGTERM, signal.SIGCHLD):
+            for number in _HEARD:
                 signal.signal(number, lambda *_: None)
-            for number in (signal.SIGHUP, signal.SIGINT):
-                signal.signal(number, signal.SIG_IGN)
 
     def close(self) -> None:
         """Gives back what it has open: this process may guard another attempt."""
+        for output in self.outputs:
+            output.close()
         signal.set_wakeup_fd(-1)
         for number in (self.wake, self._alarm):
             os.close(number)
@@ -107,8 +118,6 @@ class Guardian:
             detail = f"the node could not start it: {error.strerror or error}"
             self._finish({"state": "failed", "reason": "lost", "detail": detail, "run_ms": 0})
             return
-        write_json(CHILD, {"pid": self.child, "start": start_ticks(self.child)})
-        self._tell("started")
         self._watch()
         self._end_everything()
         self._drain()
@@ -117,27 +126,12 @@ class Guardian:
     def _start(self) -> None:
         if self.hold is not None and self.hold.look() != RUN:
             raise OSError(0, "its agent may not have the node any more")
-        fault, said = os.pipe2(os.O_CLOEXEC)
-        pipes = []
-        for stream in STREAMS:
-            mine, theirs = os.pipe2(os.O_CLOEXEC)
-            os.set_blocking(mine, False)
-            self.outputs.append(Output(mine, stream, self.task["output_bytes"]))
-            pipes.append(theirs)
-        os.mkdir(WORK, 0o700)
-        if self.task["user"] is not None:
-            uid, gid = self.task["user"]["uid"], self.task["user"]["gid"]
-            os.chown(WORK, uid, gid)
-            for pipe in pipes:
-                os.fchown(pipe, uid, gid)  # Or it could not open /dev/stdout, which is the pipe itself.
-        guardian, places = os.getpid(), places_of(self.task)
-        self.child = os.fork()
-        if self.child == 0:
-            become(self.task, places, pipes, said, guardian, self.umask)
-        for pipe in (*pipes, said):
-            os.close(pipe)
-        with os.fdopen(fault, "rb") as reader:
-            problem = reader.read()
+        opened: list[int] = []
+        try:
+            problem = self._forked(opened)
+        finally:
+            for number in opened:
+                os.close(number)
         if problem:
             _, status = os.waitpid(self.child, 0)
             if problem.startswith(NOT_ITS_FAULT):
@@ -145,17 +139,55 @@ class Guardian:
             raise CannotStart(problem.decode(errors="replace"), os.waitstatus_to_exitcode(status))
         self.begun_ns = time.monotonic_ns()
 
+    def _forked(self, opened: list[int]) -> bytes:
+        """Why the child that is forked cannot become the command; empty: it has. `opened`: what is to be closed then.
+        Raises OSError."""
+        pipes = []
+        for stream in STREAMS:
+            mine, theirs = os.pipe2(os.O_CLOEXEC)
+            pipes.append(theirs)
+            opened.append(theirs)
+            self.outputs.append(Output(mine, stream, self.task["output_bytes"]))
+            os.set_blocking(mine, False)
+        groups = _opened_groups(self.task.get("groups"), opened)
+        fault, said = os.pipe2(os.O_CLOEXEC)
+        opened.append(fault)
+        os.mkdir(WORK, 0o700)
+        if self.task["user"] is not None:
+            uid, gid = self.task["user"]["uid"], self.task["user"]["gid"]
+            os.chown(WORK, uid, gid)
+            for pipe in pipes:
+                os.fchown(pipe, uid, gid)  # Or it could not open /dev/stdout, which is the pipe itself.
+        guardian, places = os.getpid(), places_of(self.task)
+        _limit_descriptors(self.task.get("descriptors"))
+        os.umask(self.umask)
+        try:
+            self.child = os.fork()
+            if self.child == 0:
+                become(self.task, places, pipes, groups, said, guardian)
+        finally:
+            os.close(said)
+            os.umask(SHIM_UMASK)
+        return os.read(fault, FAULT_BYTES)
+
     def _watch(self) -> None:
         """Until the command has ended: pumps its output, keeps its time, looks at its memory, hears a stop."""
         timeout_ms = self.task["timeout_ms"]
         deadline_ns = None if timeout_ms is None else self.begun_ns + timeout_ms * 1_000_000
         look_ns = self.begun_ns + MEMORY_LOOK_MS * 1_000_000
         while True:
-            moments = (look_ns, None if self.suspension.active else deadline_ns, self.kill_ns, self._heed_ns())
+            moments = [look_ns, None if self.suspension.active else deadline_ns, self.kill_ns, self._heed_ns()]
+            if not self.told:
+                moments.append(self.begun_ns + BRIEF_MS * 1_000_000)
             signals = self._wait([moment for moment in moments if moment is not None])
             self._reap()
             if self.status is not None:
                 return
+            if not self.told and time.monotonic_ns() >= self.begun_ns + BRIEF_MS * 1_000_000:
+                self.told = True
+                with suppress(OSError):
+                    write_json(CHILD, {"pid": self.child, "start": start_ticks(self.child)})
+                self._tell("started")
             if signal.SIGTERM in signals:
                 self._stop(*self._asked())
             spent_ns = self._heed()
@@ -315,7 +347,7 @@ class Guardian:
                     raise
                 time.sleep(1)
         self._leave_groups()
-        self._tell("ended")
+        self._tell(*(["started"] if self.begun_ns and not self.told else []), "ended")
 
     def _leave_groups(self) -> None:
         """Removes its control groups: its agent may not be there any more to do that."""
@@ -323,10 +355,30 @@ class Guardian:
             with suppress(OSError):
                 os.rmdir(os.path.dirname(group))
 
-    def _tell(self, what: str) -> None:
-        """A word to the agent that started this, if it is still there; another one will look at the files."""
+    def _tell(self, *what: str) -> None:
+        """Words to the agent that started this, if it is still there; another one will look at the files."""
         with suppress(OSError):
-            os.write(EVENTS_FD, f"{what} {self.task['key']}\n".encode())
+            os.write(EVENTS_FD, "".join(f"{word} {self.task['key']}\n" for word in what).encode())
+
+
+def _limit_descriptors(most: int | None) -> None:
+    """Of this process and its children: the agent has raised its own, and `select` in a program breaks above 1,024."""
+    if most is not None:
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        if soft != most:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+
+
+def _opened_groups(groups: Document | None, opened: list[int]) -> list[int]:
+    """The files by which a process joins the attempt's control groups, added to `opened` as well. Raises OSError."""
+    found = []
+    for group in (groups or {}).get("join", ()):
+        try:
+            found.append(os.open(group, os.O_WRONLY | os.O_CLOEXEC))
+        except OSError as error:
+            raise OSError(error.errno, f"{NOT_JOINED}: {error.strerror}") from None
+        opened.append(found[-1])
+    return found
 
 
 def _opened_hold(path: str | None) -> Hold | None:
@@ -343,7 +395,6 @@ def _signal_name(number: int) -> str:
 
 def loaded() -> None:
     """Has in memory what every attempt needs, before others are forked."""
-    os.get_exec_path({})
     prctl(PDEATHSIG, 0)
     start_ticks(os.getpid())
     boot_id()
@@ -360,6 +411,9 @@ def main(folder: str) -> None:
         os.set_inheritable(EVENTS_FD, False)
     except OSError:  # Started by hand, or by a test: there is no reader.
         assert os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC) == EVENTS_FD  # The lowest that is free.
+    nothing = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+    os.dup2(nothing, 0)
+    os.close(nothing)
     guard(folder)
 
 
@@ -375,7 +429,9 @@ def guard(folder: str) -> bool:
     guardian = Guardian(task)
     try:
         pid = os.getpid()
-        if not claim("", {"pid": pid, "start": start_ticks(pid), "boot": boot_id()}):
+        if pid not in _born:
+            _born[pid] = start_ticks(pid)
+        if not claim("", {"pid": pid, "start": _born[pid], "boot": boot_id()}):
             return False
         guardian.run()
         return guardian.takes_in and not guardian.left

@@ -36,7 +36,7 @@ class Output:
         self._at = 0
         self._tails: list[str] = []
         self._room = self._head
-        self._file = _open_output(stream)
+        self._file: int | None = None  # Of what prints nothing there is no file.
         self._times = -1
         self._first_ms = self._next_ms = 0
 
@@ -49,14 +49,17 @@ class Output:
         if not chunk:
             self.close()
             return
+        file = self._file
+        if file is None:
+            self._file = file = _open_output(self._stream)
         self._note(time.time_ns() // 1_000_000)
         while chunk:
             if self._room == 0:
-                self._turn()
+                file = self._turn()
             part, chunk = chunk[: self._room], chunk[self._room :]
             # A full disk, or a file that could not be made, costs output, not the attempt.
             with suppress(OSError):
-                os.write(self._file, part)
+                os.write(file, part)
             self._at += len(part)
             self._room -= len(part)
 
@@ -71,15 +74,16 @@ class Output:
         with suppress(OSError):
             os.write(self._times, b"%d %d\n" % (now_ms, self._at))
 
-    def _turn(self) -> None:
+    def _turn(self) -> int:
         self._close_file()
         name = f"{self._stream}.{self._at}"
-        self._file = _open_output(name)
+        self._file = file = _open_output(name)
         self._tails.append(name)
         self._room = self._segment
         if len(self._tails) > 2:
             with suppress(OSError):
                 os.unlink(self._tails.pop(0))
+        return file
 
     def close(self) -> None:
         """No more is taken."""
@@ -91,7 +95,7 @@ class Output:
             self.open = False
 
     def _close_file(self) -> None:
-        if self._file >= 0:
+        if self._file is not None and self._file >= 0:
             os.close(self._file)
 
 

@@ -22,9 +22,10 @@ from tests.live.test_agent_restarts import go, once, ran, running
 GUARD_S = 60
 FRESH = itertools.count(100)
 """Indexes that no test names."""
+HEARD_BY_SHIMS = (signal.SIGTERM, signal.SIGCHLD, signal.SIGHUP, signal.SIGINT, signal.SIGPIPE, signal.SIGXFSZ)
 SURROUNDINGS = """
 umask; pwd | sed 's/[0-9]*\\.[0-9]*.work$//'; env | grep -v -e TASK_INDEX -e _RESULTS -e KEY -e PWD | sort
-grep -E '^(Sig|Shd|NoNewPrivs|Groups|Uid|Gid)' /proc/self/status; ulimit -a
+grep -E '^(Sig[^Q]|Shd|NoNewPrivs|Groups|Uid|Gid)' /proc/self/status; ulimit -a
 for number in 0 1 2 3 4 5 6 7 8 9; do test -e /proc/$$/fd/$number && echo $number; done
 ps -o sid=,pid= $$ | awk '{print $1 == $2}'
 """
@@ -47,7 +48,12 @@ def attempts(tmp_path, monkeypatch):
 def begin(table, *indexes, script="true", environment=None):
     """Starts attempts; they have begun as far as the agent knows."""
     stage = Stage("s", 1_000, {"cpu": 1}, command=["sh", "-c", script], env=environment or {})
-    starts = [Start(f"j/s/{index}/1", HeldAttempt("j", "s", index, 1, 5, "e.1"), stage) for index in indexes]
+    return begin_all(
+        table, [Start(f"j/s/{index}/1", HeldAttempt("j", "s", index, 1, 5, "e.1"), stage) for index in indexes]
+    )
+
+
+def begin_all(table, starts):
     outcomes = table.launch(table.prepare(starts))
     table.launched(outcomes)
     assert [outcome.trouble for outcome in outcomes if outcome.trouble] == []
@@ -127,6 +133,54 @@ def test_a_command_finds_the_same_around_it_either_way(attempts, monkeypatch):
     assert said == (spawned.folder / "stdout").read_text()
     assert said.startswith("0027\n")
     assert said.endswith("\n0\n1\n2\n1\n")
+    (ignored,) = [int(line.split()[1], 16) for line in said.splitlines() if line.startswith("SigIgn:")]
+    assert [number for number in HEARD_BY_SHIMS if ignored & (1 << (number - 1))] == []
+
+
+def test_a_program_is_found_as_a_shell_finds_it(attempts, tmp_path):
+    for folder, name in (("first", "other"), ("second", "tool"), ("third", "tool")):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / name).write_text(f"#!/bin/sh\necho {folder}\n")
+        (tmp_path / folder / name).chmod(0o755)
+    (tmp_path / "second" / "tool").chmod(0o644)
+    path = ":".join(str(tmp_path / folder) for folder in ("none", "first", "second", "third"))
+    stage = Stage("s", 1_000, {"cpu": 1}, command=["tool"], env={"PATH": path})
+    lost = Stage("s", 1_000, {"cpu": 1}, command=["nowhere"], env={"PATH": path})
+    found, missing = begin_all(
+        attempts,
+        [
+            Start(f"j/s/{index}/1", HeldAttempt("j", "s", index, 1, 5, "e.1"), each)
+            for index, each in enumerate((stage, lost))
+        ],
+    )
+
+    ends(attempts, [found, missing])
+
+    assert (found.folder / "stdout").read_text() == "third\n"
+    assert (missing.result.reason, missing.result.exit_code) == ("cannot_start", 127)
+    assert missing.result.detail == "cannot execute nowhere: No such file or directory"
+
+
+def test_what_prints_nothing_leaves_no_files_of_its_output(attempts):
+    silent, loud = begin(attempts, 0)[0], begin(attempts, 1, script="echo out; echo err >&2")[0]
+
+    assert ends(attempts, [silent, loud]) == {None}
+
+    names = {path.name for path in silent.folder.iterdir()}
+    assert names == {"task.json", "claim.json", "result.json", "work"}
+    assert ((loud.folder / "stdout").read_text(), (loud.folder / "stderr").read_text()) == ("out\n", "err\n")
+
+
+def test_a_brief_command_is_heard_of_once_with_start_and_end(attempts):
+    (brief,) = begin(attempts, 0)
+    over = time.monotonic() + GUARD_S
+    while brief.phase != "ended":
+        assert time.monotonic() < over
+        heard = attempts.hear(attempts.events[0])
+        time.sleep(0.01)
+
+    assert heard[-1] is brief
+    assert brief.unsaid, "nobody was told that it began"
 
 
 def test_processes_say_what_they_are(attempts):

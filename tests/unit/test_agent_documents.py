@@ -7,11 +7,12 @@ import shutil
 import subprocess
 import sys
 import tarfile
+from pathlib import Path
 
 import pytest
 
 from services.agent.attempts import Attempts
-from services.agent.documents import CLAIM, claim, read_json, write_json
+from services.agent.documents import CLAIM, Spoilt, Way, claim, read_json, write_json
 from services.agent.folders import take_identity
 from services.agent.settings import NodeSettings
 from tests.conftest import ROOT
@@ -88,3 +89,78 @@ def test_an_agents_folder_holds_nothing_that_a_backup_stumbles_over(tmp_path):
         assert all(path.is_file() or path.is_dir() for path in data.rglob("*"))
     finally:
         table.close()
+
+
+@pytest.fixture
+def way(tmp_path):
+    opened = Way(tmp_path)
+    yield opened
+    opened.close()
+
+
+def made(way, *parts):
+    """What lies in a folder that is made, or made on the way to another."""
+    folder = way.open(*parts, mode=0o700)
+    try:
+        os.close(os.open("here", os.O_CREAT | os.O_WRONLY, dir_fd=folder))
+    finally:
+        os.close(folder)
+
+
+def test_folders_are_opened_by_one_way_as_each_by_its_own(tmp_path, way):
+    for parts in (("jobs", "j", "0"), ("jobs", "j", "1"), ("jobs", "k", "0"), ("jobs", "j", "2")):
+        made(way, *parts)
+        assert (tmp_path.joinpath(*parts) / "here").exists()
+
+    with pytest.raises(FileExistsError):
+        way.open("jobs", "j", "2", mode=0o700)
+    with pytest.raises(FileNotFoundError):
+        way.open("jobs", "j", "3")
+
+
+def test_a_way_that_has_been_removed_is_made_again(tmp_path, way):
+    made(way, "jobs", "j", "0")
+    shutil.rmtree(tmp_path / "jobs" / "j")
+
+    made(way, "jobs", "j", "1")
+
+    assert [path.name for path in (tmp_path / "jobs" / "j").iterdir()] == ["1"]
+
+
+@pytest.mark.parametrize("place", ["jobs/j", "jobs/j/0"])
+def test_no_link_is_followed_on_the_way(tmp_path, way, place):
+    made(way, "jobs", "j", "0")
+    way.close()
+    moved = tmp_path / place
+    moved.rename(tmp_path / "elsewhere")
+    moved.symlink_to(tmp_path / "elsewhere")
+
+    with pytest.raises(Spoilt):
+        way.open("jobs", "j", "0")
+
+
+def test_a_way_keeps_one_descriptor_open_and_then_none(tmp_path, way):
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    for index in range(3):
+        made(way, "jobs", "j", str(index))
+    assert len(list(Path("/proc/self/fd").iterdir())) == before + 1
+
+    way.close()
+
+    assert len(list(Path("/proc/self/fd").iterdir())) == before
+
+
+def test_a_document_that_grows_while_it_is_read_is_whole_or_none(tmp_path, monkeypatch):
+    (tmp_path / "d.json").write_text('{"a": 1}')
+    really = os.fstat
+
+    def fstat(file):
+        about = really(file)
+        with (tmp_path / "d.json").open("a") as more:
+            more.write(" " * 100_000)
+        return about
+
+    monkeypatch.setattr(os, "fstat", fstat)
+
+    assert read_json(tmp_path / "d.json") == {"a": 1}
+    assert read_json(tmp_path / "d.json", most=150_000) is None

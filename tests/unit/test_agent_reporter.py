@@ -2,11 +2,13 @@
 
 import asyncio
 import json
+from pathlib import Path
 
 import pytest
 
 from largesse.bus.memory import MemoryBus
 from services.agent import core, reporter
+from services.agent.local import Local
 from services.agent.outbox import Name, Result
 from services.agent.reporter import Reporter
 from services.agent.settings import NodeSettings
@@ -59,6 +61,73 @@ def test_reports_are_gathered_until_the_log_shows_the_last_one(bus, speaker, sta
         await speaker.speak(state, [])
 
         assert await _said(bus) == [[0], [1, 2]]
+
+    asyncio.run(story())
+
+
+def local(index: int, **about) -> Local:
+    name = Name("j", "s", index, 1)
+    return Local(f"j/s/{index}/1", name, 5, Path("unused"), **about)
+
+
+@pytest.mark.parametrize("begins", [True, False], ids=["an attempt that begins", "an open round"])
+def test_reports_wait_for_what_is_about_to_follow(bus, speaker, state, monkeypatch, begins):
+    monkeypatch.setattr(reporter, "BEGINS_MS", 10**12)
+    locals_ = [local(1)] if begins else []
+
+    async def story():
+        began(speaker, 0)
+        again_ms = await speaker.speak(state, locals_, in_round=not begins)
+        assert (await _said(bus), again_ms > reporter.mono_ms()) == ([], True)
+
+        for each in locals_:
+            each.phase = "running"
+        began(speaker, 1)
+        await speaker.speak(state, locals_)
+
+        assert await _said(bus) == [[0, 1]]
+
+    asyncio.run(story())
+
+
+def test_an_attempt_that_began_and_ended_at_once_is_reported_with_both(bus, speaker, state):
+    async def story():
+        speaker.note(local(0, unsaid=True, phase="ended", result=Result(None, run_ms=1)), 0)
+        await speaker.speak(state, [])
+        documents = [json.loads(message.value) for message in await bus.fetch("tasks", 0, 0)]
+        assert [list(document) for document in documents] == [["started"], ["finished"]]
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("result", [Result(None, run_ms=60_000), Result("revoked"), Result("exit_code", exit_code=1)])
+def test_what_ran_for_long_or_failed_waits_for_nothing(bus, speaker, state, result):
+    async def story():
+        speaker.outbox.ended("j/s/0/1", Name("j", "s", 0, 1), result, reporter.mono_ms())
+        await speaker.speak(state, [local(1)], in_round=True)
+        assert (await bus.bounds("tasks", 0))[1] == 1
+
+    asyncio.run(story())
+
+
+def test_nothing_is_waited_for_beyond_a_limit(bus, speaker, state, monkeypatch):
+    monkeypatch.setattr(reporter, "BEGINS_MS", 0)
+
+    async def story():
+        began(speaker, 0)
+        await speaker.speak(state, [local(1)], in_round=True)
+        assert await _said(bus) == [[0]]
+
+    asyncio.run(story())
+
+
+def test_an_attempt_that_waits_for_results_of_others_is_not_waited_for(bus, speaker, state, monkeypatch):
+    monkeypatch.setattr(reporter, "BEGINS_MS", 10**12)
+
+    async def story():
+        began(speaker, 0)
+        await speaker.speak(state, [local(1, waits=True)])
+        assert await _said(bus) == [[0]]
 
     asyncio.run(story())
 
