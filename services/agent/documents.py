@@ -63,11 +63,11 @@ def read_document(path: AnyPath, *, dir_fd: int | None = None, most: int = DOCUM
         if about.st_size > most:
             raise BadDocument(f"has {about.st_size} bytes, more than {most}")
         with open(file, "rb", closefd=False) as reader:
-            text = reader.read(most + 1)  # It may have grown meanwhile.
+            text = reader.read(about.st_size + 1)  # Asked for as much as may be, it takes that much memory at once.
     finally:
         os.close(file)
     try:
-        document = json.loads(text) if len(text) <= most else None
+        document = json.loads(text) if len(text) <= about.st_size else None  # Else it is growing.
     except (ValueError, RecursionError):
         document = None
     if not isinstance(document, dict):
