@@ -31,7 +31,8 @@ class Settings:
     without looking up. `standby_wait_ms`: so long after its own decision a standby still waits for the active
     instance's answer; then it gives its own. `metrics_host`, `metrics_port`: where health and counters are served
     (port 0: nowhere). `http_hosts`: names by which this process is asked over HTTP beside those that are always its
-    own (hosts.py), commas between. `log_format`: `console` or `json`.
+    own (hosts.py), commas between. `log_format`: `console` or `json`. `bus_cache_mib`: MiB of what was written to a
+    directory's bus last that stay in memory.
     """
 
     bus: str = "file:largesse-data"
@@ -47,6 +48,7 @@ class Settings:
     metrics_port: int = 0
     http_hosts: str = ""
     log_format: str = "console"
+    bus_cache_mib: int = 8
 
     @property
     def is_alone(self) -> bool:
@@ -81,6 +83,6 @@ def served_hosts(settings: Settings, bound: str, *more: str) -> Hosts:
 def open_bus(settings: Settings) -> Bus:
     """The bus that `settings.bus` names. Raises SettingWrong, and what opening that bus raises."""
     try:
-        return buses.open_bus(settings.bus)
+        return buses.open_bus(settings.bus, cache_bytes=settings.bus_cache_mib << 20)
     except buses.BusUrlWrong as error:
         raise SettingWrong(f"{PREFIX}BUS={settings.bus}: {error}") from error

@@ -2,7 +2,7 @@
 
 import re
 
-from largesse.bus.file.bus import FileBus
+from largesse.bus.file.bus import CACHE_BYTES, FileBus
 from largesse.bus.memory import MemoryBus
 from largesse.bus.port import Bus
 
@@ -13,8 +13,9 @@ class BusUrlWrong(ValueError):
     """An address of a bus that cannot be used: says what would be right."""
 
 
-def open_bus(url: str, *, client_id: str = "largesse") -> Bus:
-    """The bus at `url`; Kafka knows this process as `client_id`. A memory bus is a new, empty one each time.
+def open_bus(url: str, *, client_id: str = "largesse", cache_bytes: int = CACHE_BYTES) -> Bus:
+    """The bus at `url`; Kafka knows this process as `client_id`, a directory's bus keeps `cache_bytes` of what was
+    written in memory. A memory bus is a new, empty one each time.
 
     Raises BusUrlWrong; what opening a directory raises. A Kafka cluster is connected to when it is first used.
     """
@@ -24,7 +25,7 @@ def open_bus(url: str, *, client_id: str = "largesse") -> Bus:
     if kind == "file":
         directory = place.removeprefix("//")
         if directory:
-            return FileBus(directory)
+            return FileBus(directory, cache_bytes=cache_bytes)
     if kind == "kafka" and place.startswith("//"):
         return _kafka(place.removeprefix("//").removesuffix("/"), client_id)
     raise BusUrlWrong(f"{url!r} is not a bus: write kafka://HOST:PORT, file:DIRECTORY or memory:")

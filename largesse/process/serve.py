@@ -12,6 +12,7 @@ from largesse.bus.port import Bus
 from largesse.core import Core, S
 from largesse.descriptors import raise_limit
 from largesse.hosts import Hosts
+from largesse.process import heap
 from largesse.process.health import AddressTaken, Pages, readiness, served
 from largesse.process.shards import run_assigned
 from largesse.process.usage import Usage, answered
@@ -55,6 +56,7 @@ def serve(
         log = f"{settings.bus}/{settings.cell}"
         configure(settings.log_format)
         calm_collector()
+        heap.set_up_heap()
         raise_limit()
         hosts = served_hosts(settings, settings.metrics_host, *([name(settings)] if name is not None else []))
         asyncio.run(_serve(start, settings, hosts, pages(settings) if pages is not None else None))
@@ -88,6 +90,7 @@ async def _serve(start: Start, settings: Settings, hosts: Hosts, pages: Pages | 
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
     bus = open_bus(settings)
+    trimming = asyncio.ensure_future(heap.keep_small(stop))
     try:
         async with AsyncExitStack() as open_now:
             if settings.metrics_port:
@@ -96,6 +99,7 @@ async def _serve(start: Start, settings: Settings, hosts: Hosts, pages: Pages | 
                 await open_now.enter_async_context(served(host, port, why_not, pages, hosts))
             await _until_ended(start(bus, settings, stop), stop)
     finally:
+        trimming.cancel()
         await bus.close()
 
 

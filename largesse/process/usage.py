@@ -28,6 +28,7 @@ DESCRIPTIONS = {
     "metrics_port": "port for them; 0: not served",
     "http_hosts": "further host names that HTTP requests may use, separated by commas",
     "log_format": "console or json",
+    "bus_cache_mib": "of a bus in a folder, how much of what was written last, for a minute at most, stays in memory",
 }
 """What each setting is, in a line. `Settings` says more."""
 

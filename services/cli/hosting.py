@@ -16,6 +16,7 @@ from largesse import shell
 from largesse.bus.file.bus import FileBus
 from largesse.bus.file.lock import DirectoryHeld
 from largesse.bus.port import BusError
+from largesse.process.heap import keep_small
 from largesse.process.ways_out import with_way_out
 from largesse.readers import Readers, ReadersBusy
 from largesse.settings import read_settings, served_hosts
@@ -100,7 +101,7 @@ async def opened(plan: Plan, stop: asyncio.Event) -> "Host":
     OSError.
     """
     is_new = is_unused(plan.data)
-    bus = FileBus(plan.data / BUS)
+    bus = FileBus(plan.data / BUS, cache_bytes=read_settings().bus_cache_mib << 20)
     try:
         return Host(plan, bus, bound(plan.host, plan.port), stop, is_new=is_new)
     except BaseException:
@@ -172,6 +173,7 @@ class Host:
         self._begin("altruism", self._keep_shards())
         self._begin("start", self._start(on_ready))
         self._begin("stop", self._hear_stop())
+        self._begin("heap", keep_small(self.stop))
         try:
             while not stop.is_set():
                 await self._news.wait()

@@ -13,6 +13,7 @@ from pathlib import Path
 from largesse.bus.file.bus import DirectoryHeld, JournalDamaged
 from largesse.bus.port import BusFull
 from largesse.descriptors import raise_limit
+from largesse.process.heap import set_up_heap
 from largesse.process.serve import calm_collector
 from largesse.process.ways_out import with_way_out
 from largesse.settings import PREFIX, SettingWrong
@@ -91,6 +92,7 @@ def up(asked: Asked) -> None:
     configure("console", level="info" if asked.verbose else "warning")
     plan = plan_of(asked)
     calm_collector()
+    set_up_heap()
     raise_limit()
     asyncio.run(_up(plan))
 

@@ -293,7 +293,8 @@ def _reason(reason: str, tasks: int, **values: Any) -> Document:
 
 
 def _ended(state: State, job: EndedJob, whole: bool) -> Document:
-    counts = [_counts_of_ended(stage) for stage in job.stages]
+    ended = job.stages
+    counts = [_counts_of_ended(stage) for stage in ended]
     document: Document = {
         "job": job.job,
         "run": job.run,
@@ -331,7 +332,7 @@ def _ended(state: State, job: EndedJob, whole: bool) -> Document:
                 "revocable": None,
                 "usage": _usage(state, job, at, stage.tasks),
             }
-            for at, stage in enumerate(job.stages)
+            for at, stage in enumerate(ended)
         ]
         document |= {"stages": stages, "failures": [_failure(failed) for failed in job.failures]}
         document["results"] = results_of(state, job.job)

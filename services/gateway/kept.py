@@ -23,7 +23,8 @@ def results_of(state: State, name: str) -> list[dict[str, Any]]:
         return []
     places = live.places if live is not None else state.places.get(name, [])
     found: list[dict[str, Any]] = []
-    ran = [stage for at, stage in enumerate(places) if at not in job.kept]  # Else another run's folder has them.
+    kept = job.kept
+    ran = [stage for at, stage in enumerate(places) if at not in kept]  # Else another run's folder has them.
     for node in list(dict.fromkeys(place for stage in ran for place in stage if place)):
         row = state.nodes.get(node)
         if len(found) < RESULTS_NODES_MAX and row is not None and row.results is not None:

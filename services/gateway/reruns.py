@@ -12,11 +12,12 @@ def keep_stages(state: State, job: LiveJob, body: JobAdmitted) -> None:
     """A job runs again: of stages that stay as they were it is known where they ran, and what they used."""
     name, before = body.spec.job, state.ended.get(body.spec.job)
     places, used = state.places.get(name), state.used_by.get(name)
+    kept_before = before.kept if before is not None and body.kept else {}
     for stage in body.kept:
         at = job.graph.position[stage]
         if before is not None and places is not None and used is not None:
             job.places[at], job.used[at] = places[at], used[at]
-            job.kept[at] = before.kept.get(at, before.admitted)
+            job.kept[at] = kept_before.get(at, before.admitted)
 
 
 def keep_spec(state: State, name: str, spec: JobSpec) -> None:

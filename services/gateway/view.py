@@ -48,7 +48,7 @@ from schemas.wording import placed
 from services.gateway.places import forget_places, keep_places
 from services.gateway.reruns import forget_spec, keep_spec, keep_stages
 from services.gateway.view_classes import fold_forecast
-from services.gateway.view_jobs import EndedJob, EndedStage, Hold, LiveJob, StageUse, succeeded_of, waiting_of
+from services.gateway.view_jobs import EndedJob, EndedStage, Hold, LiveJob, StageUse, rest_of, succeeded_of, waiting_of
 from services.gateway.view_nodes import fold_drained, fold_forgotten, fold_lost, fold_registered, fold_reported
 from services.gateway.view_reservations import RESERVATION_FOLDS, forget_job, name_reservation, note_job
 from services.gateway.view_rounds import (
@@ -59,14 +59,14 @@ from services.gateway.view_rounds import (
     fold_opened,
     fold_shares,
 )
-from services.gateway.view_state import ENDED_JOBS_MAX, State, touch
+from services.gateway.view_state import ENDED_CHARACTERS_MAX, ENDED_JOBS_MAX, State, touch
 from services.gateway.view_tasks import fold_tasks
 
 NAME = "gateway"
 TOPIC = ""
 UPSTREAM = ()
 READS = ("shares", "asks", "grants")
-LAYOUT = 23
+LAYOUT = 24
 
 
 def start(shard: int = 0, of: int = 1) -> State:
@@ -118,7 +118,7 @@ def _admitted(state: State, record: Record) -> None:
     )
     keep_stages(state, state.jobs[body.spec.job], body)
     forget_spec(state, body.spec.job)
-    state.ended.pop(body.spec.job, None)
+    _let_go(state, body.spec.job)
     forget_places(state, body.spec.job)
     note_job(state, body.spec)
     touch(state, body.spec.job)
@@ -196,7 +196,7 @@ def _rejected(state: State, record: Record) -> None:
         record.time,
         "rejected",
         detail,
-        stages,
+        rest_of(stages, [], {}),
     )
     job.reason = body.reason
     _keep(state, name_reservation(job, spec))
@@ -234,13 +234,11 @@ def _job_ended(state: State, record: Record) -> None:
             ended_ms=record.time,
             outcome=end.outcome,
             detail=end.detail,
-            stages=stages,
+            rest=rest_of(stages, job.failures, job.kept),
             job_class=class_name(state.policy, job.job_class),
             started_ms=job.started_ms,
-            failures=job.failures,
             admitted=job.admitted,
             run=job.run,
-            kept=job.kept,
         )
         keep_spec(state, end.job, spec)
         forget_job(state, spec)
@@ -256,15 +254,22 @@ def _cancelled(state: State, record: Record) -> None:
 
 
 def _keep(state: State, job: EndedJob) -> None:
-    state.ended.pop(job.job, None)
+    _let_go(state, job.job)
     state.ended[job.job] = job
+    state.ended_kept += job.size
     touch(state, job.job)
-    if len(state.ended) > ENDED_JOBS_MAX:
+    while len(state.ended) > ENDED_JOBS_MAX or state.ended_kept > ENDED_CHARACTERS_MAX:
         oldest = next(iter(state.ended))
-        del state.ended[oldest]
+        _let_go(state, oldest)
         forget_spec(state, oldest)
         touch(state, oldest)
         forget_places(state, oldest)
+
+
+def _let_go(state: State, name: str) -> None:
+    before = state.ended.pop(name, None)
+    if before is not None:
+        state.ended_kept -= before.size
 
 
 # ---------------------------------------------------------------- config

@@ -1,7 +1,10 @@
 """What the gateway's view keeps of jobs."""
 
-from dataclasses import dataclass, field
-from typing import Literal
+from dataclasses import dataclass, field, fields
+from json import dumps, loads
+from operator import attrgetter
+from sys import intern
+from typing import Any, Literal
 
 from largesse.lifecycle.job_life import given_up, is_skipped
 from largesse.lifecycle.state import JobLife
@@ -150,7 +153,10 @@ class EndedStage:
 
 @dataclass(slots=True)
 class EndedJob:
-    """A job that is over, or was refused by the cell (`reason` says why, `detail` in words)."""
+    """A job that is over, or was refused by the cell (`reason` says why, `detail` in words). `rest`: its stages, the
+    attempts that failed and the stages that stayed from an earlier run, as one text: thousands of such jobs are kept,
+    few are looked at, and a text has a size.
+    """
 
     job: str
     queue: str
@@ -161,13 +167,49 @@ class EndedJob:
     ended_ms: int
     outcome: JobOutcome
     detail: str
-    stages: list[EndedStage]
+    rest: str
     job_class: str | None = None
     started_ms: int | None = None
     reason: str | None = None
-    failures: list[FailedAttempt] = field(default_factory=list)
     admitted: int = 0
     reservation: str | None = None
     reservation_atom: str = ""
     run: int = 1
-    kept: dict[int, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        # The same few of thousands of jobs.
+        self.queue, self.user, self.author = intern(self.queue), intern(self.user), intern(self.author)
+
+    @property
+    def stages(self) -> list[EndedStage]:
+        """What came of each stage."""
+        return [EndedStage(*stage) for stage in self._rest()[0]]
+
+    @property
+    def failures(self) -> list[FailedAttempt]:
+        """The last attempts that failed."""
+        return [FailedAttempt(*failed) for failed in self._rest()[1]]
+
+    @property
+    def kept(self) -> dict[int, int]:
+        """As `LiveJob` has it."""
+        return {int(at): seq for at, seq in self._rest()[2].items()}
+
+    @property
+    def size(self) -> int:
+        """Characters that grow with what the job was."""
+        return len(self.rest) + len(self.detail)
+
+    def _rest(self) -> list[Any]:
+        rest: list[Any] = loads(self.rest)
+        return rest
+
+
+_STAGE_FIELDS = attrgetter(*(each.name for each in fields(EndedStage)))
+_FAILURE_FIELDS = attrgetter(*(each.name for each in fields(FailedAttempt)))
+
+
+def rest_of(stages: list[EndedStage], failures: list[FailedAttempt], kept: dict[int, int]) -> str:
+    """The text that an EndedJob has of these."""
+    rows = [_STAGE_FIELDS(stage) for stage in stages], [_FAILURE_FIELDS(failed) for failed in failures], kept
+    return dumps(rows, separators=(",", ":"))

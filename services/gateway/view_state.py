@@ -31,6 +31,11 @@ from services.gateway.view_jobs import EndedJob, LiveJob, StageUse
 ENDED_JOBS_MAX = 10_000
 """Ended and rejected jobs that are kept; the oldest are forgotten first."""
 
+ENDED_CHARACTERS_MAX = 32 << 20
+"""What is kept of their stages, failed attempts and reasons has so many characters at most; a job of one stage has
+about 50.
+"""
+
 FAILURES_KEPT = 20
 """Failed attempts that are kept for each job, the last ones."""
 
@@ -193,22 +198,21 @@ class Touched:
 class State:
     """One cell. `configured`: whether a config has ever been set. `submitted`: of live jobs that users have changed,
     what was submitted; `specs`: of jobs that have ended, as long as `specs_sizes` says, `specs_kept` in all.
-    `running_limits`: which jobs may run. `opened`: seq of the last opening; `answered`: of the last one whose round has
-    closed. `failures`: by node, what has failed there in a row. `holds`: by "job/stage/index"; `copies`:
-    the same of attempts beside that one, or after its success. `used`, `tasks`: by leaf, what attempts hold, and how
-    many.
-    `levels`: by queue, in 10^-9 of the cell. `shares`, `breaches`: by queue, as fairness published them last;
-    `ceilings`: by queue, its maximum, where it has one. `user_tasks`: by leaf and user, how many attempts hold room;
-    `user_tasks_max`: by queue, how many tasks of one user run at a time. `waits`: by task class, why its tasks
-    wait; `retries`: the same of tasks that have failed on some node, by the class of their stage and then their
-    own. `kept`: nodes of which room is kept free on purpose. `promised`: by "job/stage", the lease that keeps it
-    from starting; `lent`: by job and "stage/index", attempts that may be taken back for one. `latest`: the record
-    folded last, which answers the input it came from. `places`: where tasks of ended jobs were granted last, the
-    oldest job first, `places_kept` tasks in all; `used_by`: what those tasks used. `reservations_over`: those that
-    are over, the oldest first. `series`: reservations that recur. `reserving`: by reservation, the live jobs that
-    name it. `ledger`: accounts of jobs, the one published last at the end; `ledger_sums`: by queue, of its jobs
-    that are over. `pools`: of the classes, each change of them; `forecast`: of the estimator, the latest.
-    `touched`: what has changed since metrics were last exported; None: never exported, or too much has changed.
+    `ended_kept`: characters of `ended`. `running_limits`: which jobs may run. `opened`: seq of the last opening;
+    `answered`: of the last one whose round has closed. `failures`: by node, what has failed there in a row. `holds`: by
+    "job/stage/index"; `copies`: the same of attempts beside that one, or after its success. `used`, `tasks`: by leaf,
+    what attempts hold, and how many. `levels`: by queue, in 10^-9 of the cell. `shares`, `breaches`: by queue, as
+    fairness published them last; `ceilings`: by queue, its maximum, where it has one. `user_tasks`: by leaf and user,
+    how many attempts hold room; `user_tasks_max`: by queue, how many tasks of one user run at a time. `waits`: by task
+    class, why its tasks wait; `retries`: the same of tasks that have failed on some node, by the class of their stage
+    and then their own. `kept`: nodes of which room is kept free on purpose. `promised`: by "job/stage", the lease that
+    keeps it from starting; `lent`: by job and "stage/index", attempts that may be taken back for one. `latest`: the
+    record folded last, which answers the input it came from. `places`: where tasks of ended jobs were granted last, the
+    oldest job first, `places_kept` tasks in all; `used_by`: what those tasks used. `reservations_over`: those that are
+    over, the oldest first. `series`: reservations that recur. `reserving`: by reservation, the live jobs that name it.
+    `ledger`: accounts of jobs, the one published last at the end; `ledger_sums`: by queue, of its jobs that are over.
+    `pools`: of the classes, each change of them; `forecast`: of the estimator, the latest. `touched`: what has changed
+    since metrics were last exported; None: never exported, or too much has changed.
     """
 
     cell: str = ""
@@ -223,6 +227,7 @@ class State:
     specs: dict[str, JobSpec] = field(default_factory=dict)
     specs_sizes: dict[str, int] = field(default_factory=dict)
     specs_kept: int = 0
+    ended_kept: int = 0
     running_limits: RunningLimits = field(default_factory=RunningLimits)
     opened: int = 0
     answered: int = 0

@@ -345,6 +345,16 @@ def test_memory_keeps_a_bounded_tail_and_the_rest_is_read_from_disk(tmp_path):
     with_bus(tmp_path, story, cache_bytes=10_000)
 
 
+def test_what_was_sent_long_ago_is_read_from_disk(tmp_path):
+    async def story(bus):
+        for number in range(20):
+            await bus.writer().send([out(str(number))])
+        assert sum(len(partition.recent) for partition in bus._partitions.values()) <= 1
+        assert [message.offset for message in await everything(bus)] == list(range(20))
+
+    with_bus(tmp_path, story, cache_seconds=0)
+
+
 def test_when_too_much_waits_for_the_disk_every_send_waits(tmp_path, monkeypatch):
     monkeypatch.setattr("largesse.bus.file.bus.QUEUE_BYTES_MAX", 1_000)
     disk = GatedDisk()

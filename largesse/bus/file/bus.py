@@ -29,7 +29,10 @@ from largesse.bus.port import BusError, Message, Outgoing, check_sizes
 __all__ = ["DirectoryHeld", "Disk", "FileBus", "FileWriter", "JournalDamaged", "Repair", "read_journal"]
 
 SEGMENT_BYTES = 64 << 20
-CACHE_BYTES = 32 << 20
+CACHE_BYTES = 8 << 20
+"""So many bytes of messages stay in memory after they were written, for readers that keep up."""
+CACHE_SECONDS = 60.0
+"""For so long they do at most: whoever is further behind reads from disk."""
 QUEUE_BYTES_MAX = 64 << 20
 """While more than this waits for the disk, sends that are not durable wait too."""
 FETCH_BYTES_MAX = 8 << 20
@@ -63,6 +66,7 @@ class FileBus(LocalBus):
         *,
         segment_bytes: int = SEGMENT_BYTES,
         cache_bytes: int = CACHE_BYTES,
+        cache_seconds: float = CACHE_SECONDS,
         disk: Disk | None = None,
     ) -> None:
         super().__init__()
@@ -71,8 +75,8 @@ class FileBus(LocalBus):
         self.kept: Path | None = None
         self._partitions: dict[tuple[str, int], _Partition] = {}
         self._compacted: dict[tuple[str, int], CompactedPartition] = {}
-        self._cache: deque[tuple[int, int, _Partition]] = deque()
-        self._cache_bytes = cache_bytes
+        self._cache: deque[tuple[int, float, int, _Partition]] = deque()
+        self._cache_bytes, self._cache_seconds = cache_bytes, cache_seconds
         self._cached_bytes = 0
         self._written_line = 0
         self.on_failure: Callable[[], None] = lambda: None
@@ -224,21 +228,21 @@ class FileBus(LocalBus):
                 kept.append((partition.add(outgoing.key, message), item))
             else:
                 lines.append((message, item))
-        at = 0
+        at, now_s = 0, asyncio.get_running_loop().time()
         for segment, position, many in self._commit.enqueue(
             [item for _, item in lines], ends, durable=durable, done=done, kept=kept
         ):
             for message, _ in lines[at : at + many]:
-                self._keep(self._partitions[message.topic, message.partition], message, segment, position)
+                self._keep(self._partitions[message.topic, message.partition], message, segment, position, now_s)
             at += many
 
-    def _keep(self, partition: _Partition, message: Message, segment: int, position: int) -> None:
+    def _keep(self, partition: _Partition, message: Message, segment: int, position: int, now_s: float) -> None:
         partition.stretches.note(message.offset, segment, position)
         partition.recent[message.offset] = message
         partition.end = message.offset + 1
         size = len(message.value) + _MESSAGE_BYTES
         # Until its batch is written a message exists in memory only; the batch's last line is a safe measure of that.
-        self._cache.append((self._commit.head.line, size, partition))
+        self._cache.append((self._commit.head.line, now_s, size, partition))
         self._cached_bytes += size
 
     def _written(self, group: list[Append]) -> None:
@@ -249,8 +253,16 @@ class FileBus(LocalBus):
             for key, end in append.ends.items() if append.files else ():
                 if key in self._compacted:
                     self._compacted[key].written(end)
-        while self._cached_bytes > self._cache_bytes and self._cache and self._cache[0][0] <= self._written_line:
-            _, size, partition = self._cache.popleft()
+        self._forget_read()
+
+    def _forget_read(self) -> None:
+        """Drops from memory what is on disk and too much, or was sent too long ago."""
+        too_old_s = asyncio.get_running_loop().time() - self._cache_seconds
+        while self._cache:
+            line, sent_s, size, partition = self._cache[0]
+            if line > self._written_line or (self._cached_bytes <= self._cache_bytes and sent_s > too_old_s):
+                return
+            self._cache.popleft()
             del partition.recent[partition.cached]
             partition.cached += 1
             self._cached_bytes -= size
