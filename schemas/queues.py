@@ -89,7 +89,7 @@ class Queue:
     `submitters`: users who may submit here; empty: those of the queue above it, at the top everybody.
     `altruism_permille`: as the policy's, for jobs of the queue and of those below it; None: as the queue above it.
     `user_jobs_max`: so many jobs of one user that have not ended may be in the queue and those below it together.
-    `user_tasks_max`: so many tasks of one user run at a time in the queue and those below it together; others wait.
+    `user_running_max`: so many tasks of one user run at a time in the queue and those below it together; others wait.
     """
 
     name: str
@@ -102,7 +102,7 @@ class Queue:
     submitters: list[str] = field(default_factory=list)
     altruism_permille: int | None = None
     user_jobs_max: int | None = None
-    user_tasks_max: int | None = None
+    user_running_max: int | None = None
 
 
 @dataclass(slots=True)

@@ -31,8 +31,8 @@ QUEUES_MAX = 10_000
 WEIGHT_MAX = 1_000_000
 RUNNING_JOBS_MAX = 1_000_000
 """The most that `running_jobs_max` and `user_jobs_max` may say: as many jobs as a cell holds."""
-USER_TASKS_MAX = 10_000_000
-"""The most that `user_tasks_max` may say: as many tasks as a cell takes unless its knobs say more."""
+USER_RUNNING_MAX = 10_000_000
+"""The most that `user_running_max` may say: as many tasks as a cell takes unless its knobs say more."""
 SUBMITTERS_MAX = 1_000
 """Users that one queue may name."""
 
@@ -104,8 +104,8 @@ class QueueInput(Input):
     priority. `guaranteed` and `max`: by resource, what the queue may claim before weights count, and never goes beyond.
     `running_jobs_max`: so many of its jobs run at once. `submitters`: users who may submit; none named: those of the
     queue above it. `altruism_permille`: in so many of a thousand plans its jobs give away what they do not need now.
-    `user_jobs_max`: one user may have so many live jobs in it and below it. `user_tasks_max`: so many tasks of one user
-    run there at a time; the others wait.
+    `user_jobs_max`: one user may have so many live jobs in it and below it. `user_running_max`: so many tasks of one
+    user run there at a time; the others wait.
     """
 
     name: Annotated[str, Field(min_length=1, max_length=SEGMENT_MAX, pattern=QUEUE_TEXT_PATTERN)]
@@ -118,7 +118,7 @@ class QueueInput(Input):
     submitters: Annotated[list[Submitter], Field(max_length=SUBMITTERS_MAX)] = []
     altruism_permille: Annotated[int, Field(ge=0, le=1_000)] | None = None
     user_jobs_max: Annotated[int, Field(ge=1, le=RUNNING_JOBS_MAX)] | None = None
-    user_tasks_max: Annotated[int, Field(ge=1, le=USER_TASKS_MAX)] | None = None
+    user_running_max: Annotated[int, Field(ge=1, le=USER_RUNNING_MAX)] | None = None
 
 
 def tree_of(root: QueueInput, parent: str) -> Queue:
@@ -153,8 +153,8 @@ def tree_document(queue: Queue) -> dict[str, object]:
         document["running_jobs_max"] = queue.running_jobs_max
     if queue.user_jobs_max is not None:
         document["user_jobs_max"] = queue.user_jobs_max
-    if queue.user_tasks_max is not None:
-        document["user_tasks_max"] = queue.user_tasks_max
+    if queue.user_running_max is not None:
+        document["user_running_max"] = queue.user_running_max
     if queue.submitters:
         document["submitters"] = list(queue.submitters)
     if queue.altruism_permille is not None:
@@ -245,7 +245,7 @@ def _queue_of(queue: QueueInput, parent: str, depth: int, queues_left: list[int]
         list(queue.submitters),
         queue.altruism_permille,
         queue.user_jobs_max,
-        queue.user_tasks_max,
+        queue.user_running_max,
     )
 
 

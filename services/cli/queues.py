@@ -85,7 +85,7 @@ def limits_text(queue: Document) -> str:
         texts.append(f"{plural(most, 'job')} run{'s' if most == 1 else ''} at once")
     if (most := limits.get("user_jobs_max")) is not None:  # An older gateway does not tell.
         texts.append(f"{plural(most, 'job')} of one user")
-    if (most := limits.get("user_tasks_max")) is not None:  # The same.
+    if (most := limits.get("user_running_max")) is not None:  # The same.
         texts.append(f"{plural(most, 'task')} of one user run{'s' if most == 1 else ''} at once")
     if users := limits["submitters"]:
         more = f" and {len(users) - SUBMITTERS_SHOWN} more" if len(users) > SUBMITTERS_SHOWN else ""

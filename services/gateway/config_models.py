@@ -20,7 +20,7 @@ class QueueConfig(BaseModel):
     max: Quantities | None = None
     running_jobs_max: int | None = None
     user_jobs_max: int | None = None
-    user_tasks_max: int | None = None
+    user_running_max: int | None = None
     submitters: list[str] | None = None
 
 

@@ -262,7 +262,7 @@ def _why(state: State, queueing: Queueing, job: LiveJob, at: int, waiting: int, 
         else:
             reasons.append(_reason("next_round", rest))
     if limited:
-        reasons.append({"reason": "user_tasks_max", "tasks": limited, "text": why_limited})
+        reasons.append({"reason": "user_running_max", "tasks": limited, "text": why_limited})
     if held:
         reasons.append(_reason("running_max", held, stage=stage.stage, most=stage.running_max))
     return reasons

@@ -107,7 +107,7 @@ def tasks_of(state: State, tree: Queue | None, policy: Policy | None = None) -> 
         # `limit` puts new lists in the place of those that it shortens; all else of the view it only reads.
         released = dict.fromkeys(limit(replace(limits, parked=dict(limits.parked)), tree), True)
     found: dict[tuple[str, str, str], Document] = {}
-    by_user = tree is not None and any(queue.user_tasks_max is not None for _, queue in walk(tree))
+    by_user = tree is not None and any(queue.user_running_max is not None for _, queue in walk(tree))
     holding = 0
     for name, job in state.jobs.items():
         if job.spec.reservation in outside:
@@ -236,7 +236,7 @@ def notes(state: State, policy: Policy, tree: Queue | None) -> list[str]:
         remarks.append(f"{named(path)}: {ask} for more at once than its max, and would never continue")
     for path, count in _too_wide(state, tree).items():
         have = f"{plural(count, 'job')} {'has a gang' if count == 1 else 'have gangs'}"
-        remarks.append(f"{named(path)}: {have} of more tasks than its user_tasks_max, and would never continue")
+        remarks.append(f"{named(path)}: {have} of more tasks than its user_running_max, and would never continue")
     return remarks
 
 
@@ -280,7 +280,7 @@ def _beyond(state: State, policy: Policy, tree: Queue) -> Counter[str]:
 
 def _too_wide(state: State, tree: Queue) -> Counter[str]:
     """By queue, live jobs with a gang to come of more tasks than one user may run there."""
-    limits = {path: queue.user_tasks_max for path, queue in walk(tree) if queue.user_tasks_max is not None}
+    limits = {path: queue.user_running_max for path, queue in walk(tree) if queue.user_running_max is not None}
     found: Counter[str] = Counter()
     for job in state.jobs.values() if limits else ():
         gangs = zip(job.spec.stages, job.progress.left, strict=True)

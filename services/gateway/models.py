@@ -77,7 +77,7 @@ class QueueLimits(BaseModel):
     max: Quantities
     running_jobs_max: int | None
     user_jobs_max: int | None
-    user_tasks_max: int | None
+    user_running_max: int | None
     submitters: list[str]
 
 

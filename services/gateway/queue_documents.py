@@ -107,7 +107,7 @@ def settings_document(queue: Queue) -> Document:
         "max": quantity_texts(queue.max),
         "running_jobs_max": queue.running_jobs_max,
         "user_jobs_max": queue.user_jobs_max,
-        "user_tasks_max": queue.user_tasks_max,
+        "user_running_max": queue.user_running_max,
         "submitters": queue.submitters,
     }
     return {"weight": weight_number(queue.weight), "policy": queue.policy or None, "limits": limits}

@@ -40,7 +40,7 @@ PendingReason = Literal[
     "promise_used",
     "promised",
     "running_max",
-    "user_tasks_max",
+    "user_running_max",
     "next_round",
 ]
 """Why tasks wait, as documents and metrics say it."""

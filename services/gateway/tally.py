@@ -238,7 +238,7 @@ class Tally:
                 _, of_user, user = reason.partition("/")
                 limit = queueing.users.of(leaf, user) if of_user else None
                 if limit is not None and (held_back := beyond(limit, tasks, width_of(found.stage))):
-                    counts.waiting.setdefault((leaf, "user_tasks_max"), Waiting()).take(held_back, found.since_ms())
+                    counts.waiting.setdefault((leaf, "user_running_max"), Waiting()).take(held_back, found.since_ms())
                     tasks -= held_back
                 held = queueing.at_max(leaf, found.stage)
                 reason = "queue_max" if held else said_of(state, kind) or "next_round"

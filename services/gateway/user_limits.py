@@ -27,7 +27,7 @@ class Limit(NamedTuple):
         who = f'of user "{self.user}"' if self.user else "that name no user"
         run = f"{plural(self.tasks, 'task')} {who} {'runs' if self.tasks == 1 else 'run'} there"
         all_of = f"; all {width} tasks of the gang start at once" if width > 1 else ""
-        return f"user_tasks_max of {where} is {self.most}, and {run}{all_of}"
+        return f"user_running_max of {where} is {self.most}, and {run}{all_of}"
 
 
 def count_user(state: State, hold: Allocation, attempts: int) -> None:
@@ -44,7 +44,7 @@ def counts_for(state: State, job: LiveJob) -> bool:
     """Whether only so many tasks of a job's user run at a time in its queue, or one above it, those of the job among
     them: not what a reservation promises room to.
     """
-    if not state.user_tasks_max or not any(path in state.user_tasks_max for path in upwards(job.spec.queue)):
+    if not state.user_running_max or not any(path in state.user_running_max for path in upwards(job.spec.queue)):
         return False
     row = state.reservations.get(job.spec.reservation) if job.spec.reservation is not None else None
     return row is None or row.state != "accepted" or state.policy.reservations == "off"
@@ -69,7 +69,7 @@ class UserLimits:
 
     def of(self, queue: str, user: str) -> Limit | None:
         """The limit that leaves a user the fewest places in a queue; None: there is none."""
-        limits = self._state.user_tasks_max
+        limits = self._state.user_running_max
         found = [
             Limit(path, user, limits[path], self._running(path, user)) for path in upwards(queue) if path in limits
         ]

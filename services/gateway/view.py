@@ -288,9 +288,9 @@ def _set_tree(state: State, tree: Queue) -> None:
     state.queues = tree
     queues = dict(walk(tree))
     state.ceilings = {path: queue.max for path, queue in queues.items() if queue.max}
-    limits = {path: queue.user_tasks_max for path, queue in queues.items() if queue.user_tasks_max is not None}
-    if limits != state.user_tasks_max:
-        state.user_tasks_max, state.touched = limits, None  # Tasks may wait for other reasons.
+    limits = {path: queue.user_running_max for path, queue in queues.items() if queue.user_running_max is not None}
+    if limits != state.user_running_max:
+        state.user_running_max, state.touched = limits, None  # Tasks may wait for other reasons.
     state.shares = {path: share for path, share in state.shares.items() if path in queues}
     state.breaches = {path: breach for path, breach in state.breaches.items() if path in queues}
     state.used = {path: used for path, used in state.used.items() if path in queues or state.tasks[path]}

@@ -203,16 +203,16 @@ class State:
     "job/stage/index"; `copies`: the same of attempts beside that one, or after its success. `used`, `tasks`: by leaf,
     what attempts hold, and how many. `levels`: by queue, in 10^-9 of the cell. `shares`, `breaches`: by queue, as
     fairness published them last; `ceilings`: by queue, its maximum, where it has one. `user_tasks`: by leaf and user,
-    how many attempts hold room; `user_tasks_max`: by queue, how many tasks of one user run at a time. `waits`: by task
-    class, why its tasks wait; `retries`: the same of tasks that have failed on some node, by the class of their stage
-    and then their own. `kept`: nodes of which room is kept free on purpose. `promised`: by "job/stage", the lease that
-    keeps it from starting; `lent`: by job and "stage/index", attempts that may be taken back for one. `latest`: the
-    record folded last, which answers the input it came from. `places`: where tasks of ended jobs were granted last, the
-    oldest job first, `places_kept` tasks in all; `used_by`: what those tasks used. `reservations_over`: those that are
-    over, the oldest first. `series`: reservations that recur. `reserving`: by reservation, the live jobs that name it.
-    `ledger`: accounts of jobs, the one published last at the end; `ledger_sums`: by queue, of its jobs that are over.
-    `pools`: of the classes, each change of them; `forecast`: of the estimator, the latest. `touched`: what has changed
-    since metrics were last exported; None: never exported, or too much has changed.
+    how many attempts hold room; `user_running_max`: by queue, how many tasks of one user run at a time. `waits`: by
+    task class, why its tasks wait; `retries`: the same of tasks that have failed on some node, by the class of their
+    stage and then their own. `kept`: nodes of which room is kept free on purpose. `promised`: by "job/stage", the lease
+    that keeps it from starting; `lent`: by job and "stage/index", attempts that may be taken back for one. `latest`:
+    the record folded last, which answers the input it came from. `places`: where tasks of ended jobs were granted last,
+    the oldest job first, `places_kept` tasks in all; `used_by`: what those tasks used. `reservations_over`: those that
+    are over, the oldest first. `series`: reservations that recur. `reserving`: by reservation, the live jobs that name
+    it. `ledger`: accounts of jobs, the one published last at the end; `ledger_sums`: by queue, of its jobs that are
+    over. `pools`: of the classes, each change of them; `forecast`: of the estimator, the latest. `touched`: what has
+    changed since metrics were last exported; None: never exported, or too much has changed.
     """
 
     cell: str = ""
@@ -243,7 +243,7 @@ class State:
     used: dict[str, Vector] = field(default_factory=dict)
     tasks: dict[str, int] = field(default_factory=dict)
     user_tasks: dict[str, dict[str, int]] = field(default_factory=dict)
-    user_tasks_max: dict[str, int] = field(default_factory=dict)
+    user_running_max: dict[str, int] = field(default_factory=dict)
     levels: dict[str, int] = field(default_factory=dict)
     shares: dict[str, QueueShare] = field(default_factory=dict)
     breaches: dict[str, Breach] = field(default_factory=dict)

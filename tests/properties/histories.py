@@ -48,8 +48,8 @@ TREES = {
         Queue("in", max={"memory": 9_000}, children=[Queue("b", running_jobs_max=2), Queue("c")]),
     ),
     "users": tree(
-        Queue("h", user_tasks_max=2),
-        Queue("in", user_tasks_max=4, children=[Queue("b", user_tasks_max=3), Queue("c")]),
+        Queue("h", user_running_max=2),
+        Queue("in", user_running_max=4, children=[Queue("b", user_running_max=3), Queue("c")]),
     ),
 }
 QUEUES_IN = {  # A queue is known by another path in each tree.
@@ -414,7 +414,7 @@ class Play:
 
 def _lifted(queue):
     """The tree without its maxima and without limits on users."""
-    return replace(queue, max={}, user_tasks_max=None, children=[_lifted(child) for child in queue.children])
+    return replace(queue, max={}, user_running_max=None, children=[_lifted(child) for child in queue.children])
 
 
 def _alike(plain, in_force):

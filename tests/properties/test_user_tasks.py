@@ -36,7 +36,7 @@ histories = st.tuples(limits, st.lists(events, max_size=25))
 
 def tree_of(limited):
     """The queues `a`, `in/b` and `in/c` with these limits by path."""
-    of = {path: {} if most is None else {"user_tasks_max": most} for path, most in limited.items()}
+    of = {path: {} if most is None else {"user_running_max": most} for path, most in limited.items()}
     below = queue("in", 1, queue("b", **of["in/b"]), queue("c", **of["in/c"]), **of["in"])
     return tree(queue("a", **of["a"]), below, **of[""])
 

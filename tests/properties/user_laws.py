@@ -9,7 +9,7 @@ from services.fairness.core.user_demand import cut_users
 
 def limits_users(queues):
     """Whether only so many tasks of one user run at a time somewhere."""
-    return queues is not None and any(each.user_tasks_max for _, each in walk(queues))
+    return queues is not None and any(each.user_running_max for _, each in walk(queues))
 
 
 def user_of(cell, name):
@@ -29,7 +29,7 @@ def running_of_users(cell):
 
 def check_user_tasks(cell, grown):
     """No more tasks of a user run than may: `grown` tells which jobs got tasks in the round."""
-    limits = {path: each.user_tasks_max for path, each in walk(cell.admission.queues or Queue(""))}
+    limits = {path: each.user_running_max for path, each in walk(cell.admission.queues or Queue(""))}
     if not any(limits.values()):
         return
     jobs = [cell.leftover.jobs[name] for name in grown if name in cell.leftover.jobs]
@@ -45,7 +45,7 @@ def places_left(cell, name):
         return 1 << 30
     running, limits = running_of_users(cell), dict(walk(cell.admission.queues))
     job, user = cell.leftover.jobs[name], user_of(cell, name)
-    found = [(limits[path].user_tasks_max, running.get((path, user), 0)) for path in upwards(job.queue)]
+    found = [(limits[path].user_running_max, running.get((path, user), 0)) for path in upwards(job.queue)]
     return min([most - count for most, count in found if most is not None], default=1 << 30)
 
 

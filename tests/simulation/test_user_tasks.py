@@ -26,10 +26,10 @@ ROOT = Path(__file__).parents[2]
 PRESETS = get_args(Preset)
 QUEUES = {
     "name": "root",
-    "user_tasks_max": 9,
+    "user_running_max": 9,
     "children": [
-        {"name": "a", "user_tasks_max": 3},
-        {"name": "in", "user_tasks_max": 5, "children": [{"name": "b"}, {"name": "c", "user_tasks_max": 2}]},
+        {"name": "a", "user_running_max": 3},
+        {"name": "in", "user_running_max": 5, "children": [{"name": "b"}, {"name": "c", "user_running_max": 2}]},
     ],
 }
 CLUSTER = {"queues": QUEUES, "nodes": [{"name": "n", "count": 4, "capacity": {"cpu": "4"}}]}
@@ -79,7 +79,7 @@ class Running:
         if isinstance(body, ConfigChanged):
             if body.queues is not None:
                 self.limits = {
-                    path: each.user_tasks_max for path, each in walk(body.queues) if each.user_tasks_max is not None
+                    path: each.user_running_max for path, each in walk(body.queues) if each.user_running_max is not None
                 }
         elif isinstance(body, JobAdmitted):
             self.specs[body.spec.job] = body.spec

@@ -183,7 +183,7 @@ def test_a_queue_with_everything():
         "max": {"cpu": "2", "network": "1G", "licence": 3},
         "running_jobs_max": 2,
         "user_jobs_max": 5,
-        "user_tasks_max": 7,
+        "user_running_max": 7,
         "submitters": ["bob", "ann"],
     }
 
@@ -197,7 +197,7 @@ def test_a_queue_with_everything():
         running_jobs_max=2,
         submitters=["bob", "ann"],
         user_jobs_max=5,
-        user_tasks_max=7,
+        user_running_max=7,
     )
     assert list(read.guaranteed) == ["cpu", "memory"]
     assert list(read.max) == ["cpu", "licence", "network"]

@@ -199,8 +199,8 @@ SHAPES = (
     tree(queue("a", weight=2), queue("b", 1, "x", queue("y", weight=3))),
     tree(queue("a", running_jobs_max=1), queue("b", 1, queue("x", weight=4), "y", running_jobs_max=3)),
     tree(
-        queue("a", max={"cpu": 2_000, "slots": 3}, user_tasks_max=2),
-        queue("b", 1, queue("x", max={"cpu": 1_500}), queue("y", user_tasks_max=1), user_tasks_max=3),
+        queue("a", max={"cpu": 2_000, "slots": 3}, user_running_max=2),
+        queue("b", 1, queue("x", max={"cpu": 1_500}), queue("y", user_running_max=1), user_running_max=3),
     ),
     tree(
         "a",

@@ -76,7 +76,7 @@ def test_every_queue_says_what_the_config_says_of_it():
         "max": {"cpu": "3", "gpu": "0"},
         "running_jobs_max": None,
         "user_jobs_max": None,
-        "user_tasks_max": None,
+        "user_running_max": None,
         "submitters": [],
     }
     assert found["ml"]["limits"] == {
@@ -84,7 +84,7 @@ def test_every_queue_says_what_the_config_says_of_it():
         "max": {},
         "running_jobs_max": 2,
         "user_jobs_max": None,
-        "user_tasks_max": None,
+        "user_running_max": None,
         "submitters": ["ann"],
     }
     assert [found[path]["policy"] for path in ("", "ads", "ads/prod")] == [None, None, "srtf"]

@@ -29,7 +29,7 @@ from tests.promised_cell import HOUR, promise, reserved, step
 from tests.promised_cell import cell as promised
 
 PRESETS = get_args(Preset)
-LIMITED = tree(queue("a", user_tasks_max=3), queue("b"))
+LIMITED = tree(queue("a", user_running_max=3), queue("b"))
 
 
 def asked(name, tasks=5, user="ann", leaf="a", **more):
@@ -61,29 +61,29 @@ def end_one(story, name):
 
 # ---------------------------------------------------------------- what is read, refused and shown
 def test_what_is_wrong_with_it():
-    with pytest.raises(Malformed, match="user_tasks_max: has to be at least 1, is 0"):
-        tree_of(validated(QueueInput, {"name": "root", "children": [{"name": "a", "user_tasks_max": 0}]}), "queues")
+    with pytest.raises(Malformed, match="user_running_max: has to be at least 1, is 0"):
+        tree_of(validated(QueueInput, {"name": "root", "children": [{"name": "a", "user_running_max": 0}]}), "queues")
 
 
 def test_it_is_shown():
-    limited = queue("dev", user_tasks_max=3)
-    assert tree_document(limited)["user_tasks_max"] == 3
-    assert "user_tasks_max" not in tree_document(queue("dev"))
+    limited = queue("dev", user_running_max=3)
+    assert tree_document(limited)["user_running_max"] == 3
+    assert "user_running_max" not in tree_document(queue("dev"))
     document = settings_document(limited)
-    assert document["limits"]["user_tasks_max"] == 3
+    assert document["limits"]["user_running_max"] == 3
     assert limits_text(document) == "3 tasks of one user run at once"
 
 
 @pytest.mark.parametrize(("leaf", "where"), [("in/x", 'queue "in"'), ("c", "the root of the tree")])
 def test_a_gang_that_could_never_start_is_refused_and_the_limit_named(leaf, where):
-    story = cell(tree(queue("in", 1, "x", user_tasks_max=3), queue("c"), user_tasks_max=4))
+    story = cell(tree(queue("in", 1, "x", user_running_max=3), queue("c"), user_running_max=4))
     assert isinstance(story.take(asked("fits", 3, leaf=leaf, gang=True)), JobAdmitted)
     refused = story.take(asked("wide", 5, leaf=leaf, gang=True))
     assert isinstance(refused, JobRejected)
     assert (refused.reason, refused.field) == ("exceeds_queue_max", "stages[0].tasks")
     most = 3 if leaf == "in/x" else 4
     assert refused.detail == (
-        f"the 5 tasks of a gang run together, and {where} lets one user run {most} tasks at a time (user_tasks_max): "
+        f"the 5 tasks of a gang run together, and {where} lets one user run {most} tasks at a time (user_running_max): "
         "make the gang smaller, or take another queue"
     )
 
@@ -93,7 +93,7 @@ def test_a_gang_moves_to_no_queue_where_it_could_never_start():
     story.take(asked("wide", 5, leaf="b", gang=True, cpu=100), JobChanged("wide", hold=True))
     refused = story.take(JobChanged("wide", queue="a"))
     assert isinstance(refused, InputRefused)
-    assert (refused.field, "user_tasks_max" in refused.reason) == ("queue", True)
+    assert (refused.field, "user_running_max" in refused.reason) == ("queue", True)
 
 
 # ---------------------------------------------------------------- who waits, and who does not
@@ -109,7 +109,7 @@ def test_others_go_on_beside_a_user_at_its_limit(preset):
 
 @pytest.mark.parametrize("policy", ["fifo", "fair", "drf", "srtf", "tetris", "tetris-fair", "priority"])
 def test_nobody_waits_behind_a_user_at_its_limit_whatever_the_order_of_the_queue(policy):
-    limited = tree(queue("in", 1, "x", policy=policy, user_tasks_max=2))
+    limited = tree(queue("in", 1, "x", policy=policy, user_running_max=2))
     story = cell(limited, cpu=6_000)
     story.take(*[asked(f"a{n}", 1, leaf="in/x") for n in range(9)])
     story.take(asked("b", 1, "bob", leaf="in/x"), asked("c", 1, "bob", leaf="in/x", cpu=500))
@@ -129,7 +129,7 @@ def test_a_gang_starts_once_it_has_all_its_places():
 
 
 def test_limits_above_count_what_is_below_them():
-    story = cell(tree(queue("in", 9, queue("x", user_tasks_max=3), "y", user_tasks_max=4), "c", user_tasks_max=6))
+    story = cell(tree(queue("in", 9, queue("x", user_running_max=3), "y", user_running_max=4), "c", user_running_max=6))
     story.take(asked("x", leaf="in/x"), asked("y", leaf="in/y"), asked("c", leaf="c"))
     story.settle()
     found = running(story)
@@ -141,7 +141,7 @@ def test_a_lower_limit_takes_nothing_back_and_a_higher_one_lets_more_start():
     story.take(asked("x", 9))
     story.settle()
     for most, now in ((1, 3), (5, 5), (None, 9)):
-        limits = {} if most is None else {"user_tasks_max": most}
+        limits = {} if most is None else {"user_running_max": most}
         story.take(config(tree(queue("a", **limits), queue("b"))))
         story.settle()
         assert running(story) == {"x": now}
@@ -152,7 +152,7 @@ def test_below_a_lowered_limit_the_next_one_starts_only_when_there_is_a_place():
     story = cell()
     story.take(asked("x", 9))
     story.settle()
-    story.take(config(tree(queue("a", user_tasks_max=2), queue("b"))))
+    story.take(config(tree(queue("a", user_running_max=2), queue("b"))))
     for now in (2, 2):  # The first that ends leaves no place.
         end_one(story, "x")
         assert running(story) == {"x": now}
@@ -198,7 +198,7 @@ def test_a_job_that_runs_again_counts_again():
 # ---------------------------------------------------------------- beside promises and copies
 def test_tasks_of_a_reservation_count_and_start_whatever_the_limit_says():
     story = promise(promised(nodes=[node("n1", cpu=9_000)]), step(0, HOUR, 2))
-    story.take(config(tree(queue("a", user_tasks_max=3), "b")), asked("free", 9, ""))
+    story.take(config(tree(queue("a", user_running_max=3), "b")), asked("free", 9, ""))
     story.settle()
     assert running(story) == {"free": 3}
     story.take(reserved("kept", stage(tasks=5)))
@@ -214,7 +214,7 @@ COPYING = {"speculation_permille": 2_000, "speculation_finished_min": 1, "retry_
 def with_straggler(most):
     """A cell with room in which one of two tasks of `slow` has run for long."""
     story = SlowCell()
-    story.take(config(tree(queue("a", user_tasks_max=most)), **COPYING), node("n1", 4_000), node("n2", 4_000))
+    story.take(config(tree(queue("a", user_running_max=most)), **COPYING), node("n1", 4_000), node("n2", 4_000))
     story.take(asked("slow", 2, duration_ms=1_000))
     story.settle()
     end_one(story, "slow")
@@ -243,16 +243,16 @@ def test_a_copy_gives_way_to_a_task_of_its_user_that_waits_for_a_place():
 
 # ---------------------------------------------------------------- what is said of those that wait
 def test_waiting_tasks_say_what_they_wait_for_with_numbers():
-    view = Watched(cpu=9, queues=tree(queue("a", user_tasks_max=3), user_tasks_max=4))
+    view = Watched(cpu=9, queues=tree(queue("a", user_running_max=3), user_running_max=4))
     view.submit("x", tasks("s", 10), queue="a", user="ann").submit("y", tasks("s", 4), user="ann")
     assert view.tasks("x") == {"starting": 3, "waiting": 7}
-    assert view.why("x") == [("user_tasks_max", 7)]
-    assert view.job("x")["why"] == 'user_tasks_max of queue a is 3, and 3 tasks of user "ann" run there'
-    assert view.why("y") == [("user_tasks_max", 3)]
-    assert view.job("y")["why"] == 'user_tasks_max of the cell is 4, and 4 tasks of user "ann" run there'
+    assert view.why("x") == [("user_running_max", 7)]
+    assert view.job("x")["why"] == 'user_running_max of queue a is 3, and 3 tasks of user "ann" run there'
+    assert view.why("y") == [("user_running_max", 3)]
+    assert view.job("y")["why"] == 'user_running_max of the cell is 4, and 4 tasks of user "ann" run there'
 
     view.submit("z", tasks("s", 4), queue="a")
-    assert view.job("z")["why"] == "user_tasks_max of queue a is 3, and 3 tasks that name no user run there"
+    assert view.job("z")["why"] == "user_running_max of queue a is 3, and 3 tasks that name no user run there"
 
     view.take(JobCancelled("y")).start("x", "s", count=3).finish("x", "s", count=1)
     assert view.tasks("x") == {"starting": 1, "running": 2, "waiting": 6, "succeeded": 1}
@@ -260,13 +260,13 @@ def test_waiting_tasks_say_what_they_wait_for_with_numbers():
 
 def test_what_could_start_but_finds_no_room_says_so():
     view = Watched(cpu=1, queues=LIMITED).submit("x", tasks("s", 5), queue="a", user="ann")
-    assert view.why("x") == [("no_room", 2), ("user_tasks_max", 2)]
+    assert view.why("x") == [("no_room", 2), ("user_running_max", 2)]
 
 
 def test_a_gang_says_how_many_places_it_needs():
     view = Watched(cpu=9, queues=LIMITED).submit("x", tasks("s", 2), queue="a", user="ann")
     view.submit("y", tasks("s", 2, gang=True), queue="a", user="ann")
-    assert view.why("y") == [("user_tasks_max", 2)]
+    assert view.why("y") == [("user_running_max", 2)]
     assert view.job("y")["why"].endswith('2 tasks of user "ann" run there; all 2 tasks of the gang start at once')
 
 
@@ -280,8 +280,8 @@ def test_metrics_count_them_by_the_same_reason_also_after_a_change_of_the_limit(
 
     assert sum(counted().values()) == 12 + 3 - 9
     assert {reason for _, reason in counted()} == {"no_room"}
-    view.take(ConfigPatch({}, tree(queue("a", user_tasks_max=2), "b"))).settle()
-    assert counted()["a", "user_tasks_max"] == view.tasks("x")["waiting"]
+    view.take(ConfigPatch({}, tree(queue("a", user_running_max=2), "b"))).settle()
+    assert counted()["a", "user_running_max"] == view.tasks("x")["waiting"]
 
 
 def test_nothing_is_said_of_their_class_to_other_services():
@@ -296,7 +296,7 @@ def test_nothing_is_said_of_their_class_to_other_services():
 
 # ---------------------------------------------------------------- shares
 def test_its_queue_is_owed_nothing_for_tasks_that_may_not_run():
-    story = cell(tree(queue("a", user_tasks_max=2), queue("b")), cpu=10_000, preset="hdrf")
+    story = cell(tree(queue("a", user_running_max=2), queue("b")), cpu=10_000, preset="hdrf")
     story.take(asked("few", 50), asked("many", 50, leaf="b"))
     story.settle()
     assert running(story) == {"few": 2, "many": 8}
@@ -307,7 +307,7 @@ def test_its_queue_is_owed_nothing_for_tasks_that_may_not_run():
 
 
 def test_of_each_kind_of_task_as_large_a_part_counts_rounded_up():
-    story = cell(tree(queue("in", 1, "x", "y", user_tasks_max=4), "b"), preset="hdrf")
+    story = cell(tree(queue("in", 1, "x", "y", user_running_max=4), "b"), preset="hdrf")
     story.drain("n1")
     story.take(asked("x", 6, leaf="in/x", cpu=2_000), asked("y", 3, leaf="in/y", cpu=4_000))
     story.settle()
@@ -318,7 +318,7 @@ def test_of_each_kind_of_task_as_large_a_part_counts_rounded_up():
 
 
 def test_tasks_that_rest_after_a_failure_leave_their_places_to_others():
-    story = cell(tree(queue("a", user_tasks_max=2), "b"), preset="hdrf", retry_backoff_ms=60_000)
+    story = cell(tree(queue("a", user_running_max=2), "b"), preset="hdrf", retry_backoff_ms=60_000)
     story.take(asked("x", 2, retries=3))
     granted = story.settle()
     story.take(asked("y", 2))
@@ -340,10 +340,10 @@ def test_a_dry_run_tells_users_apart_only_where_they_are_limited():
 def test_a_dry_run_says_which_gangs_a_limit_would_hold_for_good():
     view = Watched(cpu=9, queues=tree("a", "b")).submit("j", tasks("s", 5, gang=True), queue="a")
     view.submit("k", tasks("s", 2, gang=True), queue="a")
-    limited = tree(queue("a", user_tasks_max=3), "b")
-    text = "queue a: 1 job has a gang of more tasks than its user_tasks_max, and would never continue"
+    limited = tree(queue("a", user_running_max=3), "b")
+    text = "queue a: 1 job has a gang of more tasks than its user_running_max, and would never continue"
     assert text in notes(view.view, view.view.policy, limited)
-    assert text not in notes(view.view, view.view.policy, tree(queue("a", user_tasks_max=5), "b"))
+    assert text not in notes(view.view, view.view.policy, tree(queue("a", user_running_max=5), "b"))
 
 
 # ---------------------------------------------------------------- what it costs

@@ -88,8 +88,8 @@ def _config(state: State, record: Record[ConfigChanged]) -> None:
         state.user_jobs_max = {
             path: queue.user_jobs_max for path, queue in walk(state.queues) if queue.user_jobs_max is not None
         }
-        state.user_tasks_max = {
-            path: queue.user_tasks_max for path, queue in walk(state.queues) if queue.user_tasks_max is not None
+        state.user_running_max = {
+            path: queue.user_running_max for path, queue in walk(state.queues) if queue.user_running_max is not None
         }
     state.needs_round = True
 

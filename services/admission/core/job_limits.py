@@ -77,11 +77,11 @@ def ceiling_problem(state: State, spec: JobSpec) -> tuple[Rejection, str, str] |
 
 def gang_problem(state: State, spec: JobSpec) -> tuple[Rejection, str, str] | None:
     """A gang of more tasks than one user may run at a time in its queue, or in one above it."""
-    for path in upwards(spec.queue) if state.user_tasks_max else ():
-        most = state.user_tasks_max.get(path)
+    for path in upwards(spec.queue) if state.user_running_max else ():
+        most = state.user_running_max.get(path)
         for i, stage in enumerate(spec.stages):
             if most is not None and stage.gang and stage.tasks > most:
-                limit = f"{named(path)} lets one user run {plural(most, 'task')} at a time (user_tasks_max)"
+                limit = f"{named(path)} lets one user run {plural(most, 'task')} at a time (user_running_max)"
                 fix = "make the gang smaller, or take another queue"
                 detail = f"the {stage.tasks} tasks of a gang run together, and {limit}: {fix}"
                 return "exceeds_queue_max", f"stages[{i}].tasks", detail

@@ -251,7 +251,7 @@ class State:
     changed; `on_hold`: those of which no task may start; `runs`: those that run not for the first time. `live_tasks`,
     `user_tasks`: tasks of all jobs that are not over, and of each user's ("": of jobs that name no user); `user_jobs`:
     by user, how many of its jobs are not over, by the path of each queue that holds them or is above them;
-    `user_jobs_max`: by path, how many one user may have; `user_tasks_max`: by path, how many of its tasks run at a
+    `user_jobs_max`: by path, how many one user may have; `user_running_max`: by path, how many of its tasks run at a
     time. `over`: jobs whose end is still to be announced.
     `needs_round`: something happened since the last opening that can change the schedule. `skips`: by "topic/offset",
     the inputs that an operator has skipped, the oldest first. `reservations`: by name; `series`: those that recur, by
@@ -271,7 +271,7 @@ class State:
     submitters: dict[str, list[str]] = field(default_factory=dict)
     ceilings: dict[str, Vector] = field(default_factory=dict)
     user_jobs_max: dict[str, int] = field(default_factory=dict)
-    user_tasks_max: dict[str, int] = field(default_factory=dict)
+    user_running_max: dict[str, int] = field(default_factory=dict)
     nodes: dict[str, NodeState] = field(default_factory=dict)
     lost_ms: dict[str, int] = field(default_factory=dict)
     removed: dict[str, bool] = field(default_factory=dict)

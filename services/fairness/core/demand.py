@@ -60,7 +60,7 @@ def recount(state: State) -> None:
 
 def _add(state: State, leaf: str, demand: Vector, asked: int, waiting: int, held: int = 0, user: str = "") -> None:
     """The same as `count_tasks` where all is counted anew."""
-    if state.user_tasks_max:
+    if state.user_running_max:
         note_user(state, user, leaf, demand, waiting, runs=held)
     demand = counted_demand(state.policy, demand)
     if asked:
@@ -79,7 +79,7 @@ def count_tasks(
     many more. Nothing where the leaf is "": what is reserved is outside the tree."""
     if not leaf:
         return
-    if state.user_tasks_max:
+    if state.user_running_max:
         note_user(state, user, leaf, demand, waiting, runs=held)
     demand = counted_demand(state.policy, demand)
     if asked:
@@ -156,7 +156,7 @@ def count_rests(state: State, job: Job, name: str, sign: int) -> None:
 def add_rest(state: State, job: Job, demand: Vector, tasks: int) -> None:
     """So many tasks more of a job (fewer, where negative) are in back-off."""
     if tasks and job.queue:
-        if state.user_tasks_max:
+        if state.user_running_max:
             note_user(state, job.user, job.queue, demand, rests=tasks)
         add_rests(state, job.queue, counted_demand(state.policy, demand), tasks)
         change_sums(state, job.queue)

@@ -41,7 +41,7 @@ def _grant(state: State, grants: list[Grant], time: int) -> None:
         since = held.since
         for index in range(first, first + tasks):
             since[index] = time
-        at = held.leaf, held.user if state.user_tasks_max else ""
+        at = held.leaf, held.user if state.user_running_max else ""
         counts = granted.get(at)
         if counts is None:
             counts = granted[at] = []

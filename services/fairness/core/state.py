@@ -124,8 +124,9 @@ class State:
     what of it is divided, which is not what was promised to reservations at the last opening. `reserving`: by job.
     `on_hold`: live jobs that users hold: what they run counts, what they wait for does not.
 
-    `user_tasks_max`: by path of a queue, how many tasks of one user run at a time; `user_tasks`: by user and leaf, what
-    it has under such limits; `users_touched`: users of whom that has changed since the last opening (user_demand.py).
+    `user_running_max`: by path of a queue, how many tasks of one user run at a time; `user_tasks`: by user and leaf,
+    what it has under such limits; `users_touched`: users of whom that has changed since the last opening
+    (user_demand.py).
 
     By leaf queue, in base units: `demand`, all that jobs run or could start (`total` its sum over the leaves), and
     `sets`, the same by set of kinds asked for;
@@ -161,7 +162,7 @@ class State:
 
     policy: Policy = field(default_factory=Policy)
     queues: Queue | None = None
-    user_tasks_max: dict[str, int] = field(default_factory=dict)
+    user_running_max: dict[str, int] = field(default_factory=dict)
     user_tasks: dict[str, dict[str, UserTasks]] = field(default_factory=dict)
     users_touched: dict[str, bool] = field(default_factory=dict)
     nodes: dict[str, Vector] = field(default_factory=dict)

@@ -21,8 +21,8 @@ def limits_of(tree: Queue | None) -> dict[str, int]:
     """By path of a queue that says so, how many tasks of one user run there at a time."""
     found: dict[str, int] = {}
     for path, queue in walk(tree) if tree is not None else ():
-        if queue.user_tasks_max is not None:
-            found[path] = queue.user_tasks_max
+        if queue.user_running_max is not None:
+            found[path] = queue.user_running_max
     return found
 
 
@@ -32,7 +32,7 @@ def note_user(
     """So many tasks more of a user (fewer, where negative) wait in a leaf, so many more of those are in back-off, and
     so many more run.
     """
-    if not any(path in state.user_tasks_max for path in upwards(leaf)):
+    if not any(path in state.user_running_max for path in upwards(leaf)):
         return
     _restore(state, user)
     demand = counted_demand(state.policy, demand)
@@ -68,7 +68,7 @@ def cut_users(state: State) -> None:
         paths: dict[str, bool] = {}
         for leaf in leaves:
             paths |= dict.fromkeys(upwards(leaf), True)
-        limits = sorted([path for path in paths if path in state.user_tasks_max], key=_depth, reverse=True)
+        limits = sorted([path for path in paths if path in state.user_running_max], key=_depth, reverse=True)
         waits: _Amounts = {}
         able: _Amounts = {}
         for leaf, mine in leaves.items():
@@ -76,7 +76,7 @@ def cut_users(state: State) -> None:
                 waits[leaf, kind], able[leaf, kind] = each.waits, each.waits - each.rests
         for path in limits:
             runs = sum([mine.runs for leaf, mine in leaves.items() if is_below(leaf, path)])
-            free = max(0, state.user_tasks_max[path] - runs)
+            free = max(0, state.user_running_max[path] - runs)
             waits, able = _within(waits, path, free), _within(able, path, free)
         for leaf, mine in leaves.items():
             for kind, each in mine.asked.items():

@@ -48,7 +48,7 @@ def build(state: State) -> Board:
         alignment,
         cell_list(state.groups),
         pools_lend=state.policy.pool_lending == "on",
-        user_tasks_max=_user_limits(state),
+        user_running_max=_user_limits(state),
     )
     for leaf, seq in state.served.items():
         board.serve(leaf, seq)
@@ -129,8 +129,8 @@ def _user_limits(state: State) -> dict[str, int]:
     """How many tasks of one user run at a time, by path of a queue that says so."""
     found: dict[str, int] = {}
     for path, queue in walk(state.queues) if state.queues is not None else ():
-        if queue.user_tasks_max is not None:
-            found[path] = queue.user_tasks_max
+        if queue.user_running_max is not None:
+            found[path] = queue.user_running_max
     return found
 
 

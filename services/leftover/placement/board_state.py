@@ -54,19 +54,19 @@ class BoardState(GatedJobs):
         listed: ServingOrder | None = None,
         *,
         pools_lend: bool = True,
-        user_tasks_max: dict[str, int] | None = None,
+        user_running_max: dict[str, int] | None = None,
     ) -> None:
         """`orders`: how the jobs of a leaf are served, where not by DRF. `maxima`: by path of a queue, its maximum.
         `pools_ppm`: by class of job, its part of the cell, in millionths; none without pools; `pools_lend`: what
         nobody can use inside its pool goes to others. `alignment`: how leaves pack. `listed`: the order in which the
-        jobs of all leaves are one list; None: they are not. `user_tasks_max`: by path of a queue, how many tasks of one
-        user run there at a time."""
+        jobs of all leaves are one list; None: they are not. `user_running_max`: by path of a queue, how many tasks of
+        one user run there at a time."""
         self.orders = orders or {}
         strict = discipline != "fair" or any(order in ("fifo", "tetris-fair") for order in self.orders.values())
         ppm = pools_ppm or []
         is_mixed = strict or bool(maxima) or (len(ppm) > 1 and not pools_lend)
         super().__init__(room, discipline, ppm, is_mixed=is_mixed, pools_lend=pools_lend)
-        self.users = UserLimits(user_tasks_max or {})
+        self.users = UserLimits(user_running_max or {})
         self.maxima = QueueLimits(maxima or {}, room.position)
         self.strict_leaves: list[LeafEntry] = []  # Where some queue has a maximum, those that keep a strict order.
         self.packers = Packers(alignment or Alignment(), room, self.classes, self.by_admission)
