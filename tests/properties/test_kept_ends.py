@@ -117,7 +117,7 @@ def has_jobs(lines, queue, path):
     return any(has_jobs(lines, child, below(path, child.name)) for child in queue.children)
 
 
-def serve(moved, cluster, tree, steps):
+def serve(moved, cluster, tree, steps, seen):
     """`shadow._serve`, by a look at all leaves for each start."""
     price = 1 + (len(cluster.lines) // shadow.LEAVES_A_STEP if len(cluster.lines) > 1 else 0)
     most = SHARE_UNITS // (shadow.CHUNKS * max(1, sum(line.live for line in cluster.lines.values())))
@@ -132,7 +132,7 @@ def serve(moved, cluster, tree, steps):
         else:
             cluster.open = False
             break
-        shadow._start(moved, cluster, line, job, most)
+        shadow._start(moved, cluster, line, job, most, seen)
         steps -= price
     return steps
 
@@ -151,35 +151,17 @@ def look_anew(shadow):
     shadow.moved = 0
     shadow.ahead = serving.fork(shadow.base)
     for seq in list(shadow.ranked):
-        if seq in shadow.base.runs:
+        if seq in shadow.base.waits:
             del shadow.ranked[seq]
             shadow.ends[seq] |= order.STALE
 
 
-def renew_lapsed(state, time, when, left):
-    """`order._renew_lapsed`, with each key computed again whatever has changed."""
-    shadow = state.shadow
-    seqs = shadow.lapsed.pop(when)
-    for at, seq in enumerate(seqs):
-        if shadow.renewals and shadow.renewals[0][0] <= when:
-            left = order._renew_before(state, time, when, seq, left)
-        if not left:
-            shadow.lapsed = {when: seqs[at:], **shadow.lapsed}
-            break
-        known = shadow.claims.get(seq)
-        if known is not None and known.renew_ms == when:
-            left -= 1
-            order.claim(state, state.jobs[shadow.works[seq].name], time)
-    return left
-
-
 @for_all(workloads(), st.booleans(), st.integers(1, 4), st.integers(0, 4))
-def test_jobs_that_wait_on_beyond_their_end_need_not_be_looked_at(jobs, queues, renewed, anew):
+def test_a_look_that_begins_anew_concerns_what_waits_alone(jobs, queues, renewed, anew):
     tree = TREE if queues else None
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(order, "RENEWED_A_ROUND", renewed)
         patch.setattr(serving, "EACH_ANEW", anew)
         kept = run(jobs, tree=tree)
         patch.setattr(serving, "_look_anew", look_anew)
-        patch.setattr(order, "_renew_lapsed", renew_lapsed)
         assert run(jobs, tree=tree) == kept
