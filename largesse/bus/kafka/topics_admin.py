@@ -38,6 +38,9 @@ from schemas.wording import plural
 
 _SET_ON_TOPIC = 1  # Kafka's number for "this value was set on the topic itself".
 
+SHOWN_LOOKS, SHOWN_LOOK_SECONDS = 100, 0.1
+"""So often, and so far apart, it is asked whether topics show that were made."""
+
 
 class TopicsAdmin:
     """A connection for questions about topics, and for changing them. Every call may raise KafkaError."""
@@ -154,7 +157,17 @@ async def put_right(
             )
             lines += [f"{topic.name}: {line}" for line in done]
             right = right and good
+        if not check:
+            await _until_shown(admin, [topic.name for topic in all_topics if topic.name not in there])
     return lines, right
+
+
+async def _until_shown(admin: TopicsAdmin, made: list[str]) -> None:
+    """Waits for a while until the cluster shows topics that it has made: it answers before its brokers know of them."""
+    for _ in range(SHOWN_LOOKS if made else 0):
+        if len(await admin.describe(made)) == len(made):
+            return
+        await asyncio.sleep(SHOWN_LOOK_SECONDS)
 
 
 async def _put_one_right(
