@@ -37,6 +37,20 @@ def upwards(path: str) -> Iterator[str]:
     yield ""
 
 
+def is_below(path: str, above: str) -> bool:
+    """Whether a queue is the one `above`, or below it."""
+    return not above or f"{path}/".startswith(f"{above}/")
+
+
+def user_limits(tree: Queue | None) -> dict[str, int]:
+    """By path of a queue that says so, how many tasks of one user run there at a time."""
+    found: dict[str, int] = {}
+    for path, queue in walk(tree) if tree is not None else ():
+        if queue.user_running_max is not None:
+            found[path] = queue.user_running_max
+    return found
+
+
 def tree_conflict(policy: Policy, tree: Queue | None) -> tuple[str, str] | None:
     """The path of the first queue whose own policy cannot count under the preset, and what is wrong; None: all can."""
     if policy.preset in PLANNING and tree is not None:

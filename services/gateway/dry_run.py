@@ -20,7 +20,7 @@ from schemas.edge.queues import claims_of, tree_document
 from schemas.edge.read import ConfigPatch
 from schemas.knobs import knob_conflict, with_knobs
 from schemas.quantities import RESOURCES, SHARE_UNITS, SLOTS, quantity_text
-from schemas.queue_tree import stranded, tree_conflict, upwards, walk, with_default
+from schemas.queue_tree import stranded, tree_conflict, upwards, user_limits, walk, with_default
 from schemas.wording import nearest, plural
 from services.gateway.counting import added, capacity_of
 from services.gateway.document import Document
@@ -107,7 +107,7 @@ def tasks_of(state: State, tree: Queue | None, policy: Policy | None = None) -> 
         # `limit` puts new lists in the place of those that it shortens; all else of the view it only reads.
         released = dict.fromkeys(limit(replace(limits, parked=dict(limits.parked)), tree), True)
     found: dict[tuple[str, str, str], Document] = {}
-    by_user = tree is not None and any(queue.user_running_max is not None for _, queue in walk(tree))
+    by_user = bool(user_limits(tree))
     holding = 0
     for name, job in state.jobs.items():
         if job.spec.reservation in outside:
@@ -280,7 +280,7 @@ def _beyond(state: State, policy: Policy, tree: Queue) -> Counter[str]:
 
 def _too_wide(state: State, tree: Queue) -> Counter[str]:
     """By queue, live jobs with a gang to come of more tasks than one user may run there."""
-    limits = {path: queue.user_running_max for path, queue in walk(tree) if queue.user_running_max is not None}
+    limits = user_limits(tree)
     found: Counter[str] = Counter()
     for job in state.jobs.values() if limits else ():
         gangs = zip(job.spec.stages, job.progress.left, strict=True)

@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 from schemas import Stage
-from schemas.queue_tree import upwards
+from schemas.queue_tree import is_below, upwards
 from schemas.wording import plural
 from services.gateway.view_jobs import LiveJob
 from services.gateway.view_state import Allocation, State
@@ -88,10 +88,6 @@ class UserLimits:
     def _running(self, path: str, user: str) -> int:
         key = path, user
         if key not in self._tasks:
-            below = f"{path}/" if path else ""
-            self._tasks[key] = sum(
-                users.get(user, 0)
-                for leaf, users in self._state.user_tasks.items()
-                if leaf == path or leaf.startswith(below)
-            )
+            users_below = [users for leaf, users in self._state.user_tasks.items() if is_below(leaf, path)]
+            self._tasks[key] = sum(users.get(user, 0) for users in users_below)
         return self._tasks[key]

@@ -43,7 +43,7 @@ from schemas import (
     TaskStarted,
     TimeReached,
 )
-from schemas.queue_tree import walk
+from schemas.queue_tree import user_limits, walk
 from schemas.wording import placed
 from services.gateway.places import forget_places, keep_places
 from services.gateway.reruns import forget_spec, keep_spec, keep_stages
@@ -288,7 +288,7 @@ def _set_tree(state: State, tree: Queue) -> None:
     state.queues = tree
     queues = dict(walk(tree))
     state.ceilings = {path: queue.max for path, queue in queues.items() if queue.max}
-    limits = {path: queue.user_running_max for path, queue in queues.items() if queue.user_running_max is not None}
+    limits = user_limits(tree)
     if limits != state.user_running_max:
         state.user_running_max, state.touched = limits, None  # Tasks may wait for other reasons.
     state.shares = {path: share for path, share in state.shares.items() if path in queues}

@@ -40,7 +40,7 @@ from schemas import (
 )
 from schemas.jobs import UNJUDGED
 from schemas.nodes import devices_of
-from schemas.queue_tree import leaf_paths, walk
+from schemas.queue_tree import leaf_paths, user_limits, walk
 from services.admission.core.changes import fold_changed, forget_changes, submission_of
 from services.admission.core.demand import note_job, remeasure
 from services.admission.core.granted import nothing_yet
@@ -88,9 +88,7 @@ def _config(state: State, record: Record[ConfigChanged]) -> None:
         state.user_jobs_max = {
             path: queue.user_jobs_max for path, queue in walk(state.queues) if queue.user_jobs_max is not None
         }
-        state.user_running_max = {
-            path: queue.user_running_max for path, queue in walk(state.queues) if queue.user_running_max is not None
-        }
+        state.user_running_max = user_limits(state.queues)
     state.needs_round = True
 
 

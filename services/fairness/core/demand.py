@@ -59,7 +59,7 @@ def recount(state: State) -> None:
 
 
 def _add(state: State, leaf: str, demand: Vector, asked: int, waiting: int, held: int = 0, user: str = "") -> None:
-    """The same as `count_tasks` where all is counted anew."""
+    """Adds to the sums alone; `count_tasks` says which."""
     if state.user_running_max:
         note_user(state, user, leaf, demand, waiting, runs=held)
     demand = counted_demand(state.policy, demand)
@@ -79,17 +79,9 @@ def count_tasks(
     many more. Nothing where the leaf is "": what is reserved is outside the tree."""
     if not leaf:
         return
-    if state.user_running_max:
-        note_user(state, user, leaf, demand, waiting, runs=held)
-    demand = counted_demand(state.policy, demand)
     if asked:
         change_demand(state, leaf)
-        add_demand(state, leaf, demand, asked)
-    if waiting:
-        add_tasks(state.waiting, leaf, demand, waiting)
-        add_waits(state, leaf, waiting)
-    if held:
-        add_tasks(state.used, leaf, demand, held)
+    _add(state, leaf, demand, asked, waiting, held, user)
     change_sums(state, leaf)
 
 

@@ -23,7 +23,7 @@ from typing import Final
 
 from largesse.lifecycle.queue_policy import sharing_of
 from schemas import Queue
-from schemas.queue_tree import walk
+from schemas.queue_tree import is_below, walk
 from schemas.queues import LIST_POLICIES
 from services.fairness.accounts.amounts import factor_beside
 from services.fairness.accounts.queue_account import QueueAccount
@@ -146,9 +146,9 @@ class FillTree:
             self.units[name] = self._nodes[name].demand = self._demand(name)
         over: list[QueueAccount] = []
         for path in tops:
-            for name in [name for name in self._clipped if _is_within(name, path)]:
+            for name in [name for name in self._clipped if is_below(name, path)]:
                 del self._clipped[name]
-            over += [account for name, account in self._accounts.over.items() if _is_within(name, path)]
+            over += [account for name, account in self._accounts.over.items() if is_below(name, path)]
         self._clip(over)
         return [name for name, demand in zip(names, before, strict=True) if self.units[name] != demand]
 
@@ -363,10 +363,6 @@ def bases_of(state: State, accounts: TreeAccounts, leaves: Iterable[str]) -> dic
         if account.base and not account.children and len(state.sets.get(leaf, {})) == 1:
             found[leaf] = account.base
     return found
-
-
-def _is_within(path: str, above: str) -> bool:
-    return not above or f"{path}/".startswith(f"{above}/")
 
 
 def _groups(account: QueueAccount) -> Iterator[QueueAccount]:

@@ -32,6 +32,7 @@ from schemas import (
     TimeReached,
     Vector,
 )
+from schemas.queue_tree import user_limits
 from schemas.queues import Estimates
 from schemas.tasks import Failure, TaskEnd, TaskFailure
 from services.fairness.core.backoff import back_off, forget_backoffs, requeue_gang
@@ -50,7 +51,6 @@ from services.fairness.core.round_fold import (
 )
 from services.fairness.core.stale import all_changed, change_work, entitle
 from services.fairness.core.state import Allocation, Job, State
-from services.fairness.core.user_demand import limits_of
 
 
 class _Ends:
@@ -83,7 +83,7 @@ def _config(state: State, record: Record[ConfigChanged]) -> None:
             state.full_round = -state.policy.keyframe_rounds  # Every queue's guarantee is published in the next round.
     if body.queues is not None:
         state.queues = body.queues  # Demand stays: jobs are in the same leaves, and a tree without those is refused.
-        if (limits := limits_of(body.queues)) != state.user_running_max:
+        if (limits := user_limits(body.queues)) != state.user_running_max:
             state.user_running_max = limits
             recount(state)
         begin(state, relimit(state.running_limits, body.queues, queues_named(state)))

@@ -7,23 +7,14 @@ what those below leave. The sums of leaves are without what is beyond; they are 
 """
 
 from largesse.lifecycle.slots import counted_demand
-from schemas import Queue, Vector
-from schemas.queue_tree import upwards, walk
+from schemas import Vector
+from schemas.queue_tree import is_below, upwards
 from services.fairness.core.stale import change_demand, change_sums
 from services.fairness.core.state import Asked, State, UserTasks
 from services.fairness.core.sums import add_demand, add_rests, add_tasks, add_waits
 
 _Amounts = dict[tuple[str, str], int]
 """By leaf and kind of task, how many tasks."""
-
-
-def limits_of(tree: Queue | None) -> dict[str, int]:
-    """By path of a queue that says so, how many tasks of one user run there at a time."""
-    found: dict[str, int] = {}
-    for path, queue in walk(tree) if tree is not None else ():
-        if queue.user_running_max is not None:
-            found[path] = queue.user_running_max
-    return found
 
 
 def note_user(
@@ -82,11 +73,6 @@ def cut_users(state: State) -> None:
             for kind, each in mine.asked.items():
                 asked = waits[leaf, kind]
                 _cut(state, leaf, each, each.waits - asked, each.rests - max(0, asked - able[leaf, kind]))
-
-
-def is_below(leaf: str, path: str) -> bool:
-    """Whether a leaf is a queue, or below it."""
-    return not path or leaf == path or leaf.startswith(f"{path}/")
 
 
 def _depth(path: str) -> tuple[int, str]:

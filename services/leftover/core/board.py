@@ -8,7 +8,7 @@ from largesse.lifecycle.queue_policy import cell_list, order_of, serving_leaf, u
 from largesse.lifecycle.run_times import expected_ms
 from largesse.lifecycle.slots import counted_promises, slots_of
 from schemas import HeldRoom, PlacementRule, Stage, StageAsk, Vector
-from schemas.queue_tree import walk
+from schemas.queue_tree import user_limits, walk
 from schemas.queues import ServingOrder
 from services.leftover.core import failed_on
 from services.leftover.core.asks import asks_of, does_ask
@@ -48,7 +48,7 @@ def build(state: State) -> Board:
         alignment,
         cell_list(state.groups),
         pools_lend=state.policy.pool_lending == "on",
-        user_running_max=_user_limits(state),
+        user_running_max=user_limits(state.queues),
     )
     for leaf, seq in state.served.items():
         board.serve(leaf, seq)
@@ -123,15 +123,6 @@ def _maxima(state: State) -> dict[str, Vector]:
     if state.queues is None or state.policy.preset == "fifo":
         return {}
     return {path: queue.max for path, queue in walk(state.queues) if queue.max}
-
-
-def _user_limits(state: State) -> dict[str, int]:
-    """How many tasks of one user run at a time, by path of a queue that says so."""
-    found: dict[str, int] = {}
-    for path, queue in walk(state.queues) if state.queues is not None else ():
-        if queue.user_running_max is not None:
-            found[path] = queue.user_running_max
-    return found
 
 
 def leaf_of(state: State, job: Job) -> str:
