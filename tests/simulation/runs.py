@@ -1,6 +1,8 @@
 """Simulated runs in this process, as `largesse simulate` makes them, and what an independent judge says of them."""
 
 import json
+import os
+import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +13,8 @@ import pytest
 from schemas.edge.read import read_cluster, read_workload_line
 from services.simulator.run import Options, simulate
 from services.simulator.schedule import ScheduleWriter
+
+ROOT = Path(__file__).parents[2]
 
 CONSERVING = ("sjf", "srtf", "tetris", "drf", "hdrf", "carbyne", "carbyne-dag", "largesse")
 """Not `fifo`, which idles behind its head by design, nor `tetris-fair`, where most jobs may not pack."""
@@ -73,3 +77,25 @@ def cluster(cores=4, count=None, **given):
     """A cluster file of like nodes."""
     counted = {"count": count} if count else {}
     return {"nodes": [{"name": "n", "capacity": {"cpu": str(cores), "memory": "64Gi"}, **counted}], **given}
+
+
+def drawn_stages(dice, stages_max, tasks_max, cpus):
+    """Stages of a workload line one by one, some of them after others, whose tasks last for half a second to two."""
+    for at in range(dice.randint(1, stages_max)):
+        tasks = dice.randint(1, tasks_max)
+        yield {
+            "stage": f"s{at}",
+            "after": [f"s{before}" for before in range(at) if dice.random() < 0.4],
+            "demand": {"cpu": dice.choice(cpus)},
+            "durations_ms": [dice.choice([500, 900, 1_300, 1_700]) for _ in range(tasks)],
+        }
+
+
+def digests_elsewhere(module):
+    """What a test module's `digests()` returns in a process with another hash seed."""
+    program = f"import json; from {module} import digests; print(json.dumps(digests()))"
+    env = {**os.environ, "PYTHONHASHSEED": "77", "PYTHONDONTWRITEBYTECODE": "1"}
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)

@@ -2,12 +2,7 @@
 ample, and by the log where it is not. The same digest under any hash seed, and a log that replays.
 """
 
-import json
-import os
 import random
-import subprocess
-import sys
-from pathlib import Path
 from typing import get_args
 
 import pytest
@@ -20,8 +15,8 @@ from schemas.queues import Preset
 from services.replay.source import open_source
 from services.replay.verify import verify
 from services.simulator.run import Options, simulate
+from tests.simulation.runs import digests_elsewhere, drawn_stages
 
-ROOT = Path(__file__).parents[2]
 PRESETS = get_args(Preset)
 AMPLE = {"nodes": [{"name": "n", "count": 40, "capacity": {"cpu": "64"}}]}
 SCARCE = {"nodes": [{"name": "n", "count": 3, "capacity": {"cpu": "2"}}]}
@@ -36,14 +31,7 @@ def drawn_lines(seed, count=10, *, fails=False):
 
 def _line(dice, number, fails):
     stages = []
-    for at in range(dice.randint(1, 4)):
-        tasks = dice.randint(1, 12)
-        stage = {
-            "stage": f"s{at}",
-            "after": [f"s{before}" for before in range(at) if dice.random() < 0.4],
-            "demand": {"cpu": dice.choice(["500m", "1"])},
-            "durations_ms": [dice.choice([500, 900, 1_300, 1_700]) for _ in range(tasks)],
-        }
+    for stage in drawn_stages(dice, 4, 12, ["500m", "1"]):
         if dice.random() < 0.8:
             stage["running_max"] = dice.choice([1, 2, 3, 20])
         if fails:
@@ -159,9 +147,4 @@ def digests():
 
 
 def test_a_digest_is_the_same_under_any_hash_seed():
-    program = "import json; from tests.simulation.test_running_max import digests; print(json.dumps(digests()))"
-    command = [sys.executable, "-c", program]
-    env = {**os.environ, "PYTHONHASHSEED": "77", "PYTHONDONTWRITEBYTECODE": "1"}
-    done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout) == digests()
+    assert digests_elsewhere(__name__) == digests()

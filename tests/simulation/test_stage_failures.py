@@ -2,12 +2,7 @@
 digest under any hash seed, and a log that replays.
 """
 
-import json
-import os
 import random
-import subprocess
-import sys
-from pathlib import Path
 from typing import get_args
 
 import pytest
@@ -18,8 +13,8 @@ from schemas.queues import Preset
 from services.replay.source import open_source
 from services.replay.verify import verify
 from services.simulator.run import Options, simulate
+from tests.simulation.runs import digests_elsewhere
 
-ROOT = Path(__file__).parents[2]
 PRESETS = get_args(Preset)
 CLUSTER = {"nodes": [{"name": "n", "count": 3, "capacity": {"cpu": "4"}}]}
 
@@ -93,9 +88,4 @@ def digests():
 
 
 def test_a_digest_is_the_same_under_any_hash_seed():
-    program = "import json; from tests.simulation.test_stage_failures import digests; print(json.dumps(digests()))"
-    command = [sys.executable, "-c", program]
-    env = {**os.environ, "PYTHONHASHSEED": "77", "PYTHONDONTWRITEBYTECODE": "1"}
-    done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout) == digests()
+    assert digests_elsewhere(__name__) == digests()

@@ -2,12 +2,7 @@
 limited. The same digest under any hash seed, and a log that replays.
 """
 
-import json
-import os
 import random
-import subprocess
-import sys
-from pathlib import Path
 from typing import get_args
 
 import pytest
@@ -21,8 +16,8 @@ from schemas.queues import Preset
 from services.replay.source import open_source
 from services.replay.verify import verify
 from services.simulator.run import Options, simulate
+from tests.simulation.runs import digests_elsewhere, drawn_stages
 
-ROOT = Path(__file__).parents[2]
 PRESETS = get_args(Preset)
 QUEUES = {
     "name": "root",
@@ -44,21 +39,14 @@ def drawn_lines(seed, count=10, *, even=False):
 
 def _line(dice, number, even):
     stages = []
-    for at in range(dice.randint(1, 3)):
-        tasks = dice.randint(1, 9)
-        stage = {
-            "stage": f"s{at}",
-            "after": [f"s{before}" for before in range(at) if dice.random() < 0.4],
-            "demand": {"cpu": "1" if even else dice.choice(["500m", "1", "2"])},
-            "durations_ms": [dice.choice([500, 900, 1_300, 1_700]) for _ in range(tasks)],
-        }
+    for stage in drawn_stages(dice, 3, 9, ["1"] if even else ["500m", "1", "2"]):
+        stages.append(stage)
         if even:
-            pass
-        elif tasks <= 2:
+            continue
+        if len(stage["durations_ms"]) <= 2:
             stage |= {"gang": True}
         elif dice.random() < 0.3:
             stage |= {"timeout_ms": 1_600, "retries": 1, "on_failure": "continue"}
-        stages.append(stage)
     queue, user = dice.choice(["a", "in/b", "in/c", "default"]), dice.choice(["ann", "bob", ""])
     line = {"job": f"j{number}", "submit_ms": 300 * number, "queue": queue, "stages": stages}
     return line | ({"user": user} if user else {})
@@ -159,9 +147,4 @@ def digests():
 
 
 def test_a_digest_is_the_same_under_any_hash_seed():
-    program = "import json; from tests.simulation.test_user_tasks import digests; print(json.dumps(digests()))"
-    command = [sys.executable, "-c", program]
-    env = {**os.environ, "PYTHONHASHSEED": "77", "PYTHONDONTWRITEBYTECODE": "1"}
-    done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout) == digests()
+    assert digests_elsewhere(__name__) == digests()

@@ -98,10 +98,14 @@ def test_the_same_job_once_more_is_a_repeat_and_not_refused():
     assert type(story.take(asked("a"))).__name__ == "InputRepeated"
 
 
-def test_it_is_shown():
-    limited = queue("dev", user_jobs_max=3)
-    assert tree_document(limited)["user_jobs_max"] == 3
-    assert "user_jobs_max" not in tree_document(queue("dev"))
+@pytest.mark.parametrize(
+    ("limit", "text"),
+    [("user_jobs_max", "3 jobs of one user"), ("user_running_max", "3 tasks of one user run at once")],
+)
+def test_it_is_shown(limit, text):
+    limited = queue("dev", **{limit: 3})
+    assert tree_document(limited)[limit] == 3
+    assert limit not in tree_document(queue("dev"))
     document = settings_document(limited)
-    assert document["limits"]["user_jobs_max"] == 3
-    assert limits_text(document) == "3 jobs of one user"
+    assert document["limits"][limit] == 3
+    assert limits_text(document) == text

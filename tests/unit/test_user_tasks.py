@@ -11,14 +11,12 @@ import pytest
 
 from schemas import InputRefused, JobAdmitted, JobCancelled, JobChanged, JobRejected, JobRerun
 from schemas.edge.base import Malformed
-from schemas.edge.queues import QueueInput, tree_document, tree_of
+from schemas.edge.queues import QueueInput, tree_of
 from schemas.edge.read import ConfigPatch
 from schemas.edge.validated import validated
 from schemas.queues import Preset
-from services.cli.queues import limits_text
 from services.gateway.dry_run import notes
 from services.gateway.dry_run import tasks_of as could_use
-from services.gateway.queue_documents import settings_document
 from services.gateway.tally import Tally
 from services.leftover.placement.waiting_jobs import WaitingJobs
 from tests.builders import config, job, node, queue, single, stage, tree
@@ -63,15 +61,6 @@ def end_one(story, name):
 def test_what_is_wrong_with_it():
     with pytest.raises(Malformed, match="user_running_max: has to be at least 1, is 0"):
         tree_of(validated(QueueInput, {"name": "root", "children": [{"name": "a", "user_running_max": 0}]}), "queues")
-
-
-def test_it_is_shown():
-    limited = queue("dev", user_running_max=3)
-    assert tree_document(limited)["user_running_max"] == 3
-    assert "user_running_max" not in tree_document(queue("dev"))
-    document = settings_document(limited)
-    assert document["limits"]["user_running_max"] == 3
-    assert limits_text(document) == "3 tasks of one user run at once"
 
 
 @pytest.mark.parametrize(("leaf", "where"), [("in/x", 'queue "in"'), ("c", "the root of the tree")])
