@@ -18,6 +18,7 @@ from string import ascii_lowercase
 from time import monotonic, sleep
 from typing import Any
 
+from services.agent import processes
 from tests.unit.cli_here import largesse
 from tests.unit.cli_process import COMMAND, ROOT, Said
 
@@ -144,11 +145,16 @@ def up(
 
 
 def end_tasks(data: Path) -> None:
-    """Ends what a cell that was ended has left running: the shims of its tasks, found by the folder they guard."""
+    """Ends what a cell that was ended has left running: the shims of its tasks, found by the folder they guard, and all
+    that comes from them, also in sessions of its own."""
+    shims = []
     for entry in Path("/proc").iterdir():
         if not entry.name.isdecimal():
             continue
         with suppress(OSError):
             words = (entry / "cmdline").read_bytes().split(b"\0")
             if any(word.startswith(str(data).encode() + b"/") for word in words):
-                os.kill(int(entry.name), signal.SIGKILL)
+                shims.append(int(entry.name))
+    for pid in processes.family(processes.seen(), shims):
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
