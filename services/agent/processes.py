@@ -132,7 +132,7 @@ def carriers(table: Table, node: str) -> dict[str, list[int]]:
 def family(table: Table, roots: Iterable[int]) -> set[int]:
     """Living processes that come from `roots`, these included: descendants, and sessions opened by one of them.
 
-    Never this process, nor one that it comes from.
+    Never this process, nor one that it comes from; nor, for their session alone, those beside it.
     """
     children: dict[int, list[int]] = {}
     members: dict[int, list[int]] = {}
@@ -140,6 +140,8 @@ def family(table: Table, roots: Iterable[int]) -> set[int]:
         children.setdefault(process.parent, []).append(pid)
         members.setdefault(process.session, []).append(pid)
     spared = _line_of(table, os.getpid())
+    # No task was ever in this session, whose leader may have ended, or be outside this namespace of processes (0).
+    own = {0, os.getsid(0)}
     found: set[int] = set()
     waiting = list(roots)
     while waiting:
@@ -150,7 +152,7 @@ def family(table: Table, roots: Iterable[int]) -> set[int]:
         waiting += children.get(pid, ())
         session = table[pid].session
         # A leader that lives and was not found has let one in: a person who inspects a task from a shell.
-        if session == pid or session in found or session not in table:
+        if session not in own and (session == pid or session in found or session not in table):
             waiting += members.get(session, ())
     return {pid for pid in found if table[pid].lives}
 
