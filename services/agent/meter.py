@@ -161,7 +161,7 @@ def _cpu_ticks(pid: int) -> int:
     """Clock ticks that a process and the children that it has reaped have run; 0 for one that is no more."""
     try:
         words = stat_of(pid)
-    except (FileNotFoundError, ProcessLookupError):
+    except OSError:
         return 0
     return sum(int(words[at]) for at in range(11, 15))
 

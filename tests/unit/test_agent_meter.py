@@ -112,7 +112,7 @@ def test_what_is_kept_of_looks_does_not_grow_with_the_run(tmp_path):
     for at_ms in range(0, 1_000_000, 1_000):
         seen.note_cpu(at_ms, os.getpid())
 
-    assert len(seen._cpu_seen) == 11  # noqa: SLF001 - a window, and where it begins.
+    assert len(seen._cpu_seen) == 11
 
 
 def test_without_a_group_the_cpu_of_the_session_is_counted():
