@@ -50,7 +50,9 @@ class TaskRange:
 class TaskEnd:
     """Attempts that succeeded. `run_ms`: by the agent's monotonic clock, one a task, or one for all. `peak`: largest
     use of any of them. Of memory, in MiB, that is the larger of two: the largest single process, as the kernel measured
-    it, and the largest sum over all processes of the attempt, without pages of files, as looked at once a second.
+    it, and the largest sum over all processes of the attempt, without pages of files, as looked at once a second. Of
+    CPU, in millicores, it is the most that all processes used on average over 10 seconds, and at least the average over
+    the whole run; there is none where any of the attempts was not measured.
     `peak_mib`, `cpu_ms`: that peak of memory, in MiB, and the CPU time of all processes, in milliseconds, one a task;
     none where the agent did not measure them.
     """

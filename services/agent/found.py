@@ -193,6 +193,9 @@ def result_in(folder: int) -> Result | None:
         raise Unsound(f"{RESULT}: reason is unknown")
     peak_mib = _whole({"peak_mib": 0, **document}, RESULT, "peak_mib", 0, _AMOUNT_MAX)
     cpu_ms = _whole(document, RESULT, "cpu_ms", 0, _AMOUNT_MAX) if "cpu_ms" in document else None
+    peak = {"memory": peak_mib} if peak_mib else {}
+    if "cpu_peak" in document:
+        peak["cpu"] = _whole(document, RESULT, "cpu_peak", 0, _AMOUNT_MAX)
     exit_code = document.get("exit_code")
     if exit_code is not None:
         exit_code = _whole(document, RESULT, "exit_code", -EXIT_CODE_MAX, EXIT_CODE_MAX)
@@ -202,7 +205,7 @@ def result_in(folder: int) -> Result | None:
         run_ms=_whole(document, RESULT, "run_ms", 0, DURATION_MS_MAX),
         exit_code=exit_code,
         detail=_clean(detail) if isinstance(detail, str) else "",
-        peak={"memory": peak_mib} if peak_mib else {},
+        peak=peak,
         cpu_ms=cpu_ms,
     )
 

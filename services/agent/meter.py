@@ -10,7 +10,7 @@ import os
 import resource
 import time
 
-from services.agent.proc import read, session_of
+from services.agent.proc import read, session_of, stat_of
 
 # As in shim.py.
 TYPE_CHECKING = False
@@ -21,6 +21,10 @@ KILLED = 128 + 9
 """The exit code of what SIGKILL ended, and of a shell whose command it was."""
 NEAR_PARTS = 2
 """An attempt that holds more than this part of its memory is looked at more often."""
+CPU_WINDOW_MS = 10_000
+"""The peak of CPU is the most that was used on average over so long: what is short can wait for its turn."""
+CPU_SAMPLE_MS = 1_000
+"""No two looks at the CPU time are closer together."""
 KILLS_MS = 1_000
 """So old may be what an attempt begins with of how often the machine had no memory: as old as what it goes on with."""
 
@@ -29,20 +33,24 @@ _lately: list[int] = []  # When the machine's kills were counted last, in nanose
 
 class Meter:
     """Of one attempt. `task`: as its shim was told (starting.py). `peak_kib`: the most that its processes together were
-    seen to hold.
+    seen to hold. `cpu_peak`: the most CPU that they used over a whole CPU_WINDOW_MS, in millicores. `_cpu_seen`: CPU
+    time in microseconds at moments in milliseconds, from the last that is a whole window ago.
     """
 
     def __init__(self, task: dict[str, Any]) -> None:
         groups = task.get("groups") or {}
         self.group: str | None = groups.get("v2")
         self.peak_kib = 0
+        self.cpu_peak = 0
         self._cpu_s = 0.0
+        self._cpu_seen: list[tuple[int, int]] = []
         self.limit_mib: int | None = task["resident_mib"]
         self._max_mib: int | None = task.get("memory_mib") if groups.get("memory") else None
         self._kills = _kills_lately()
 
     def look(self, leader: int) -> int | None:
-        """Looks at the memory of a session; returns in MiB what it holds if that is more than it may."""
+        """Looks at what a session uses; returns in MiB the memory that it holds if that is more than it may."""
+        self.note_cpu(time.monotonic_ns() // 1_000_000, leader)
         used_kib = self._group_kib()
         if used_kib is None:
             used_kib = sum(_private_kib(pid) for pid in session_of(leader))
@@ -50,6 +58,26 @@ class Meter:
         self._kills = _kills_lately(0)
         used_mib = used_kib // 1024
         return used_mib if self.limit_mib is not None and used_mib > self.limit_mib else None
+
+    def note_cpu(self, now_ms: int, leader: int) -> None:
+        """Notes the CPU time of a session at a moment, unless that was done just before."""
+        seen = self._cpu_seen
+        if seen and now_ms - seen[-1][0] < CPU_SAMPLE_MS:
+            return
+        used_us = self.cpu_us(leader)
+        seen.append((now_ms, used_us))
+        while len(seen) > 1 and now_ms - seen[1][0] >= CPU_WINDOW_MS:
+            del seen[0]
+        passed_ms = now_ms - seen[0][0]
+        if passed_ms >= CPU_WINDOW_MS:
+            self.cpu_peak = max(-(-(used_us - seen[0][1]) // passed_ms), self.cpu_peak)
+
+    def cpu_us(self, leader: int) -> int:
+        """CPU time so far, in microseconds: the group's, or of the session's processes and of those that have ended."""
+        if self.group is not None and (counted_us := _count(f"{self.group}/cpu.stat", b"usage_usec")):
+            return counted_us
+        ticks = sum(_cpu_ticks(pid) for pid in session_of(leader))
+        return int(self._cpu_s * 1_000_000) + ticks * 1_000_000 // os.sysconf("SC_CLK_TCK")
 
     def is_near(self) -> bool:
         """Whether the limit that is watched, not the kernel's, may be passed soon."""
@@ -78,12 +106,15 @@ class Meter:
         self.peak_kib = max(used.ru_maxrss, self.peak_kib)
         self._cpu_s += used.ru_utime + used.ru_stime
 
-    def usage(self) -> dict[str, int]:
-        """Peak memory and CPU time, once all its processes have ended and been reaped."""
+    def usage(self, run_ms: int) -> dict[str, int]:
+        """Peak memory, CPU time and peak CPU, once all its processes have ended and been reaped. The peak of CPU is at
+        least what was used on average over the whole run: all that is known of one that is shorter than a window.
+        """
         peak_kib, cpu_ms = self.peak_kib, int(self._cpu_s * 1_000)
         if self.group is not None:
             cpu_ms = _count(f"{self.group}/cpu.stat", b"usage_usec") // 1_000 or cpu_ms
-        return {"peak_mib": -(-peak_kib // 1024), "cpu_ms": cpu_ms}
+        cpu_peak = max(self.cpu_peak, -(-cpu_ms * 1_000 // max(run_ms, 1)), 1)
+        return {"peak_mib": -(-peak_kib // 1024), "cpu_ms": cpu_ms, "cpu_peak": cpu_peak}
 
     def kill(self) -> None:
         """Ends every process of the attempt's group at once, where the kernel can (Linux 5.14)."""
@@ -124,6 +155,15 @@ def _private_kib(pid: int) -> int:
     except (FileNotFoundError, ProcessLookupError):
         return 0
     return (int(words[1]) - int(words[2])) * resource.getpagesize() // 1024
+
+
+def _cpu_ticks(pid: int) -> int:
+    """Clock ticks that a process and the children that it has reaped have run; 0 for one that is no more."""
+    try:
+        words = stat_of(pid)
+    except OSError:
+        return 0
+    return sum(int(words[at]) for at in range(11, 15))
 
 
 def _machine_kills() -> int:

@@ -206,7 +206,7 @@ def _follows(before: _Pair, pair: _Pair) -> bool:
         return False
     if ended is None or result is None:
         return ended is result
-    if (ended.cpu_ms is None) != (result.cpu_ms is None):
+    if (ended.cpu_ms is None, "cpu" in ended.peak) != (result.cpu_ms is None, "cpu" in result.peak):
         return False
     return (ended.reason, ended.exit_code, ended.detail) == (result.reason, result.exit_code, result.detail)
 

@@ -328,7 +328,7 @@ class Guardian:
             if self.meter.full_of_processes():
                 detail += f"; it was refused more than its {self.task['pids']} processes and threads"
         # What was ended for its memory has no exit code: the signal was not the command's.
-        said, usage = None if reason == "memory" else exit_code, self.meter.usage()
+        said, usage = None if reason == "memory" else exit_code, self.meter.usage(run_ms)
         if self.reason == "memory":  # By the peak that is reported: it went on to grow until it was killed.
             limit_mib = self.meter.limit_mib
             self.detail = f"used {usage['peak_mib']} MiB of memory, more than the {limit_mib} MiB it may"

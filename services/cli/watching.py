@@ -192,11 +192,13 @@ def _reservation(document: Document) -> str:
 
 def _usage_text(document: Document, draw: Draw) -> str:
     """What tasks that succeeded used: of each where that is known, else of the stage."""
-    rows = []
+    rows, peaks = [], []
     for stage in document["stages"]:
         usage = stage.get("usage")
         if usage is None:
             continue
+        if usage.get("peak_cpu") is not None:  # An older gateway does not tell.
+            peaks.append((stage["stage"], usage["peak_cpu"]))
         if usage["attempts"] is None:
             rows += _percentile_rows(stage["stage"], usage)
             continue
@@ -210,7 +212,8 @@ def _usage_text(document: Document, draw: Draw) -> str:
     left = len(rows) - shown
     more = f"and {plural(left, 'more task')}: see --json\n" if left > 0 else ""
     heads = ("finished task", "attempt", "node", "ran", "memory", "CPU time")
-    return "\n" + draw(heads, rows[:shown], kinds="krkrrr") + more
+    text = "\n" + draw(heads, rows[:shown], kinds="krkrrr") + more
+    return text + "\n" + draw(("stage", "peak of CPU"), peaks, kinds="kr") if peaks else text
 
 
 PERCENT_NAMES = {50: "median", 100: "most"}

@@ -66,10 +66,12 @@ class UsagePercentile(BaseModel):
 
 
 class StageUsage(BaseModel):
-    """What attempts that succeeded used: the largest peak of memory, CPU time in all, and that of each in stages of at
-    most 100 tasks, else percentiles (100: the most)."""
+    """What attempts that succeeded used: the largest peak of memory, the largest of CPU (the most that one used on
+    average over any 10 seconds), CPU time in all, and memory and CPU time of each in stages of at most 100 tasks, else
+    percentiles (100: the most)."""
 
     peak_memory: str | None
+    peak_cpu: str | None
     cpu_ms: Count | None
     attempts: list[AttemptUsage] | None
     percentiles: list[UsagePercentile] | None

@@ -15,6 +15,7 @@ def note_used(state: State, item: TaskEnd, index: int) -> None:
     if job is None:
         return
     used = job.used[job.graph.position[item.stage]]
+    used.cpu_peak = max(used.cpu_peak, item.peak.get("cpu", UNKNOWN))
     columns = (used.attempts, used.run_ms, used.peak_mib, used.cpu_ms)
     said = (item.attempt, *(_of(item, field, index) for field in ("run_ms", "peak_mib", "cpu_ms")))
     for column, number in zip(columns, said, strict=True):
@@ -42,8 +43,8 @@ PERCENTS = (50, 95, 100)
 
 
 def usage_document(used: StageUse | None, places: list[str], *, each: bool) -> Document | None:
-    """What tasks of a stage that succeeded have used: the largest peak of memory, CPU time in all, with `each` both of
-    each task, else percentiles. `places`: by index, where it ran. None where nothing is known.
+    """What tasks of a stage that succeeded have used: the largest peaks of memory and CPU, CPU time in all, with `each`
+    memory and CPU time of each task, else percentiles. `places`: by index, where it ran. None where nothing is known.
     """
     if used is None or not any(used.attempts):
         return None
@@ -63,6 +64,7 @@ def usage_document(used: StageUse | None, places: list[str], *, each: bool) -> D
     measured = [index for index in done if used.cpu_ms[index] != UNKNOWN]
     return {
         "peak_memory": memory_text(max((used.peak_mib[index] for index in measured), default=None)),
+        "peak_cpu": None if used.cpu_peak == UNKNOWN else quantity_texts({"cpu": used.cpu_peak})["cpu"],
         "cpu_ms": sum(used.cpu_ms[index] for index in measured) if measured else None,
         "attempts": attempts if each else None,
         "percentiles": None if each else _percentiles(used, done),

@@ -66,7 +66,7 @@ NAME = "gateway"
 TOPIC = ""
 UPSTREAM = ()
 READS = ("shares", "asks", "grants")
-LAYOUT = 24
+LAYOUT = 25
 
 
 def start(shard: int = 0, of: int = 1) -> State:

@@ -36,13 +36,15 @@ class FailedAttempt:
 @dataclass(slots=True)
 class StageUse:
     """What attempts that succeeded have used, by task index, as long as the highest one: `attempts` their numbers (0:
-    none has succeeded), how long they ran, their peak of memory and their CPU time (-1: not measured).
+    none has succeeded), how long they ran, their peak of memory and their CPU time (-1: not measured). `cpu_peak`: the
+    largest peak of CPU of any of them, in millicores (-1: none was measured).
     """
 
     attempts: list[int] = field(default_factory=list)
     run_ms: list[int] = field(default_factory=list)
     peak_mib: list[int] = field(default_factory=list)
     cpu_ms: list[int] = field(default_factory=list)
+    cpu_peak: int = -1
 
 
 @dataclass(slots=True)

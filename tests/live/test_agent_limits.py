@@ -122,3 +122,16 @@ def test_of_a_long_output_head_and_tail_are_kept(tell):
         assert sizes <= 4_096
 
     tell(story, output_bytes=4_096)
+
+
+def test_the_peak_of_cpu_of_a_short_task_is_its_average(tell):
+    async def story(cell, data):
+        busy = "import time\nwhile time.process_time() < 0.3: pass"
+        await cell.submit("j", python(busy, demand={"cpu": "2", "memory": "64Mi"}))
+
+        assert await outcome_of(cell) == "succeeded"
+        (item,) = cell.items(TaskFinished)
+        assert item.cpu_ms[0] >= 300
+        assert item.peak["cpu"] == -(-item.cpu_ms[0] * 1_000 // item.run_ms[0])
+
+    tell(story)

@@ -142,6 +142,14 @@ def test_a_result_that_was_left_is_the_result(attempts):
     assert found(attempts).result == Result(None, run_ms=7, exit_code=0, peak={"memory": 3})
 
 
+def test_a_result_has_the_peak_of_cpu_that_was_measured(attempts):
+    folder = prepared(attempts, command=["true"])
+    claim(folder, {"pid": 1 << 22, "start": 1, "boot": shim.boot_id()})
+    write_json(folder / RESULT, {"state": "succeeded", "run_ms": 7, "exit_code": 0, "cpu_ms": 9, "cpu_peak": 1_286})
+
+    assert found(attempts).result == Result(None, run_ms=7, exit_code=0, peak={"cpu": 1_286}, cpu_ms=9)
+
+
 def test_what_was_asked_to_stop_and_left_no_result_was_stopped(attempts):
     folder = prepared(attempts, command=["true"])
     claim(folder, {"pid": 1 << 22, "start": 1, "boot": shim.boot_id()})

@@ -61,9 +61,63 @@ def test_who_ends_by_itself_was_not_ended_for_memory(tmp_path):
 def test_cpu_time_is_that_of_the_group(tmp_path):
     seen = meter(tmp_path, cpu_stat="usage_usec 1234567\nuser_usec 1\n")
 
-    assert seen.usage()["cpu_ms"] == 1_234
+    assert seen.usage(1_000)["cpu_ms"] == 1_234
 
 
 @pytest.mark.parametrize(("refused", "full"), [(0, False), (3, True)])
 def test_a_task_that_was_refused_processes_is_known(tmp_path, refused, full):
     assert meter(tmp_path, pids_events=f"max {refused}\n").full_of_processes() is full
+
+
+def peak_of(folder, looks, run_ms):
+    """The peak of CPU of an attempt whose group had used so many milliseconds at these moments."""
+    seen = meter(folder)
+    for at_ms, used_ms in looks:
+        (folder / "cpu.stat").write_text(f"usage_usec {used_ms * 1_000}\n")
+        seen.note_cpu(at_ms, os.getpid())
+    return seen.usage(run_ms)["cpu_peak"]
+
+
+@pytest.mark.parametrize(
+    ("looks", "run_ms", "peak"),
+    [
+        pytest.param([], 5_000, 1, id="nothing was used: the least there is"),
+        pytest.param([(1_000, 900), (2_000, 2_001)], 2_000, 1_001, id="shorter than a window: the mean, rounded up"),
+        pytest.param(
+            [(0, 0), (10_000, 1_000), (15_000, 11_000), (20_000, 21_000), (60_000, 22_000)],
+            60_000,
+            2_000,
+            id="the most over any window, not the mean",
+        ),
+        pytest.param(
+            [(at, 4_000 if at > 5_000 else 0) for at in range(0, 30_001, 1_000)],
+            30_000,
+            400,
+            id="a burst counts in part",
+        ),
+        pytest.param(
+            [(0, 0), (9_999, 9_999), (10_100, 99_990), (20_000, 100_000)],
+            100_000,
+            9_000,
+            id="a look just after another is left out",
+        ),
+    ],
+)
+def test_the_peak_of_cpu_is_the_most_over_ten_seconds(tmp_path, looks, run_ms, peak):
+    assert peak_of(tmp_path, looks, run_ms) == peak
+
+
+def test_what_is_kept_of_looks_does_not_grow_with_the_run(tmp_path):
+    seen = meter(tmp_path, cpu_stat="usage_usec 5\n")
+    for at_ms in range(0, 1_000_000, 1_000):
+        seen.note_cpu(at_ms, os.getpid())
+
+    assert len(seen._cpu_seen) == 11
+
+
+def test_without_a_group_the_cpu_of_the_session_is_counted():
+    seen, before = Meter({"resident_mib": 1, "groups": None}), sum(os.times()[:2])
+    while sum(os.times()[:2]) < before + 0.05:
+        pass
+
+    assert seen.cpu_us(os.getsid(0)) >= (before + 0.04) * 1_000_000

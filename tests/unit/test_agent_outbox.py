@@ -197,3 +197,17 @@ def test_each_attempt_of_an_item_has_its_own_measurements():
     measured, unmeasured = body.items
     assert (measured.count, measured.peak, measured.peak_mib, measured.cpu_ms) == (2, {"memory": 20}, [10, 20], [3, 4])
     assert (unmeasured.count, unmeasured.peak_mib, unmeasured.cpu_ms) == (1, [], [])
+
+
+def test_the_peak_of_cpu_is_of_all_attempts_of_an_item_or_not_said():
+    first = Result(None, run_ms=5, exit_code=0, peak={"memory": 10, "cpu": 1_250}, cpu_ms=3)
+    second = Result(None, run_ms=6, exit_code=0, peak={"memory": 20, "cpu": 700}, cpu_ms=4)
+    older = Result(None, run_ms=6, exit_code=0, peak={"memory": 20}, cpu_ms=4)
+    box = outbox_of(("ended", 0, first), ("ended", 1, second), ("ended", 2, older))
+
+    (body,) = said(box, 0)
+
+    assert [(item.count, item.peak) for item in body.items] == [
+        (2, {"memory": 20, "cpu": 1_250}),
+        (1, {"memory": 20}),
+    ]

@@ -158,6 +158,16 @@ RESULTS = [
 ]
 
 
+@pytest.mark.parametrize(("said", "shown"), [({"peak_cpu": "1250m"}, True), ({"peak_cpu": None}, False), ({}, False)])
+def test_the_peak_of_cpu_of_a_stage_is_shown_where_it_is_known(said, shown):
+    attempt = {"index": 0, "attempt": 1, "node": "n", "run_ms": 5, "peak_memory": "64Mi", "cpu_ms": 3}
+    usage = {"peak_memory": "64Mi", "cpu_ms": 3, "attempts": [attempt], **said}
+    stage = {"stage": "map", "tasks": job("j", "running")["tasks"], "why": [], "nodes": {}, "usage": usage}
+    text = job_text(job("j", "running") | {"stages": [stage | {"indexes": None}], "failures": []}, tabbed)
+
+    assert ("map\t1250m" in text.splitlines(), "peak of CPU" in text) == (shown, shown)
+
+
 @pytest.mark.parametrize("columns", [40, 60, 80, 120])
 def test_where_results_lie_is_said_whole_at_any_width(columns, monkeypatch):
     monkeypatch.setenv("COLUMNS", str(columns))

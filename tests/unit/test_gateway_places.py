@@ -104,6 +104,7 @@ def test_of_many_tasks_it_is_told_what_they_used_together():
 
     assert cell.job("j")["stages"][0]["usage"] == {
         "peak_memory": "100Mi",
+        "peak_cpu": None,
         "cpu_ms": 202,
         "attempts": None,
         "percentiles": [
@@ -112,6 +113,23 @@ def test_of_many_tasks_it_is_told_what_they_used_together():
             {"percent": 100, "run_ms": 101, "peak_memory": "100Mi", "cpu_ms": 2},
         ],
     }
+
+
+def test_the_largest_peak_of_cpu_is_told_while_a_job_lives_and_after():
+    cell = Watched().submit("j", stage(tasks=3)).start("j", "s", count=3)
+    cell.take(TaskFinished([TaskEnd("j", "s", 0, 2, 1, "n0", "e1", [5, 6], {"cpu": 1_250})]))
+    assert cell.job("j")["stages"][0]["usage"]["peak_cpu"] == "1250m"
+
+    cell.take(TaskFinished([TaskEnd("j", "s", 2, 1, 1, "n0", "e1", [5], {"cpu": 900})])).settle()
+
+    assert (cell.job("j")["state"], cell.job("j")["stages"][0]["usage"]["peak_cpu"]) == ("succeeded", "1250m")
+
+
+def test_no_peak_of_cpu_is_told_where_none_was_measured():
+    cell = Watched().submit("j", stage()).start("j", "s")
+    cell.take(TaskFinished([TaskEnd("j", "s", 0, 1, 1, "n0", "e1", [5], {"memory": 3})])).settle()
+
+    assert cell.job("j")["stages"][0]["usage"]["peak_cpu"] is None
 
 
 def test_a_job_says_where_its_results_lie_and_until_when():
