@@ -244,7 +244,7 @@ def _measured(run_ms: int | None, memory: str | None, cpu_ms: int | None) -> tup
 def _failures_text(document: Document, draw: Draw) -> str:
     """Attempts that failed: on a terminal those alike in one row, for programs a row each."""
     if draw is listed:
-        return _alike_failures_text(document["failures"])
+        return _alike_failures_text(document["failures"]) + _left_out(document)
     rows = [
         (
             f"{each['stage']}/{each['index']}",
@@ -257,7 +257,14 @@ def _failures_text(document: Document, draw: Draw) -> str:
     if not rows:
         return ""
     heads = ("failed task", "attempt", "node", "reason", "memory", "CPU time", "detail")
-    return "\n" + draw(heads, rows, kinds="krkkrrl")
+    return "\n" + draw(heads, rows, kinds="krkkrrl") + _left_out(document)
+
+
+def _left_out(document: Document) -> str:
+    """Says where a gateway tells of the last failed attempts alone: of all it keeps the number."""
+    shown = len(document["failures"])
+    failed = document["tasks"]["failed_attempts"] if shown else 0
+    return f"These are the last {shown} of {failed:,} failed attempts.\n" if shown < failed else ""
 
 
 def _alike_failures_text(failures: list[Document]) -> str:

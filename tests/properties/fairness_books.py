@@ -246,20 +246,23 @@ class Books:
         shares = [Fraction(vector.get(kind, 0), have) for kind, have in self.capacity.items() if have]
         return max(shares, default=Fraction(0))
 
+    def claim(self, queue, path, asks):
+        """What guarantees cover of what a queue asks for, by kind; `asks`: `demand`, worked out once."""
+        vector = self.below_of(asks, path)
+        here = covered(vector, self.named(queue.guaranteed), most=1) or {}
+        below = {}
+        for child in queue.children:
+            for kind, amount in self.claim(child, f"{path}/{child.name}".lstrip("/"), asks).items():
+                below[kind] = below.get(kind, 0) + amount
+        return {k: max(here.get(k, 0), below.get(k, 0)) for k in {**here, **below} if self.capacity.get(k)}
+
     def guarantees(self):
         """Path -> share, of the queues that are in no list."""
         asks = self.demand
         found = {}
 
         def claim(queue, path):
-            """What guarantees cover of what it asks for."""
-            vector = self.below_of(asks, path)
-            here = covered(vector, self.named(queue.guaranteed), most=1) or {}
-            below = {}
-            for child in queue.children:
-                for kind, amount in claim(child, f"{path}/{child.name}".lstrip("/")).items():
-                    below[kind] = below.get(kind, 0) + amount
-            return {k: max(here.get(k, 0), below.get(k, 0)) for k in {**here, **below} if self.capacity.get(k)}
+            return self.claim(queue, path, asks)
 
         pledged = claim(self.tree, "")
 

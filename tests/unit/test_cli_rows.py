@@ -96,6 +96,15 @@ def test_failed_attempts_that_are_alike_are_one_row_and_for_programs_a_row_each(
     assert sum(line.startswith("map/") for line in job_text(document, tabbed).splitlines()) == 10
 
 
+@pytest.mark.parametrize("draw", [listed, tabbed])
+@pytest.mark.parametrize(("failed", "said"), [(28, True), (20, False)])
+def test_where_not_all_failed_attempts_are_shown_it_says_of_how_many(draw, failed, said):
+    document = job("j", "failed") | {"stages": [], "failures": [failure(index, 1) for index in range(20)]}
+    document["tasks"]["failed_attempts"] = failed
+
+    assert (f"These are the last 20 of {failed} failed attempts.\n" in job_text(document, draw)) == said
+
+
 def test_a_node_shows_its_labels():
     node = {"node": "n", "state": "ready", "running": 0, "kept": None, "labels": {"zone": "b", "disk": "ssd"}}
 

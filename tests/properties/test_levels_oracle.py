@@ -1,0 +1,158 @@
+"""The levels that the fairness core says at rest, against progressive filling from the definition, in fractions
+(hdrf_oracle.py), of a tree that is built here from plain books: whatever was held, asked for and limited before.
+"""
+
+from fractions import Fraction
+from math import floor
+
+from hypothesis import strategies as st
+
+from schemas.quantities import SHARE_UNITS
+from services.fairness.tree import TreeNode
+from tests.properties.fairness_books import Books, covered
+from tests.properties.hdrf_oracle import oracle
+from tests.properties.test_fairness_queues import CAPACITIES, moves, shapes
+from tests.strategies import for_all
+
+NEARLY = 8
+"""Billionths that integers may be off."""
+FINE, LEAST = 50, 10
+"""Where guarantees stand for weights, a queue weighs at least 2^-40 of the heaviest one."""
+
+
+class Filling:
+    """The tree of a cell as it stands in the books: guarantees turned into weights, leaves with maxima clipped."""
+
+    def __init__(self, books):
+        self.books = books
+        self.kinds = sorted(kind for kind, have in books.capacity.items() if have)
+        self.capacity = [books.capacity[kind] for kind in self.kinds]
+        self.sets, self.asks = books.demand_by_set, books.demand
+        self.pledged = books.claim(books.tree, "", self.asks)
+        self.root = self.node(books.tree, "", Fraction(1))
+
+    def vector(self, amounts):
+        return [amounts.get(kind, 0) for kind in self.kinds]
+
+    def asked(self, path):
+        return self.books.share(self.books.below_of(self.asks, path))
+
+    def node(self, queue, path, part):
+        if queue.children:
+            paths = {f"{path}/{child.name}".lstrip("/"): child for child in queue.children}
+            asking = {each: child for each, child in paths.items() if self.asked(each)}
+            parts = self.parts(queue, path, asking, part)
+            children = [self.node(child, each, parts.get(each, Fraction(0))) for each, child in asking.items()]
+            for child in children:
+                child.weight = self.weight(parts, asking, child.name)
+        else:
+            vectors = self.sets.get(path, {})
+            if len(vectors) < 2:
+                return self.leaf(queue, path)
+            children = [TreeNode(f"{path}//{','.join(key)}", demand=self.vector(vectors[key])) for key in vectors]
+        return TreeNode(path or "/", queue.weight, children, most=self.most(queue))
+
+    def most(self, queue):
+        named = self.books.named(queue.max)
+        return [named.get(kind) for kind in self.kinds]
+
+    def leaf(self, queue, path):
+        """A leaf whose tasks ask for one set of kinds: beyond its maximum it asks for as large a part of all."""
+        asks = {kind: self.asks[path].get(kind, 0) for kind in self.kinds}
+        if not self.books.is_over(path):
+            return TreeNode(path, queue.weight, demand=self.vector(asks))
+        base = self.books.base(path)
+        if all(base.get(kind, 0) * 2**20 < self.books.capacity[kind] for kind in self.kinds):
+            base = {}
+        left = {kind: max(0, most - base.get(kind, 0)) for kind, most in self.books.named(queue.max).items()}
+        rest = covered({kind: amount - base.get(kind, 0) for kind, amount in asks.items()}, left, most=1)
+        if rest is None:
+            rest = {kind: amount - base.get(kind, 0) for kind, amount in asks.items()}
+        demand = [rest[kind] + base.get(kind, 0) for kind in self.kinds]
+        return TreeNode(path, queue.weight, demand=demand, base=self.vector(base) if base else ())
+
+    def parts(self, queue, path, asking, part):
+        """By child what it would have of one kind, where something below is guaranteed."""
+        claims = {each: self.books.claim(child, each, self.asks) for each, child in asking.items()}
+        if not any(any(claim.values()) for claim in claims.values()):
+            return {}
+        least = {each: self.least(claim) for each, claim in claims.items()}
+        most = {each: max(least[each], self.reach(each)) for each in asking}
+        return divided(part, {each: child.weight for each, child in asking.items()}, least, most)
+
+    def least(self, claim):
+        most = max(
+            (self.pledged[kind] / Fraction(self.books.capacity[kind]) for kind, n in claim.items() if n), default=0
+        )
+        share = self.books.share(claim)
+        return min(Fraction(1), share / most if most > 1 else share)
+
+    def reach(self, path):
+        """The most that a queue can have."""
+        vector = self.books.below_of(self.asks, path)
+        within = self.books.within(path, vector, "hdrf")
+        return min(Fraction(1), self.books.share(vector if within is None else within))
+
+    def weight(self, parts, asking, path):
+        if not parts:
+            return asking[path].weight
+        heaviest = max(Fraction(asking[each].weight) for each in parts)
+        least = Fraction(floor(Fraction(asking[path].weight) * 2**LEAST / heaviest), 2**FINE)
+        return max(parts[path], least, Fraction(1, 2**FINE))
+
+    def levels(self):
+        """By leaf and by `leaf//set of kinds`: the dominant share, in billionths."""
+        filled = oracle(self.root, self.capacity)
+        found = {}
+        for node in filled.nodes(self.root):
+            path = node.name.partition("//")[0]
+            if path in self.sets:
+                found[node.name] = filled.share(node) * SHARE_UNITS
+        return found
+
+
+def divided(whole, weights, least, most):
+    """The same for each unit of weight, within bounds; more than the whole only where the bounds add up to more."""
+
+    def at(rate):
+        return {each: min(most[each], max(least[each], rate * Fraction(weights[each]))) for each in weights}
+
+    rates = sorted(
+        {bound[each] / Fraction(weights[each]) for bound in (least, most) for each in weights} | {Fraction(0)}
+    )
+    if sum(least.values()) >= whole:
+        return least
+    below = Fraction(0)
+    for rate in rates:
+        if sum(at(rate).values()) >= whole:
+            low, high = sum(at(below).values()), sum(at(rate).values())
+            return at(below + (rate - below) * (whole - low) / (high - low)) if high > low else at(rate)
+        below = rate
+    return most
+
+
+def said(books):
+    """What the core says, in the same form."""
+    levels = dict(books.state.levels)
+    for leaf, parts in books.state.parts.items():
+        levels |= {f"{leaf}//{key}": part for key, part in parts.items()}
+    return levels
+
+
+@for_all(shapes(policies=("", "", "hdrf")), moves, st.sampled_from(CAPACITIES))
+def test_levels_at_rest_are_those_of_progressive_filling(shape, moves, capacity):
+    books = Books(shape)
+    books.set_capacity(capacity)
+    for what, *given in moves:
+        getattr(books, what)(*given)
+    books.look()
+    books.look()
+
+    filling, levels = Filling(books), said(books)
+    expected = filling.levels()
+    for name in expected.keys() | levels.keys():
+        leaf, _, key = name.partition("//")
+        if key and name not in levels and leaf in levels:  # Not said where all get what they ask for.
+            assert expected[name] == books.share(filling.sets[leaf][tuple(key.split(","))]) * SHARE_UNITS, name
+        else:
+            assert abs(levels.get(name, 0) - expected.get(name, 0)) <= NEARLY, name
