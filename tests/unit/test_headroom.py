@@ -197,6 +197,25 @@ def test_nothing_is_kept_for_a_queue_that_has_more_than_its_share():
     assert kept(story) == {}
 
 
+def test_no_room_is_kept_against_a_guarantee():
+    """Under `drf` queue `a` is due four ninths of all cores, and `b` one: but half of them are guaranteed to `b`."""
+    queues = [queue("g", 1, queue("a", 4), queue("c", 4)), queue("b", 1)]
+    jobs = [job("small", stage(tasks=99), queue="g/c"), job("large", stage(cpu=3_000, tasks=9), queue="g/a")]
+    story = cell(jobs[0], queues=queues, preset="drf", headroom="always")
+    story.settle()
+    story.at(10).take(jobs[1])
+    story.settle()
+    (held,) = kept(story)
+    story.at(20).take(job("owed", stage(tasks=99), queue="b"))
+    story.settle()
+    for i in range(4):
+        assert (started(story, "owed"), started(story, "large")) == (i, 0)
+        story.at(30 + i)
+        end_one(story, held)
+        story.settle()
+    assert started(story, "owed") == 4
+
+
 def test_nothing_is_kept_for_a_class_of_which_the_queue_runs_tasks():
     """Their room comes back to it; to gather more of it would take others below what they are due."""
     story = cell(

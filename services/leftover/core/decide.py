@@ -17,6 +17,7 @@ from services.leftover.core.speculation import speculate
 from services.leftover.core.state import Decided, State
 from services.leftover.placement.board import Board, Placement
 from services.leftover.placement.headroom import still_short
+from services.leftover.placement.lending import serve_owed
 from services.leftover.placement.pending_reasons import reasons
 
 
@@ -49,6 +50,8 @@ def decide(state: State, opened: OpenRound) -> list[Grants]:
     foresight = Foresight(state, board, kept, asked, now_ms) if kept is not None else None
     if state.short:
         hold_for_gangs(state, board, now_ms)
+        if board.room.kept_nodes:
+            serve_owed(board, list(state.short))
     placements = _place(state, board, foresight, now_ms)
     gathered = hold(state, board, placements, now_ms) if foresight is None else foresight.hold(placements)
     held, wakes_ms = gathered.held, [gathered.wake_ms]
