@@ -85,7 +85,7 @@ def test_a_task_that_counts_for_less_has_that_weight_and_the_limit_that_it_asked
         for number in range(3):
             await cell.submit(f"j-{number}", python("import time; time.sleep(0.2)", demand={"cpu": "2"}))
             assert await outcome_of(cell, f"j-{number}") == "succeeded"
-        await cell.submit("j-3", python("import time; time.sleep(600)", demand={"cpu": "2"}))
+        await cell.submit("j-3", python("import time; time.sleep(600.5)", demand={"cpu": "2"}))
 
         (group,) = await eventually(lambda: [each for each in limited_groups(data) if runs_in(each)])
         assert cell.bodies(JobAdmitted)[-1].counted[0].demand == {"cpu": 1_000}

@@ -183,13 +183,34 @@ def test_runs_that_asked_for_something_else_teach_nothing():
 
     story.cancel("r-8")
     run(story, job("r-9", stage("s", 1, cpu=4_000)), 3_000)
-    assert [story.admission.run_peaks["r/s/"].asked, story.admission.run_peaks["r/s/"].peaks] == [4_000, [3_000]]
+    (known,) = story.admission.run_peaks.values()
+    assert (known.asked, known.peaks) == (4_000, [3_000])
 
 
 def test_runs_of_another_user_teach_nothing():
     story = taught(500)
     assert counted(story, replace(job("r-8", WIDE), user="ann")) == []
     assert counted(story, job("r-9", WIDE)) != []
+
+
+@pytest.mark.parametrize(
+    ("command", "counts"),
+    [
+        pytest.param(["report.py", "--day", "2026-06-12"], True, id="the same but for numbers"),
+        pytest.param(["report.py", "--day", "2026-06-12", "--all"], False, id="another argument"),
+        pytest.param(["report.py", "--da", "y"], False, id="words that are cut elsewhere"),
+        pytest.param(["train.py", "--day", "2026-06-11"], False, id="another program"),
+    ],
+)
+def test_runs_of_another_command_teach_nothing(command, counts):
+    """Jobs that nobody has named are `jobs-0-1`, `jobs-0-2` and so on."""
+    before = replace(WIDE, command=["report.py", "--day", "2026-06-11"], durations_ms=[])
+    story = cell()
+    for number in range(RUNS_MIN):
+        run(story, job(f"jobs-0-{number}", before), 500)
+        run(story, job(f"jobs-0-{number + 50}", replace(before, command=["other"])), 4_000)
+
+    assert bool(counted(story, job("jobs-0-99", replace(before, command=command)))) == counts
 
 
 def test_a_job_with_a_reservation_counts_for_what_it_asks_for():
@@ -222,7 +243,7 @@ def test_a_further_run_of_a_stage_teaches_and_what_stays_as_it_was_does_not():
             story.start(*granted)
             story.take(TaskFinished([TaskEnd(*place(each), [5], {"cpu": 500}) for each in granted]))
 
-    assert {key: len(known.peaks) for key, known in story.admission.run_peaks.items()} == {"r/a/": 1, "r/b/": 3}
+    assert [len(known.peaks) for known in story.admission.run_peaks.values()] == [1, 3]
     assert [each.stage for each in story.take(JobRerun(spec, "")).counted] == ["b"]
 
 
@@ -232,7 +253,7 @@ def test_stages_of_which_no_run_has_ended_for_longest_are_forgotten(monkeypatch)
     for name in ("a-1", "b-1", "a-2", "c-1"):
         run(story, job(name, WIDE), 500)
 
-    assert list(story.admission.run_peaks) == ["a/s/", "c/s/"]
+    assert [key.partition("/")[0] for key in story.admission.run_peaks] == ["a", "c"]
 
 
 # ---------------------------------------------------------------- the knob

@@ -6,9 +6,10 @@ the knob says so, and forgotten when it no longer does. What a job counts for is
 
 from typing import Final
 
+from largesse.ids import content_hash
 from largesse.lifecycle.job_life import given_up
 from largesse.lifecycle.run_times import HISTORY_STAGES_MAX, recurring_name
-from schemas import JobSpec, Policy
+from schemas import JobSpec, Policy, Stage
 from schemas.jobs import Counted
 from schemas.quantities import Vector
 from services.admission.core.state import JobState, RunPeaks, State
@@ -30,6 +31,8 @@ ASKED_DENOMINATOR: Final = 2
 """They count for at least half of what they ask for: no history makes more than two cores of one."""
 
 UNMEASURED: Final = -1
+
+_NO_DIGITS: Final = dict.fromkeys(map(ord, "0123456789"))
 
 
 def keep_peaks(state: State, policy: Policy) -> None:
@@ -61,7 +64,7 @@ def end_peaks(state: State, name: str, job: JobState, *, succeeded: bool) -> Non
     for at, stage in enumerate(job.spec.stages):
         peak, asked = peaks.get(stage.stage, UNMEASURED), stage.demand.get(CPU, 0)
         if peak != UNMEASURED and asked and not given_up(job, at):
-            _learn(state, _key(job.spec, stage.stage), asked, peak)
+            _learn(state, _key(job.spec, stage), asked, peak)
 
 
 def _learn(state: State, key: str, asked: int, peak: int) -> None:
@@ -82,7 +85,7 @@ def counted_of(state: State, spec: JobSpec) -> list[Counted]:
         return []
     found = []
     for stage in spec.stages:
-        known, asked = state.run_peaks.get(_key(spec, stage.stage)), stage.demand.get(CPU, 0)
+        known, asked = state.run_peaks.get(_key(spec, stage)), stage.demand.get(CPU, 0)
         if known is None or known.asked != asked or len(known.peaks) < RUNS_MIN:
             continue
         peak = max(known.peaks)
@@ -97,6 +100,9 @@ def counted_cpu(asked: int, peak: int) -> int:
     return min(asked, max(used, -(-asked // ASKED_DENOMINATOR)))
 
 
-def _key(spec: JobSpec, stage: str) -> str:
-    """Names a stage of a recurring job of one user; unambiguous because neither name contains a slash."""
-    return f"{recurring_name(spec.job)}/{stage}/{spec.user}"
+def _key(spec: JobSpec, stage: Stage) -> str:
+    """Names a stage of a recurring job of one user. What runs is the same but for numbers: other programs have other
+    peaks, and all jobs of a user who names none recur under one name.
+    """
+    runs = content_hash("\0".join(stage.command).translate(_NO_DIGITS).encode("utf-8", "backslashreplace"))
+    return f"{recurring_name(spec.job)}/{stage.stage}/{runs[:16]}/{spec.user}"

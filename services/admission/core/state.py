@@ -272,7 +272,7 @@ class State:
     the last opening. `curves`, made at `curves_ms`: the forecast in force. `measure`: the capacity by which requests
     are compared with each other (demand.py); `demand`: what classes hold and wait for, while they have pools. `peaks`:
     of live jobs, by stage, the largest peak of CPU of tasks that succeeded (UNMEASURED: that of one is not known);
-    `run_peaks`: earlier runs, by "recurring name/stage/user", the one that ended last at the end (both: peaks.py).
+    `run_peaks`: earlier runs, by "recurring name/stage/command/user", the latest at the end (both: peaks.py).
     """
 
     policy: Policy = field(default_factory=Policy)
