@@ -301,6 +301,16 @@ def test_a_job_is_known_and_judged_by_what_it_asks_for():
     assert story.take(job("r-10", replace(WIDE, demand={"cpu": 17_000}))).reason == "exceeds_capacity"
 
 
+def test_every_core_goes_by_what_tasks_count_for():
+    story = taught(1_000)
+    story.take(job("r-9", WIDE))
+    live = {name: state.jobs["r-9"].graph for name, state in story.states.items() if name != "planner"}
+
+    assert sorted(live) == ["admission", "altruism/0", "estimator", "fairness", "leftover"]
+    assert [graph.stages[0].demand["cpu"] for graph in live.values()] == [2_000] * 5
+    assert story.states["planner"].jobs == {}  # It follows jobs with reservations alone, which count in full.
+
+
 def test_cores_of_one_process_share_what_an_admission_makes_of_a_spec():
     spec = job("r", WIDE, stage("t", 1))
     body = JobAdmitted(spec, 0, counted=[Counted("s", {"cpu": 2_000}, 3, {"cpu": 1_000})])
