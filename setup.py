@@ -22,6 +22,7 @@ COMPILED = {
     # Not `core`: no type variable and no generic alias can be imported from one compiled module into another.
     "largesse": ("ids", "open_round", "rounds"),
     "largesse/lifecycle": (
+        "counted",
         "dag",
         "empty_nodes",
         "entitlements",
@@ -52,6 +53,7 @@ COMPILED = {
         "judge",
         "keys",
         "parked",
+        "peaks",
         "ports",
         "reruns",
         "reservations",

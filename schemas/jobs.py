@@ -126,13 +126,26 @@ class JobSpec:
     hold: bool = False
 
 
+@dataclass(slots=True)
+class Counted:
+    """What a task of a stage counts for in scheduling, by resource, where that is less than it asks for: by the largest
+    `peak` that any of the latest `runs` of its job was seen to have.
+    """
+
+    stage: str
+    demand: Vector
+    runs: int
+    peak: Vector
+
+
 @dataclass
 class JobAdmitted:
     """The cell took the job. `job_class`: an index into the classes of the policy, 0 the smallest requests
     (largesse/lifecycle/job_classes.py); UNJUDGED where the cell had no capacity: a later opening says the class.
     `reference` names the capacity that it was judged against. `run`: 2 where a job of this name has ended before and
     runs anew, and so on. Then `attempts` is the highest number that an attempt of it had, and `kept` names the stages
-    that stay as they succeeded: of those that do not come after `from_stage`.
+    that stay as they succeeded: of those that do not come after `from_stage`. `counted`: the stages whose tasks count
+    for less than they ask for.
     """
 
     spec: JobSpec
@@ -143,6 +156,7 @@ class JobAdmitted:
     attempts: int = 0
     kept: list[str] = field(default_factory=list)
     from_stage: str = ""
+    counted: list[Counted] = field(default_factory=list)
 
 
 @dataclass(slots=True)

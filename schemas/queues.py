@@ -68,6 +68,9 @@ Estimates = Literal["preset", "spec", "history", "finished"]
 tasks of its stage that have succeeded in this run, once there are a few that show another run time. `preset`: the last
 where jobs are planned (PLANNING), elsewhere the first."""
 
+Demands = Literal["spec", "history"]
+"""What tasks count for in scheduling: what they ask for, or what earlier runs of their job used, where that is less."""
+
 LeftoverOrder = Literal["work_left", "packing"]
 """How what is left over goes to optional tasks: to jobs with the least work left, or to the tasks that fit best."""
 
@@ -111,7 +114,7 @@ class Policy:
 
     Times in milliseconds, shares in permille. `seed` names every draw. `round_gap_ms`: least distance between openings.
     `estimates`: what goes first of what a stage is told to take, what earlier runs of the job took, and what its
-    finished tasks took.
+    finished tasks took. `demands`: what tasks count for, of jobs that are admitted from then on.
     `leftover_order`: who gets first what is left over under `carbyne`. `placement`: which of the nodes with
     room a task goes to. `tetris_fairness_permille`: under `tetris-fair`, so much of the jobs may not pack, those
     closest to their share (Tetris, section 4.3).
@@ -162,6 +165,7 @@ class Policy:
     altruism_shards: int = 1
     fifo_order: Literal["job", "stage"] = "job"
     estimates: Estimates = "preset"
+    demands: Demands = "spec"
     leftover_order: LeftoverOrder = "work_left"
     placement: Placing = "packed"
     tetris_fairness_permille: int = 250
@@ -242,6 +246,9 @@ KNOBS = {
     " earlier runs of the job took (`history`), or, once five tasks of the stage have succeeded, what those took where"
     " that differs by more than a quarter (`finished`); `preset`: `finished` under `carbyne` and `carbyne-dag`, else"
     " `spec`",
+    "demands": "what a task counts for in scheduling: the CPU that it asks for (`spec`), or, once three runs of a"
+    " recurring job have succeeded, their peak and a quarter more, where that is less, but at least half of what it"
+    " asks for (`history`). Holds for jobs that come after the change; memory and all else count as asked",
     "leftover_order": "under `carbyne` and `carbyne-dag`, who first gets what tasks that have to start leave over: the"
     " jobs with the least work left (`work_left`), or the tasks that fit best into what is free (`packing`). Counts"
     " among tasks that may wait alone: nothing changes where those that have to start take all room, as where many jobs"

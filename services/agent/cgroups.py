@@ -38,12 +38,14 @@ REMOVE_WAIT_S, REMOVE_PAUSE_S = 2.0, 0.01
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What one attempt may use. `millicores`: None where it asked for none; `memory_mib`, `pids`: None for no limit."""
+    """What one attempt may use. `millicores`: None where it asked for none; `memory_mib`, `pids`: None for no limit.
+    `counted`: the millicores by which CPU is divided where it is short; None: by `millicores`."""
 
     cpu: CpuLimit
     millicores: int | None
     memory_mib: int | None
     pids: int | None
+    counted: int | None = None
 
 
 @dataclass(slots=True)
@@ -202,8 +204,8 @@ def _written(tree: Tree, limits: Limits) -> list[tuple[str, str]]:
 def _cpu(version: int, limits: Limits) -> list[tuple[str, str]]:
     if limits.cpu == "none":
         return []
-    milli = limits.millicores or 0
-    quota_us = max(milli, CPU_MILLI_MIN) * PERIOD_US // 1_000
+    milli = limits.counted or limits.millicores or 0
+    quota_us = max(limits.millicores or 0, CPU_MILLI_MIN) * PERIOD_US // 1_000
     hard = limits.cpu == "hard" and limits.millicores is not None
     if version == 2:
         weight = min(max(milli * WEIGHT_OF_CORE // 1_000, WEIGHT_MIN), WEIGHT_MAX)

@@ -34,11 +34,12 @@ from schemas import (
     TaskFinished,
     TaskRange,
     TaskStarted,
+    Vector,
 )
 from schemas.tasks import TaskEnd, TaskFailure
 from services.agent.handed import Handed, Past, handed_at_first, remember
 
-LAYOUT = 7
+LAYOUT = 8
 EPOCHS_MAX = 64
 """Registrations of a node that its agent remembers, to know one that comes again."""
 
@@ -52,7 +53,8 @@ class Job:
     """A job that has not ended. `run`: seq of its admission, which tells it from an earlier job of its name. `broken`:
     by gang stage, the last attempt that ended without success. `copied`: tasks of which copies were granted, here or
     elsewhere, as "stage/index". `peers`: by gang stage that has started here, where the tasks of its last attempt are
-    reached, in order, as HOST:PORT. `handed`: by stage of which others need the results, the tasks that succeeded."""
+    reached, in order, as HOST:PORT. `handed`: by stage of which others need the results, the tasks that succeeded.
+    `counted`: by stage, what its tasks count for where they ask for more."""
 
     spec: JobSpec
     run: int
@@ -61,6 +63,7 @@ class Job:
     copied: dict[str, bool] = field(default_factory=dict)
     peers: dict[str, list[str]] = field(default_factory=dict)
     handed: dict[str, list[Handed]] = field(default_factory=dict)
+    counted: dict[str, Vector] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -115,12 +118,14 @@ class State:
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """Run this attempt, once. `peers`: where the tasks of its gang are reached, in order; none where it is of none."""
+    """Run this attempt, once. `peers`: where the tasks of its gang are reached, in order; none where it is of none.
+    `counted`: what it counts for in scheduling, by resource, where it asks for more."""
 
     key: str
     held: HeldAttempt
     stage: Stage
     peers: Sequence[str] = ()
+    counted: Vector = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +198,9 @@ def take(state: State, *, may_start: bool = True) -> list[Action]:
             if may_start:
                 held.given = True
                 job = state.jobs[held.job]
-                actions.append(Start(key, held, _stage_of(job, held.stage), job.peers.get(held.stage, ())))
+                named = held.stage
+                counted = job.counted.get(named, {})
+                actions.append(Start(key, held, _stage_of(job, named), job.peers.get(named, ()), counted))
             else:
                 waiting[key] = True
     state.changed = waiting
@@ -213,7 +220,9 @@ def handed_to(state: State, start: Start) -> list[Handed]:
 
 def _admitted(state: State, record: Record[JobAdmitted]) -> None:
     body = record.body
-    state.jobs[body.spec.job] = Job(body.spec, record.seq, handed=handed_at_first(state.past, record))
+    handed = handed_at_first(state.past, record)
+    counted = {each.stage: each.demand for each in body.counted}
+    state.jobs[body.spec.job] = Job(body.spec, record.seq, handed=handed, counted=counted)
 
 
 def _cancelled(state: State, record: Record[JobCancelled]) -> None:

@@ -27,10 +27,12 @@ PEERS_MAX = 100_000
 
 
 def limits_of(start: Start, settings: NodeSettings) -> Limits:
-    """What control groups hold an attempt to, as far as there are any."""
+    """What control groups hold an attempt to, as far as there are any: to what it asks for. Where CPU is short, it gets
+    its part by what it counts for: the room for no more is its own."""
     demand = start.stage.demand
     memory_mib = memory_limit_mib(demand.get("memory")) if settings.memory_limit == "auto" else None
-    return Limits(settings.cpu_limit, demand.get("cpu"), memory_mib, settings.task_pids or None)
+    pids, counted = settings.task_pids or None, start.counted.get("cpu")
+    return Limits(settings.cpu_limit, demand.get("cpu"), memory_mib, pids, counted)
 
 
 def memory_limit_mib(asked_mib: int | None) -> int | None:

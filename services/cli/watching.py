@@ -175,7 +175,13 @@ def job_text(document: Document, draw: Draw = listed) -> str:
         left = len(places) - shown
         more = f"and on {plural(left, 'more node')}\n" if left > 0 else ""
         text += "\n" + draw(("stage", "on node", "running", "tasks"), places[:shown], kinds="kkrl") + more
-    return text + _usage_text(document, draw) + _failures_text(document, draw) + _results_text(document, draw)
+    return (
+        text
+        + _counted_text(document, draw)
+        + _usage_text(document, draw)
+        + _failures_text(document, draw)
+        + _results_text(document, draw)
+    )
 
 
 def _held(document: Document) -> str:
@@ -188,6 +194,22 @@ def _reservation(document: Document) -> str:
     """Which a job names, and which part of it; an older gateway does not tell."""
     name, part = document.get("reservation") or "", document.get("reservation_atom") or ""
     return f"{name}, part {part}" if part else name
+
+
+def _counted_text(document: Document, draw: Draw) -> str:
+    """What tasks ask for, and what they count for by earlier runs; an older gateway does not tell."""
+    rows = [
+        (stage["stage"], resource, asked, counted["counted"][resource], _from_runs(counted, resource))
+        for stage in document["stages"]
+        if (counted := stage.get("counted"))
+        for resource, asked in counted["asked"].items()
+    ]
+    heads = ("stage", "resource", "asks for", "counts for", "by")
+    return "\n" + draw(heads, rows, kinds="kkrrl") if rows else ""
+
+
+def _from_runs(counted: Document, resource: str) -> str:
+    return f"{plural(counted['runs'], 'run')}, peak {counted['peak'][resource]}"
 
 
 def _usage_text(document: Document, draw: Draw) -> str:

@@ -19,12 +19,13 @@ from services.gateway.node_documents import state_of_node
 from services.gateway.places import indexes_of
 from services.gateway.promised_waits import NEED_ROOM, moment, promised_text, revocable_document
 from services.gateway.queueing import Queueing
-from services.gateway.usage import memory_text, usage_document
+from services.gateway.usage import counted_document, memory_text, usage_document
 from services.gateway.view_jobs import (
     EndedJob,
     EndedStage,
     FailedAttempt,
     LiveJob,
+    counted_row,
     held_in,
     succeeded_of,
     waiting_of,
@@ -216,6 +217,7 @@ def _stage(state: State, queueing: Queueing, job: LiveJob, at: int, whole: bool)
         document |= {"copies": job.copies[at], "ending": job.ending[at], "nodes": dict(job.nodes[at])}
         document["revocable"] = revocable_document(state, job, at)
         document["indexes"] = indexes_of(state, job, at) if few else None
+        document["counted"] = counted_document(counted_row(job, at))
         document["usage"] = usage_document(job.used[at], job.places[at], each=few)
     return document
 
@@ -224,7 +226,7 @@ def _why(state: State, queueing: Queueing, job: LiveJob, at: int, waiting: int, 
     """Why tasks of a stage wait: reasons with how many tasks each holds back. `whole`: with numbers, which take a look
     at every node.
     """
-    stage = job.spec.stages[at]
+    stage = job.graph.stages[at]
     if job.progress.parents[at]:
         left = [name for name in stage.after if job.progress.left[job.graph.position[name]]]
         return [_reason("after", waiting, after=", ".join(left))]
@@ -330,6 +332,7 @@ def _ended(state: State, job: EndedJob, whole: bool) -> Document:
                 "nodes": {},
                 "indexes": {},
                 "revocable": None,
+                "counted": counted_document(stage.counted),
                 "usage": _usage(state, job, at, stage.tasks),
             }
             for at, stage in enumerate(ended)

@@ -116,7 +116,7 @@ def tasks_of(state: State, tree: Queue | None, policy: Policy | None = None) -> 
             for at, left in enumerate(job.progress.left):
                 if left and not job.progress.parents[at]:
                     user = job.spec.user if by_user else ""
-                    alike, running = _alike(found, job.spec.queue, job.spec.stages[at].demand, user), held_of(job, at)
+                    alike, running = _alike(found, job.spec.queue, job.graph.stages[at].demand, user), held_of(job, at)
                     alike["running"] += running
                     if job.hold is None:
                         alike["waiting"] += max(0, min(left, job.spec.stages[at].width) - running)
@@ -293,7 +293,7 @@ def _too_wide(state: State, tree: Queue) -> Counter[str]:
 
 
 def _is_beyond(job: LiveJob, policy: Policy, ceiling: Vector) -> bool:
-    for stage, left in zip(job.spec.stages, job.progress.left, strict=True):
+    for stage, left in zip(job.graph.stages, job.progress.left, strict=True):
         at_once = stage.tasks if stage.gang else 1
         asked = counted_demand(policy, stage.demand)
         if left and any(amount * at_once > ceiling.get(kind, amount * at_once) for kind, amount in asked.items()):

@@ -77,6 +77,16 @@ class StageUsage(BaseModel):
     percentiles: list[UsagePercentile] | None
 
 
+class CountedDemand(BaseModel):
+    """What a task asks for of some resources, and what it counts for in scheduling instead: by the largest peak that
+    any of the latest `runs` of the job had."""
+
+    asked: dict[str, str]
+    counted: dict[str, str]
+    runs: Count
+    peak: dict[str, str]
+
+
 class Revocable(BaseModel):
     """How many running tasks may be taken back, and for which lease first: `from_ms` to `until_ms`."""
 
@@ -110,6 +120,7 @@ class StageStatus(BaseModel):
     nodes: dict[str, int]
     indexes: dict[str, list[int]] | None
     revocable: Annotated[Revocable | None, Field(description="null: none of its running tasks may be taken back")]
+    counted: Annotated[CountedDemand | None, Field(description="null: a task counts for what it asks for")]
     usage: StageUsage | None
 
 

@@ -113,7 +113,7 @@ class Lacking:
         """Of the jobs that wait for room that is kept, the first that was admitted."""
         key = _key(held)
         for name, job in self._state.jobs.items():
-            for asked, stage in zip(job.asked, job.spec.stages, strict=True):
+            for asked, stage in zip(job.asked, job.graph.stages, strict=True):
                 if asked and stage.demand == held.task and stage_class_key(job.spec, stage) == key:
                     return f"{name}/{stage.stage}"
         return "others"

@@ -119,7 +119,7 @@ class PromisedRoom:
             said = f"{name} until {moment(max(step.to_ms for step in leases))}"
             waiting = waiting or said
             for job in (state.jobs[each] for each in jobs):
-                for at, stage in enumerate(job.spec.stages):
+                for at, stage in enumerate(job.graph.stages):
                     for node, tasks in job.nodes[at].items():
                         _, amounts = found.setdefault(node, (said, {}))
                         _add(amounts, stage.demand, tasks)

@@ -148,7 +148,7 @@ def broken_guarantees(state: State) -> dict[str, Breach]:
         return {}
     able: dict[str, bool] = {}  # By queue with waiting tasks, whether a node could run some of them.
     for job in state.jobs.values():
-        for asked, stage in zip(job.asked, job.spec.stages, strict=True):
+        for asked, stage in zip(job.asked, job.graph.stages, strict=True):
             if asked:
                 could_run = said_of(state, stage_class_key(job.spec, stage)) != "no_node"
                 for path in upwards(job.spec.queue):

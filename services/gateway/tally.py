@@ -253,7 +253,7 @@ class Tally:
 def _keys_of(state: State, reserved: ReservedWaits, job: LiveJob) -> Keys:
     """What the tasks of a job count as. Follows `documents`, which says in words why tasks wait."""
     keys: Keys = {}
-    for at, stage in enumerate(job.spec.stages):
+    for at, stage in enumerate(job.graph.stages):
         working = job.running[at] + job.starting[at]
         waiting = waiting_of(job, at)
         asked = held = 0

@@ -3,7 +3,7 @@
 from schemas.quantities import quantity_texts
 from schemas.tasks import TaskEnd, TaskFailure
 from services.gateway.document import Document
-from services.gateway.view_jobs import FailedAttempt, StageUse
+from services.gateway.view_jobs import CountedRow, FailedAttempt, StageUse
 from services.gateway.view_state import State
 
 UNKNOWN = -1
@@ -37,6 +37,19 @@ def _of(item: TaskEnd | TaskFailure, field: str, index: int) -> int | None:
     if len(said) == item.count:
         return said[index - item.first]
     return said[0] if said else None
+
+
+def counted_document(row: CountedRow | None) -> Document | None:
+    """What a task counts for where it asks for more, and where that is from."""
+    if row is None:
+        return None
+    asked, demand, runs, peak = row
+    return {
+        "asked": quantity_texts(asked),
+        "counted": quantity_texts(demand),
+        "runs": runs,
+        "peak": quantity_texts(peak),
+    }
 
 
 PERCENTS = (50, 95, 100)

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from largesse.core import Folds, OpenRound
+from largesse.lifecycle.counted import counted_spec
 from largesse.lifecycle.dag import graph_of, lean, resumed
 from largesse.lifecycle.job_classes import class_name
 from largesse.lifecycle.job_life import is_skipped
@@ -48,7 +49,17 @@ from schemas.wording import placed
 from services.gateway.places import forget_places, keep_places
 from services.gateway.reruns import forget_spec, keep_spec, keep_stages
 from services.gateway.view_classes import fold_forecast
-from services.gateway.view_jobs import EndedJob, EndedStage, Hold, LiveJob, StageUse, rest_of, succeeded_of, waiting_of
+from services.gateway.view_jobs import (
+    EndedJob,
+    EndedStage,
+    Hold,
+    LiveJob,
+    StageUse,
+    counted_row,
+    rest_of,
+    succeeded_of,
+    waiting_of,
+)
 from services.gateway.view_nodes import fold_drained, fold_forgotten, fold_lost, fold_registered, fold_reported
 from services.gateway.view_reservations import RESERVATION_FOLDS, forget_job, name_reservation, note_job
 from services.gateway.view_rounds import (
@@ -66,7 +77,7 @@ NAME = "gateway"
 TOPIC = ""
 UPSTREAM = ()
 READS = ("shares", "asks", "grants")
-LAYOUT = 25
+LAYOUT = 26
 
 
 def start(shard: int = 0, of: int = 1) -> State:
@@ -87,10 +98,10 @@ def decide(state: State, opened: OpenRound) -> list[Any]:
 # ---------------------------------------------------------------- jobs
 def _admitted(state: State, record: Record) -> None:
     body: JobAdmitted = record.body
-    graph = graph_of(body.spec)
+    graph = graph_of(counted_spec(body))
     of = len(body.spec.stages)
     state.jobs[body.spec.job] = LiveJob(
-        spec=lean(body.spec, graph),
+        spec=lean(body.spec, graph_of(body.spec)),
         graph=graph,
         progress=resumed(graph, body.kept),
         tries=None,
@@ -115,6 +126,7 @@ def _admitted(state: State, record: Record) -> None:
         used=[StageUse() for _ in body.spec.stages],
         run=body.run,
         kept={},
+        counted={graph.position[each.stage]: each for each in body.counted},
     )
     keep_stages(state, state.jobs[body.spec.job], body)
     forget_spec(state, body.spec.job)
@@ -221,6 +233,7 @@ def _job_ended(state: State, record: Record) -> None:
                 job.given_up[at],
                 stage.max_failed,
                 is_skipped(job, at),
+                counted_row(job, at),
             )
             for at, stage in enumerate(spec.stages)
         ]

@@ -8,9 +8,8 @@ from typing import Any, Literal
 
 from largesse.lifecycle.job_life import given_up, is_skipped
 from largesse.lifecycle.state import JobLife
-from schemas import (
-    JobSpec,
-)
+from schemas import JobSpec, Vector
+from schemas.jobs import Counted
 from schemas.tasks import Failure
 
 JobOutcome = Literal["succeeded", "failed", "cancelled", "rejected"]
@@ -64,7 +63,8 @@ class LiveJob(JobLife):
     copies, beside another attempt of their task, and how many are to end, since it has succeeded. `admitted`: seq of
     its admission. `began`: seq of the record since which it may run; 0: the queue's `running_jobs_max` holds it
     back. `hold`: a user holds it, whatever `began` says. `run`: which of this job; `kept`: by position, stages
-    that stay as they succeeded in an earlier run, with the seq of that run's admission."""
+    that stay as they succeeded in an earlier run, with the seq of that run's admission. `counted`: by position, stages
+    whose tasks count for less than they ask for: `spec` has what they ask for, `graph` what they count for."""
 
     # Written out: where the base is compiled, `slots=True` would make slots of its fields too, which hide them.
     __slots__ = (
@@ -73,6 +73,7 @@ class LiveJob(JobLife):
         "author",
         "began",
         "copies",
+        "counted",
         "ending",
         "failed",
         "failures",
@@ -111,6 +112,7 @@ class LiveJob(JobLife):
     hold: Hold | None
     run: int
     kept: dict[int, int]
+    counted: dict[int, Counted]
     started_ms: int | None
     failures: list[FailedAttempt]
     used: list[StageUse]
@@ -135,11 +137,24 @@ def held_in(job: LiveJob, at: int, waiting: int) -> int:
     return max(0, waiting - may_start)
 
 
+CountedRow = tuple[Vector, Vector, int, Vector]
+
+
+def counted_row(job: LiveJob, at: int) -> CountedRow | None:
+    """What an ended job keeps of what its tasks counted for."""
+    counted = job.counted.get(at)
+    if counted is None:
+        return None
+    asked = {kind: job.spec.stages[at].demand[kind] for kind in counted.demand}
+    return asked, counted.demand, counted.runs, counted.peak
+
+
 @dataclass(slots=True)
 class EndedStage:
     """What came of one stage. `failed` counts attempts, `given_up` tasks that failed for good, at most `max_failed` of
     which leave the stage a success. `killed`: tasks that were at work when the job ended; `never_started`: those that
-    had not begun by then. `skipped`: none of it ran, since a stage before it failed."""
+    had not begun by then. `skipped`: none of it ran, since a stage before it failed. `counted`: what a task asked for,
+    what it counted for, how many runs that was from, and their peak; None: it counted for what it asked for."""
 
     stage: str
     after: list[str]
@@ -151,6 +166,7 @@ class EndedStage:
     given_up: int = 0
     max_failed: int = 0
     skipped: bool = False
+    counted: CountedRow | None = None
 
 
 @dataclass(slots=True)

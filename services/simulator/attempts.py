@@ -1,10 +1,13 @@
 """What runs in a simulated cluster: attempts that end together, and the live job that they belong to."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from largesse.lifecycle.counted import counted_spec
+from largesse.lifecycle.dag import graph_of, lean, progress_of
 from largesse.lifecycle.job_life import fail, give_up, is_gang_given_up
 from largesse.lifecycle.state import Graph, JobLife, Progress
-from schemas import Grant, Stage
+from schemas import Grant, JobAdmitted, Stage, Vector
+from schemas.jobs import Counted
 from schemas.tasks import Failure, TaskFailure
 
 
@@ -79,6 +82,37 @@ def more_after(job: SimJob, at: int, count: int) -> int:
         return 0
     most = stage.width
     return count + min(left, most) - min(left + count, most)
+
+
+def live_job(body: JobAdmitted) -> SimJob:
+    """A job that has just been admitted."""
+    graph = graph_of(counted_spec(body))
+    return SimJob(_truth_of(lean(body.spec, graph_of(body.spec)).stages, body.counted), graph, progress_of(graph))
+
+
+def _truth_of(stages: list[Stage], counted: list[Counted]) -> list[Stage]:
+    """The stages as their tasks run: where those count for less than they ask for, that is what they have for sure,
+    and what they ask for is what they use, unless their truth is another."""
+    if not counted:
+        return stages
+    by_name = {each.stage: each.demand for each in counted}
+    return [
+        replace(
+            stage,
+            demand={**stage.demand, **by_name[stage.stage]},
+            true_demand={**{kind: stage.demand[kind] for kind in by_name[stage.stage]}, **stage.true_demand},
+        )
+        if stage.stage in by_name
+        else stage
+        for stage in stages
+    ]
+
+
+def peak_of(stage: Stage) -> Vector:
+    """What an agent would measure of a task of which the truth is this: the CPU that it used of what it had."""
+    has = stage.demand.get("cpu", 0)
+    used = min(has, stage.true_demand.get("cpu", has))
+    return {"cpu": used} if used else {}
 
 
 _AS_ESTIMATED = (1, 1)

@@ -10,7 +10,6 @@ from collections.abc import Callable
 from heapq import heappop, heappush
 from typing import Final
 
-from largesse.lifecycle.dag import graph_of, lean, progress_of
 from largesse.lifecycle.job_classes import class_name
 from largesse.lifecycle.job_life import succeed
 from largesse.lifecycle.task_facts import facts_of
@@ -38,7 +37,7 @@ from schemas import (
 )
 from schemas.quantities import Vector
 from schemas.tasks import Failure
-from services.simulator.attempts import Run, SimJob, more_after, note_failed, stretch_of
+from services.simulator.attempts import Run, SimJob, live_job, more_after, note_failed, peak_of, stretch_of
 from services.simulator.copies import Copies
 from services.simulator.metrics import Metrics
 from services.simulator.schedule import AttemptOutcome, Schedule
@@ -180,11 +179,14 @@ class SimCluster:
             return
         grant, count, took_ms = run.grant, run.count, [end_ms - run.start_ms]
         name, named = grant.job, grant.stage
-        self._good.append(TaskEnd(name, named, run.first, count, grant.attempt, grant.node, grant.epoch, took_ms))
+        ended = TaskEnd(name, named, run.first, count, grant.attempt, grant.node, grant.epoch, took_ms)
+        self._good.append(ended)
         job = self._finish(run, name, named, end_ms, "succeeded")
         if job.copied is not None:
             self._supersede(job, run, end_ms)
         at = job.graph.position[named]
+        if self._policy.demands == "history":  # Nobody reads it else.
+            ended.peak = peak_of(job.stages[at])
         self._let_start(job, name, succeed(job, at, count, grant.attempt) or [], end_ms)
         if more := more_after(job, at, count):
             self.metrics.runnable(name, named, job.graph.stages[at].demand, more, end_ms)
@@ -260,8 +262,8 @@ class SimCluster:
     def _admitted(self, record: Record) -> None:
         body: JobAdmitted = record.body
         spec = body.spec
-        graph = graph_of(spec)
-        self.jobs[spec.job] = SimJob(lean(spec, graph).stages, graph, progress_of(graph))
+        job = self.jobs[spec.job] = live_job(body)
+        graph = job.graph
         tasks = sum(graph.tasks)
         self.metrics.submitted(spec.job, spec.queue, class_name(self._policy, body.job_class), tasks, record.time)
         for at in graph.roots:

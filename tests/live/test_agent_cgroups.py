@@ -8,8 +8,9 @@ from contextlib import suppress
 
 import pytest
 
-from schemas import TaskFinished
+from schemas import JobAdmitted, TaskFinished
 from services.agent import cgroups
+from services.agent.cgroup_trees import processes_in
 from services.agent.cgroups import Groups, Limits, open_groups
 from services.agent.processes import attempt_key, node_key
 from tests.live.agent_cell import eventually, outcome_of
@@ -63,6 +64,35 @@ def test_with_shares_a_task_may_take_what_is_free(tell):
         assert quota.read_text().split()[0] in ("max", "-1")
 
     tell(story, cgroup="auto", cpu_limit="share")
+
+
+def limited_groups(data):
+    return [file.parent for node in groups_of(data) for file in node.glob(f"task-*/{QUOTA}")]
+
+
+def runs_in(group):
+    """Whether a process runs in it; one that has just been removed has none."""
+    with suppress(OSError):
+        return bool(processes_in(group))
+
+
+@needs("cpu")
+def test_a_task_that_counts_for_less_has_that_weight_and_the_limit_that_it_asked_for(tell):
+    weight, expected = ("cpu.weight", "100") if QUOTA == "cpu.max" else ("cpu.shares", "1024")
+
+    async def story(cell, data):
+        await cell.tell("config", {"set": {"demands": "history"}})
+        for number in range(3):
+            await cell.submit(f"j-{number}", python("import time; time.sleep(0.2)", demand={"cpu": "2"}))
+            assert await outcome_of(cell, f"j-{number}") == "succeeded"
+        await cell.submit("j-3", python("import time; time.sleep(600.5)", demand={"cpu": "2"}))
+
+        (group,) = await eventually(lambda: [each for each in limited_groups(data) if runs_in(each)])
+        assert cell.bodies(JobAdmitted)[-1].counted[0].demand == {"cpu": 1_000}
+        assert (group / QUOTA).read_text().split()[0] == "200000"
+        assert (group / weight).read_text().split()[0] == expected
+
+    tell(story, cgroup="auto")
 
 
 HOG = "import time\nhoard = []\nwhile True: hoard.append(bytearray(4 << 20)); time.sleep(0.02)"

@@ -132,6 +132,12 @@ def test_what_holds_tasks_is_told_in_words(tmp_path):
             id="v2",
         ),
         pytest.param(2, Limits("share", 500, None, None), {"cpu.weight": "50"}, id="v2, a share"),
+        pytest.param(
+            2,
+            Limits("hard", 4_000, None, None, 2_500),
+            {"cpu.weight": "250", "cpu.max": "400000 100000"},
+            id="v2, counts for less than it asks for",
+        ),
         pytest.param(2, Limits("none", 500, None, None), {}, id="v2, nothing"),
         pytest.param(2, Limits("hard", None, None, None), {"cpu.weight": "1"}, id="v2, asked for no CPU"),
         pytest.param(
@@ -156,6 +162,12 @@ def test_what_holds_tasks_is_told_in_words(tmp_path):
                 "pids.max": "10",
             },
             id="v1",
+        ),
+        pytest.param(
+            1,
+            Limits("hard", 4_000, None, None, 2_500),
+            {"cpu.shares": "2560", "cpu.cfs_period_us": "100000", "cpu.cfs_quota_us": "400000"},
+            id="v1, counts for less than it asks for",
         ),
         pytest.param(1, Limits("share", 1, None, None), {"cpu.shares": "2"}, id="v1, the smallest share"),
     ],

@@ -1,5 +1,6 @@
 """What the log says must run on a node, and what must stop: stories over the agent's core alone."""
 
+from dataclasses import replace
 from itertools import count
 
 import pytest
@@ -30,8 +31,12 @@ from schemas import (
     TaskStarted,
     TimeReached,
 )
+from schemas.jobs import Counted
 from services.agent import core
+from services.agent.cgroups import Limits
 from services.agent.core import Begun, Over, Start, Stop
+from services.agent.settings import NodeSettings
+from services.agent.starting import limits_of
 
 MAP = Stage("map", 10, {"cpu": 1_000}, command=["true"])
 GANG = Stage("gang", 4, {"cpu": 1_000}, command=["true"], gang=True)
@@ -391,3 +396,16 @@ def test_a_state_comes_back_from_its_bytes():
     story.takes()
 
     assert load(core.State, dump(story.state)) == story.state
+
+
+def test_an_attempt_begins_with_what_it_counts_for_beside_what_it_asks_for(tmp_path):
+    """After a restart of the agent, too."""
+    body = replace(admitted(), counted=[Counted("map", {"cpu": 600}, 3, {"cpu": 480})])
+    story = Story(registered(), body)
+    story.state = load(core.State, dump(story.state))
+    story.then(closed(granted(0), granted(0, 4, stage="gang")))
+    first, second, *_ = core.take(story.state)
+    settings = NodeSettings("n", tmp_path)
+
+    assert limits_of(first, settings) == Limits("hard", 1_000, None, settings.task_pids, 600)
+    assert limits_of(second, settings) == Limits("hard", 1_000, None, settings.task_pids, None)

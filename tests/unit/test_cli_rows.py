@@ -177,6 +177,17 @@ def test_the_peak_of_cpu_of_a_stage_is_shown_where_it_is_known(said, shown):
     assert ("map\t1250m" in text.splitlines(), "peak of CPU" in text) == (shown, shown)
 
 
+@pytest.mark.parametrize(("runs", "by"), [(7, "7 runs, peak 1300m"), (1, "1 run, peak 1300m")])
+def test_what_tasks_count_for_is_shown_where_they_ask_for_more(runs, by):
+    counted = {"asked": {"cpu": "4"}, "counted": {"cpu": "1625m"}, "runs": runs, "peak": {"cpu": "1300m"}}
+    plain = {"tasks": job("j", "running")["tasks"], "why": [], "nodes": {}, "usage": None, "indexes": None}
+    stages = [{"stage": "map", "counted": counted, **plain}, {"stage": "a", "counted": None, **plain}]
+    older = {"stage": "older", **plain}  # As an older gateway has it.
+    text = job_text(job("j", "running") | {"stages": [*stages, older], "failures": []}, tabbed)
+
+    assert text.splitlines()[-2:] == ["stage\tresource\tasks for\tcounts for\tby", f"map\tcpu\t4\t1625m\t{by}"]
+
+
 @pytest.mark.parametrize("columns", [40, 60, 80, 120])
 def test_where_results_lie_is_said_whole_at_any_width(columns, monkeypatch):
     monkeypatch.setenv("COLUMNS", str(columns))

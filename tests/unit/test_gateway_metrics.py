@@ -81,7 +81,7 @@ def classes_counted(state):
             of_class.running += live.started_ms is not None
             of_class.waiting += live.started_ms is None
             for stage, tasks in zip(
-                live.spec.stages, map(sum, zip(live.running, live.starting, strict=True)), strict=True
+                live.graph.stages, map(sum, zip(live.running, live.starting, strict=True)), strict=True
             ):
                 added(of_class.held, {kind: amount * tasks for kind, amount in stage.demand.items()})
     return {name: plain_of_class(each) for name, each in found.items()}

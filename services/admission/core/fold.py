@@ -1,6 +1,7 @@
 """How admission folds records: `FOLDS` maps each type to its function."""
 
 from largesse.core import Folds
+from largesse.lifecycle.counted import counted_spec
 from largesse.lifecycle.dag import graph_of, lean, resumed
 from largesse.lifecycle.job_classes import thresholds_of
 from schemas import (
@@ -45,6 +46,7 @@ from services.admission.core.changes import fold_changed, forget_changes, submis
 from services.admission.core.demand import note_job, remeasure
 from services.admission.core.granted import nothing_yet
 from services.admission.core.parked import admit_job, fold_turns, leave_queue, limit_queues
+from services.admission.core.peaks import begin_peaks, end_peaks, keep_peaks
 from services.admission.core.reruns import ended_of
 from services.admission.core.reservations import fold_deleted, fold_proposed, fold_requested, fold_updated
 from services.admission.core.round_fold import (
@@ -79,6 +81,7 @@ def _config(state: State, record: Record[ConfigChanged]) -> None:
         if body.policy.reservations != state.policy.reservations:
             state.demand = None
         state.policy = body.policy
+        keep_peaks(state, body.policy)
     if body.queues is not None:
         state.queues = body.queues
         limit_queues(state, body.queues)
@@ -182,8 +185,8 @@ def _removed(state: State, record: Record[NodeRemoved]) -> None:
 
 def _admitted(state: State, record: Record[JobAdmitted]) -> None:
     body = record.body
-    graph = graph_of(body.spec)
-    granted, spec = nothing_yet(len(graph.tasks)), lean(body.spec, graph)
+    graph = graph_of(counted_spec(body))
+    granted, spec = nothing_yet(len(graph.tasks)), lean(body.spec, graph_of(body.spec))
     job = JobState(spec, graph, resumed(graph, body.kept), record.seq, granted, body.job_class)
     state.jobs[body.spec.job] = job
     if body.run > 1:
@@ -194,6 +197,7 @@ def _admitted(state: State, record: Record[JobAdmitted]) -> None:
         state.unjudged[body.spec.job] = True
     admit_job(state, body.spec.job, job)
     note_job(state, body.spec.job)
+    begin_peaks(state, body.spec.job)
     state.ended.pop(body.spec.job, None)
     count_tasks(state, body.spec.user, tasks_of(graph))
     count_job(state, body.spec, 1)
@@ -210,6 +214,7 @@ def _ended(state: State, record: Record[JobEnded]) -> None:
     body = record.body
     for end in body.jobs:
         job = state.jobs.pop(end.job)
+        end_peaks(state, end.job, job, succeeded=end.outcome == "succeeded")
         if job.held or state.policy.name_kept_ms:
             digest = submission_of(state, end.job, job)
             state.ended[end.job] = ended_of(state, end.job, job, digest, record.time, end.outcome)

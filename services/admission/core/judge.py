@@ -55,6 +55,7 @@ from services.admission.core.job_limits import (
     tasks_problem,
 )
 from services.admission.core.keys import digest_of, is_free, seen_key, task_key, tasks_held_by
+from services.admission.core.peaks import counted_of
 from services.admission.core.reruns import kept_stages, rerun_problem
 from services.admission.core.reservations import (
     judge_deletion,
@@ -151,7 +152,8 @@ def _problem(state: State, spec: JobSpec) -> tuple[Rejection, str, str] | None:
 
 
 def _admitted(state: State, spec: JobSpec, author: str) -> JobAdmitted:
-    return JobAdmitted(spec, judged_class(state, spec), state.policy.class_reference, author)
+    counted = counted_of(state, spec)
+    return JobAdmitted(spec, judged_class(state, spec), state.policy.class_reference, author, counted=counted)
 
 
 def _rerun(state: State, body: JobRerun, author: str, time: int) -> JobAdmitted | InputRefused:

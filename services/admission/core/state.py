@@ -141,6 +141,15 @@ class Ended:
 
 
 @dataclass(slots=True)
+class RunPeaks:
+    """Of a stage of a recurring job: the largest peak of CPU in each of its latest runs, in millicores, the last run at
+    the end. `asked`: what a task asked for in all of them."""
+
+    asked: int
+    peaks: list[int]
+
+
+@dataclass(slots=True)
 class PartialRegistration:
     """What an agent has named so far for its registration under `epoch`, in `parts` messages."""
 
@@ -261,7 +270,9 @@ class State:
     jobs whose class is to be judged at the next opening that has capacity. `used`: what attempts hold in all. `copied`:
     by job, live or ended, the tasks of which several attempts hold room, as "stage/index" (copies.py). `pools_ppm`: of
     the last opening. `curves`, made at `curves_ms`: the forecast in force. `measure`: the capacity by which requests
-    are compared with each other (demand.py); `demand`: what classes hold and wait for, while they have pools.
+    are compared with each other (demand.py); `demand`: what classes hold and wait for, while they have pools. `peaks`:
+    of live jobs, by stage, the largest peak of CPU of tasks that succeeded (UNMEASURED: that of one is not known);
+    `run_peaks`: earlier runs, by "recurring name/stage/command/user", the latest at the end (both: peaks.py).
     """
 
     policy: Policy = field(default_factory=Policy)
@@ -308,3 +319,5 @@ class State:
     curves: list[ReleaseCurve] = field(default_factory=list)
     curves_ms: int = 0
     demand: Cache[Demand | None] = None
+    peaks: dict[str, dict[str, int]] = field(default_factory=dict)
+    run_peaks: dict[str, RunPeaks] = field(default_factory=dict)

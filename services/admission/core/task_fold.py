@@ -19,6 +19,7 @@ from services.admission.core.copies import end_own, end_spare
 from services.admission.core.demand import forget_job, note_job
 from services.admission.core.granted import mark_of, put_in
 from services.admission.core.keys import task_key
+from services.admission.core.peaks import note_peak
 from services.admission.core.round_fold import use_room
 from services.admission.core.state import JobState, State
 
@@ -95,6 +96,7 @@ def _succeed(state: State, record: Record, ended: TaskEnd) -> None:
     at = job.graph.position[stage]
     if succeed(job, at, count, attempt) is None:
         return
+    note_peak(state, name, stage, ended.peak)
     if job.progress.left[at] == 0 and not any(job.progress.left):
         end_job(state, record, _end_of(job))
 

@@ -1,6 +1,7 @@
 """What altruism learns, record by record: `FOLDS` is the table of cases."""
 
 from largesse.core import Folds
+from largesse.lifecycle.counted import counted_spec
 from largesse.lifecycle.dag import graph_of, resumed
 from largesse.lifecycle.job_life import (
     backoff_ms,
@@ -118,7 +119,7 @@ def _change_sides(state: State, time: int) -> None:
 
 def _admitted(state: State, record: Record[JobAdmitted]) -> None:
     body = record.body
-    spec, from_history = informed(state.history, body.spec, state.policy)
+    spec, from_history = informed(state.history, counted_spec(body), state.policy)
     graph = graph_of(spec)
     job = state.jobs[spec.job] = Job(graph, resumed(graph, body.kept), spec.queue, record.seq)
     if from_history:

@@ -1,6 +1,7 @@
 """How the estimator folds records: `FOLDS` maps each type to its function."""
 
 from largesse.core import Folds
+from largesse.lifecycle.counted import counted_spec
 from largesse.lifecycle.dag import graph_of
 from largesse.lifecycle.job_classes import has_pools, thresholds_of
 from largesse.lifecycle.run_times import NOTHING_SEEN, expected_ms, informed, learn, observe, rule_of
@@ -82,7 +83,7 @@ def _set_capacity(state: State, node: str, capacity: Vector | None) -> None:
 
 def _admitted(state: State, record: Record[JobAdmitted]) -> None:
     body = record.body
-    spec, _ = informed(state.history, body.spec, state.policy)
+    spec, _ = informed(state.history, counted_spec(body), state.policy)
     state.jobs[spec.job] = Job(body.job_class, graph_of(spec))
 
 

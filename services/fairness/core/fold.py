@@ -1,6 +1,7 @@
 """How fairness folds records: `FOLDS` maps each type to its function."""
 
 from largesse.core import Folds
+from largesse.lifecycle.counted import counted_spec
 from largesse.lifecycle.dag import graph_of, resumed
 from largesse.lifecycle.job_classes import has_pools
 from largesse.lifecycle.job_life import fail, give_up, is_gang_given_up, succeed
@@ -123,7 +124,7 @@ def _drained(state: State, record: Record[NodeDrained]) -> None:
 
 def _admitted(state: State, record: Record[JobAdmitted]) -> None:
     body = record.body
-    spec, _ = informed(state.history, body.spec, state.policy)
+    spec, _ = informed(state.history, counted_spec(body), state.policy)
     graph = graph_of(spec)
     state.jobs[body.spec.job] = Job(queue_of(state, body.spec), graph, resumed(graph, body.kept), spec.user)
     if body.spec.hold:

@@ -3,6 +3,7 @@ record.
 """
 
 from largesse.core import Folds
+from largesse.lifecycle.counted import counted_spec
 from largesse.lifecycle.dag import graph_of, resumed
 from largesse.lifecycle.failing_nodes import note_failure, note_success
 from largesse.lifecycle.job_life import fail, give_up, succeed
@@ -148,7 +149,7 @@ def _forgotten(state: State, record: Record[NodeForgotten]) -> None:
 
 def _admitted(state: State, record: Record[JobAdmitted]) -> None:
     body = record.body
-    spec, _ = informed(state.history, body.spec, state.policy)
+    spec, _ = informed(state.history, counted_spec(body), state.policy)
     graph = graph_of(spec)
     job = Job(spec.queue, record.seq, spec.priority, graph, resumed(graph, body.kept), body.job_class, spec.user)
     state.jobs[spec.job] = job
