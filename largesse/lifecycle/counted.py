@@ -16,8 +16,9 @@ def counted_spec(body: JobAdmitted) -> JobSpec:
     """
     if not body.counted:
         return body.spec
-    if _last and _last[0][0] is body:
-        return _last[0][1]
+    known = _last[0] if _last else None
+    if known is not None and known[0] is body:
+        return known[1]
     counted = {each.stage: each.demand for each in body.counted}
     stages = [
         replace(stage, demand={**stage.demand, **counted[stage.stage]}) if stage.stage in counted else stage
