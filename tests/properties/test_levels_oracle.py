@@ -63,8 +63,6 @@ class Filling:
         if not self.books.is_over(path):
             return TreeNode(path, queue.weight, demand=self.vector(asks))
         base = self.books.base(path)
-        if all(base.get(kind, 0) * 2**20 < self.books.capacity[kind] for kind in self.kinds):
-            base = {}
         left = {kind: max(0, most - base.get(kind, 0)) for kind, most in self.books.named(queue.max).items()}
         rest = covered({kind: amount - base.get(kind, 0) for kind, amount in asks.items()}, left, most=1)
         if rest is None:

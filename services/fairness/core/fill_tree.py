@@ -18,7 +18,6 @@ their demand.
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
-from operator import sub
 from typing import Final
 
 from largesse.lifecycle.queue_policy import sharing_of
@@ -77,7 +76,7 @@ class FillTree:
         self.amounts: dict[str, int] = {}  # Where guarantees say it: what queues would have of one kind.
         self.bits = 0
         self.basable: list[str] = []  # Leaves of which a base would count (standing.py),
-        self.bases: dict[str, list[int]] = {}  # and those of them that have one.
+        self.bases: dict[str, list[int]] = {}  # and those of them that have one, in the units of the demands.
         self.passes_over = False
         self.units: dict[str, list[int]] = {}
         self.pieces: dict[str, list[str]] = {}
@@ -276,10 +275,15 @@ class FillTree:
         total = [0] * len(self._accounts.capacity)
         for leaf in self.leaves_of(unit):
             part, asks = self._parts.get(leaf, 1 << self.bits), self._asked(leaf)
-            if leaf in self.bases:
-                total = [has + (base << self.bits) for has, base in zip(total, self.bases[leaf], strict=True)]
-                asks = list(map(sub, asks, self.bases[leaf]))
-            total = [has + asked * part for has, asked in zip(total, asks, strict=True)]
+            base = self.bases.get(leaf, ())
+            if base:
+                rest = [(amount << self.bits) - of_base for amount, of_base in zip(asks, base, strict=True)]
+                total = [
+                    has + of_base + (of_rest * part >> self.bits)
+                    for has, of_base, of_rest in zip(total, base, rest, strict=True)
+                ]
+            else:
+                total = [has + asked * part for has, asked in zip(total, asks, strict=True)]
         return total
 
     def _asked(self, unit: str) -> list[int]:
@@ -295,9 +299,10 @@ class FillTree:
         queues = self._accounts.queues
         self.basable = [name for name in self.units if PIECE not in name and name not in self._caps]
         self.basable = [name for name in self.basable if queues[name].over and name not in self.pieces]
-        self.bases = bases_of(self._state, self._accounts, self.basable)
-        for name, base in self.bases.items():
-            self._nodes[name].base = [amount << self.bits for amount in base]
+        for name, shares in bases_of(self._state, self._accounts, self.basable).items():
+            # Rounded up: a whole number of base units stays one, and nothing of it is left in the rest.
+            amounts = [-(-share * have >> ONE_BITS) for share, have in zip(shares, self.capacity, strict=True)]
+            self.bases[name] = self._nodes[name].base = amounts
 
     # ------------------------------------------------------------------ maxima
     def _clip(self, over: Sequence[QueueAccount]) -> None:
@@ -331,7 +336,7 @@ class FillTree:
     def _clip_evenly(self, account: QueueAccount) -> None:
         """A single unit, or a part of one: all that it asks for in the same proportion."""
         most = [limit << self.bits if limit is not None else None for limit in account.most]
-        base = [amount << self.bits for amount in self.bases.get(account.name, ())]
+        base = self.bases.get(account.name, ())
         part, whole = factor_beside(self._demand(account.name), base, most) or (1, 1)
         if part < whole:
             self._leave(account.name, part, whole)
@@ -356,7 +361,7 @@ class FillTree:
 
 
 def bases_of(state: State, accounts: TreeAccounts, leaves: Iterable[str]) -> dict[str, list[int]]:
-    """Of these leaves those that have a base (standing.py), and which."""
+    """Of these leaves those that have a base (standing.py), and which, as shares of the cell."""
     found: dict[str, list[int]] = {}
     for leaf in leaves:
         account = accounts.queues[leaf]
