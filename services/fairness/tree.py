@@ -37,7 +37,7 @@ class TreeNode:
     `held` is what it holds now, for the policies that start from current holdings. `order`: how the children are
     compared. `most`: of an inner node, what all leaves below it may have together of each kind; None: no maximum.
     `base`: of a leaf that asks for one task, the part of it that comes before the rest: what it holds and does not wait
-    for.
+    for. `claim`: of a leaf that asks for one task, how much of it, of `ONE`, it has before anything is divided.
     """
 
     name: str
@@ -50,6 +50,7 @@ class TreeNode:
     rank: int = 0
     most: Sequence[int | None] = ()
     base: Sequence[int] = ()
+    claim: int = 0
 
 
 def walk(root: TreeNode) -> list[TreeNode]:

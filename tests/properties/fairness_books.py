@@ -344,7 +344,7 @@ class Books:
         return not queue.children and any(asks.get(kind, 0) > most for kind, most in self.named(queue.max).items())
 
     def base(self, path):
-        """What a leaf holds, without the largest multiple in it of what it waits for."""
+        """What a leaf holds, without the largest multiple in it of what it waits for; next to nothing is none."""
         held, waits = {}, {}
         for live in [live for live in self.jobs if live.leaf == path]:
             for kind, amount in live.demand.items():
@@ -352,7 +352,8 @@ class Books:
                     held[kind] = held.get(kind, 0) + amount * (live.asked - live.waits)
                     waits[kind] = waits.get(kind, 0) + amount * live.waits
         times = min((Fraction(held[kind], amount) for kind, amount in waits.items() if amount), default=Fraction(0))
-        return {kind: amount - waits[kind] * times for kind, amount in held.items()}
+        found = {kind: amount - waits[kind] * times for kind, amount in held.items()}
+        return found if self.share(found) >= Fraction(1, 2**20) else {}
 
     def named(self, limits):
         return {kind: amount for kind, amount in limits.items() if self.capacity.get(kind)}

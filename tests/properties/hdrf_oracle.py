@@ -8,13 +8,14 @@ A maximum is a saturated kind for those below it alone: once a node holds all th
 need that kind are blocked, and the kind counts in no share by which nodes below it are compared. In the comparison of
 the node itself with its siblings it counts like any other.
 
-A leaf with a base takes that first, unless a kind of it is shut, then the rest of what it asks for.
+A leaf with a base takes that first, unless a kind of it is shut, then the rest of what it asks for. A leaf with a claim
+has that part of what it asks for from the start.
 """
 
 from dataclasses import dataclass, field
 from fractions import Fraction
 
-from services.fairness.tree import TreeNode
+from services.fairness.tree import ONE, TreeNode
 
 
 @dataclass
@@ -38,7 +39,7 @@ class Oracle:
 
     def __post_init__(self):
         self.kinds = [j for j, have in enumerate(self.capacity) if have]
-        self.tasks = {leaf.name: Fraction(0) for leaf in self.leaves(self.root)}
+        self.tasks = {leaf.name: Fraction(leaf.claim, ONE) for leaf in self.leaves(self.root)}
         self.based = {leaf.name: Fraction(not any(leaf.base)) for leaf in self.leaves(self.root)}
         self.parent = {child.name: node for node in self.nodes(self.root) for child in node.children}
 

@@ -8,7 +8,7 @@ from fractions import Fraction
 
 from hypothesis import strategies as st
 
-from services.fairness.tree import ONE, TreeNode, leaves
+from services.fairness.tree import ONE, TreeNode, leaves, walk
 
 NEARLY = Fraction(1, 2**50)
 """Of the cell: far more than the filling may round, far less than any amount drawn."""
@@ -103,6 +103,28 @@ def with_bases(draw, cells):
         return replace(node, demand=demand, tasks=1, base=base if draw(st.booleans()) else ())
 
     return based(root), capacity
+
+
+@st.composite
+def with_claims(draw, cells):
+    """A cell in which leaves ask for many tasks at once, and have some eighths of that from the start, as far as there
+    is so much and no maximum is in the way.
+    """
+    root, capacity = draw(cells)
+
+    def fits(node, limits):
+        below = [leaf for leaf in leaves(node) if leaf.claim]
+        return all(
+            limit is None or sum(leaf.demand[j] * leaf.claim for leaf in below) <= limit * ONE
+            for j, limit in enumerate(limits)
+        )
+
+    for node in leaves(root):
+        node.demand, node.tasks = [draw(st.integers(1, 12)) * need for need in node.demand], 1
+        node.claim = draw(st.sampled_from([0, 0, 1, 2, 5, 8])) * ONE // 8
+        if not (fits(root, capacity) and all(fits(inner, inner.most) for inner in walk(root))):
+            node.claim = 0
+    return root, capacity
 
 
 @st.composite

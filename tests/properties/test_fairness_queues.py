@@ -375,3 +375,16 @@ def test_what_is_promised_below_a_queue_is_no_promise_of_its_own():
     books.look((1, 1))
 
     assert sorted(books.state.below) == ["a/a0", "b"]
+
+
+def test_what_a_queue_at_its_maximum_goes_on_from_is_not_rounded_to_base_units():
+    """It holds 1,024 MiB, of which a quarter of 511 goes with what it waits for."""
+    books = Books(tree(replace(queue("a"), max={"memory": 0}), queue("b")))
+    books.set_capacity(CAPACITIES[0])
+    books.job(0, {"cpu": 1_000, "memory": 1_024}, 1)
+    books.look((0, 1))
+    books.job(0, {"cpu": 4_000, "memory": 511}, 9)
+    books.job(1, {"cpu": 1_000}, 90)
+    books.look()
+
+    assert books.state.shares["a"].guaranteed == books.state.levels["a"] == 896_250 * 1_000_000 // 65_536

@@ -23,6 +23,7 @@ from tests.properties.hdrf_trees import (
     leaf,
     settled_cells,
     with_bases,
+    with_claims,
     with_maxima,
 )
 from tests.strategies import for_all
@@ -84,6 +85,21 @@ def test_a_base_comes_before_the_rest_of_what_a_leaf_asks_for(cell):
     exact = oracle(root, capacity)
     for node in leaves(root):
         assert abs(share_of(found.leaves, node.name) - exact.share(node)) < NEARLY
+    for node in walk(root):
+        if node.children:
+            assert abs(share_of(found.nodes, node.name) - exact.share(node)) < NEARLY
+
+
+@for_all(with_claims(with_maxima(cells())))
+def test_what_is_claimed_is_there_before_anything_is_divided(cell):
+    root, capacity = cell
+    found = fill(root, capacity)
+
+    exact = oracle(root, capacity)
+    for node in leaves(root):
+        assert abs(share_of(found.leaves, node.name) - exact.share(node)) < NEARLY
+        assert exact.tasks[node.name] * ONE >= node.claim
+        assert found.leaves[node.name].satisfied == (not any(node.demand) or exact.tasks[node.name] == 1)
     for node in walk(root):
         if node.children:
             assert abs(share_of(found.nodes, node.name) - exact.share(node)) < NEARLY

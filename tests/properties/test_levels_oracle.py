@@ -9,10 +9,10 @@ from hypothesis import assume
 from hypothesis import strategies as st
 
 from schemas.quantities import SHARE_UNITS
-from services.fairness.tree import TreeNode
+from services.fairness.tree import ONE, TreeNode, leaves, walk
 from tests.properties.fairness_books import STEP, Books, covered, walked
 from tests.properties.hdrf_oracle import oracle
-from tests.properties.test_fairness_queues import CAPACITIES, moves, shapes
+from tests.properties.test_fairness_queues import CAPACITIES, LIMITS, moves, shapes
 from tests.strategies import for_all
 
 NEARLY = 8
@@ -31,6 +31,7 @@ class Filling:
         self.sets, self.asks = books.demand_by_set, books.demand
         self.pledged = books.claim(books.tree, "", self.asks)
         self.root = self.node(books.tree, "", Fraction(1))
+        self.hold_claims()
 
     def vector(self, amounts):
         return [amounts.get(kind, 0) for kind in self.kinds]
@@ -53,6 +54,34 @@ class Filling:
             children = [TreeNode(f"{path}//{','.join(key)}", demand=self.vector(vectors[key])) for key in vectors]
         return TreeNode(path or "/", queue.weight, children, most=self.most(queue))
 
+    def hold_claims(self):
+        """Below a queue that asks for more than its maximum, leaves have what guarantees cover before anything is
+        divided; less in proportion where that is more than there may be.
+        """
+        limited = [node for node in reversed(walk(self.root)) if node.children and self.is_beyond(node.name.strip("/"))]
+        claims = {leaf.name: self.covered_of(leaf) for node in limited for leaf in leaves(node) if not any(leaf.base)}
+        for node, most in [*[(node, node.most) for node in limited], (self.root, self.capacity)]:
+            claiming = [leaf for leaf in leaves(node) if leaf.name in claims]
+            for kind, limit in enumerate(most):
+                total = sum(leaf.demand[kind] * claims[leaf.name] for leaf in claiming)
+                if limit is not None and total > limit:
+                    claims |= {leaf.name: claims[leaf.name] * limit / total for leaf in claiming if leaf.demand[kind]}
+        for leaf in leaves(self.root):
+            leaf.claim = claims.get(leaf.name, Fraction(0)) * ONE
+
+    def is_beyond(self, path):
+        queue, asks = dict(walked(self.books.tree))[path], self.books.below_of(self.asks, path)
+        return any(asks.get(kind, 0) > most for kind, most in self.books.named(queue.max).items())
+
+    def covered_of(self, leaf):
+        """The part of what a leaf, or its tasks of one set of kinds, asks for within its maximum."""
+        path, _, key = leaf.name.partition("//")
+        named = self.books.named(dict(walked(self.books.tree))[path].guaranteed)
+        asks = self.asks[path]
+        part = min([Fraction(named[kind], asks[kind]) for kind in named if asks.get(kind)], default=Fraction(0))
+        all_ = self.vector(self.sets[path][tuple(key.split(","))] if key else asks)
+        return min([Fraction(1), *[part * a / within for a, within in zip(all_, leaf.demand, strict=True) if within]])
+
     def most(self, queue):
         named = self.books.named(queue.max)
         return [named.get(kind) for kind in self.kinds]
@@ -63,8 +92,6 @@ class Filling:
         if not self.books.is_over(path):
             return TreeNode(path, queue.weight, demand=self.vector(asks))
         base = self.books.base(path)
-        if all(base.get(kind, 0) * 2**20 < self.books.capacity[kind] for kind in self.kinds):
-            base = {}
         left = {kind: max(0, most - base.get(kind, 0)) for kind, most in self.books.named(queue.max).items()}
         rest = covered({kind: amount - base.get(kind, 0) for kind, amount in asks.items()}, left, most=1)
         if rest is None:
@@ -92,7 +119,7 @@ class Filling:
         """The most that a queue can have."""
         vector = self.books.below_of(self.asks, path)
         within = self.books.within(path, vector, "hdrf")
-        return min(Fraction(1), self.books.share(vector if within is None else within))
+        return min(Fraction(1), *[self.books.share(most) for most in (vector, within) if most is not None])
 
     def weight(self, parts, asking, path):
         if not parts:
@@ -153,11 +180,13 @@ def said(books):
 
 
 plain = ("", "", "hdrf")
-limited = st.one_of(shapes(limits=({},), policies=plain), shapes(maxima=({},), policies=plain))
-"""Maxima or guarantees. Where a queue with a maximum has some below it with guarantees, these come first within it."""
+drawn = st.one_of(shapes(policies=plain), shapes(LIMITS[1:], LIMITS[2:], policies=plain))
+"""Maxima and guarantees, few or many. Where a queue with a maximum has some below it with guarantees, these come first
+within it.
+"""
 
 
-@for_all(limited, moves, st.sampled_from(CAPACITIES))
+@for_all(drawn, moves, st.sampled_from(CAPACITIES))
 def test_levels_at_rest_are_those_of_progressive_filling(shape, moves, capacity):
     books = Books(shape)
     books.set_capacity(capacity)

@@ -20,6 +20,7 @@ BIG = 1 << 128
         pytest.param(90, [(1, 60, 60), (1, 0, 20), (1, 5, 99)], [60, 15, 15], id="both"),
         pytest.param(90, [(1, 60, 99), (1, 60, 99), (5, 0, 99)], [60, 60, 0], id="too much is due"),
         pytest.param(90, [(1, 0, 10), (7, 3, 20)], [10, 20], id="all have all"),
+        pytest.param(90, [(7, 0, 30), (1, 60, 75)], [30, 60], id="what one has at most and another at least is all"),
         pytest.param(0, [(1, 0, 10)], [0], id="nothing is there"),
         pytest.param(90, [], [], id="nobody is there"),
     ],

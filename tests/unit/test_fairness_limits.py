@@ -114,6 +114,19 @@ def test_what_one_below_a_maximum_cannot_have_for_want_of_another_kind_is_its_si
     assert (found["in/y"], found["in/x"]) == (365, 68)
 
 
+@pytest.mark.parametrize(
+    ("preset", "others"), [("hdrf", 0), ("hdrf", 130), ("drf", 0), ("collapsed", 0), ("collapsed", 130)]
+)
+def test_what_is_guaranteed_below_a_maximum_comes_first_within_it(preset, others):
+    """in may have 4 cores, and x is guaranteed 3 of them: y gets the fourth, whatever z may have of the memory."""
+    inside = limited("in", limited("x", guaranteed=3_000), queue("y", 5), queue("z"), weight=9_999, most=4_000)
+    story = cell(inside, *[queue(f"q{i}") for i in range(others)], preset=preset)
+    z = job("z", stage(tasks=9, demand={"memory": 1_000}), queue="in/z")
+    story.take(wants("i", 3, "in/x"), wants("j", 50, "in/y"), z, *[wants(f"q{i}", 9, f"q{i}") for i in range(others)])
+    found = levels(story)
+    assert (found["in/x"], found["in/y"], found["in/z"]) == (300, 100, 900)
+
+
 def test_another_direction_of_what_is_asked_for_is_another_filling():
     story = cell(queue("a"), queue("b"))
     story.take(wants("j", 50, "a", memory=900), wants("k", 50, "b", memory=900))

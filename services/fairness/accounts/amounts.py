@@ -1,6 +1,6 @@
 """Amounts of resources as parts of the cell and of limits."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from schemas.quantities import SHARE_UNITS
 from services.fairness.accounts.queue_account import Limits
@@ -39,7 +39,22 @@ def factor_beside(demand: Sequence[int], base: Sequence[int], limits: Limits) ->
     return factor_of(rest, left)
 
 
-def share_beside(shares: Sequence[int], base: Sequence[int], factor: tuple[int, int]) -> int:
-    """The dominant share of a base and such a part of the rest of what is asked for (`shares`: by kind, of all)."""
+def most_beside(demand: Sequence[int], base: Sequence[int], limits: Limits, capacity: Sequence[int]) -> int | None:
+    """The dominant share of a base (shares by kind; empty: none) and as much of the rest of what is asked for as lies
+    within the limits. None where the rest asks for no kind that a limit names.
+    """
+    shares = shares_of(demand, capacity)
+    base = base or [0] * len(shares)
+    most = [
+        None if limit is None else (limit << ONE_BITS) // have for limit, have in zip(limits, capacity, strict=True)
+    ]
+    factor = factor_beside(shares, base, most)
+    if factor is None:
+        return None
     part, whole = factor
     return max(of_base + (all_ - of_base) * part // whole for all_, of_base in zip(shares, base, strict=True))
+
+
+def shares_of(amounts: Iterable[int], capacity: Sequence[int]) -> list[int]:
+    """Of each kind the part of the cell."""
+    return [(amount << ONE_BITS) // have for amount, have in zip(amounts, capacity, strict=True)]

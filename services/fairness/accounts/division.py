@@ -33,5 +33,8 @@ def divided(whole: int, among: Sequence[Claimant]) -> list[int]:
         each = among[at]
         given += each.most if is_full else -each.least
         weights += -each.weight if is_full else each.weight
-    left = max(0, whole - given)
-    return [min(each.most, max(each.least, left * each.weight // weights)) if weights else each.most for each in among]
+    else:
+        return [each.most for each in among]
+    # Where nobody takes between two turns, some maxima and the others' minima are the whole.
+    part, parts = (max(0, whole - given), weights) if weights else (rate, 1 << _RATE_BITS)
+    return [min(each.most, max(each.least, part * each.weight // parts)) for each in among]

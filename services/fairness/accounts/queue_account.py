@@ -64,7 +64,7 @@ class QueueAccount:
         self.waiting = 0  # Leaves that wait for more.
         self.slack = 0  # One task of each of them, in billionths.
         self.asks = False
-        self.base: list[int] = []  # What it holds and does not wait for (standing.py), where it has a maximum.
+        self.base: list[int] = []  # What it holds and does not wait for (standing.py), where it has a maximum: shares.
         self.each: list[int] = []  # What one of its tasks that wait asks for in the mean, rounded up.
         self.mixed = False  # A leaf whose tasks ask for several sets of kinds.
         self.asking = self.weights = 0  # Of the children: those that ask for something, and their weights.

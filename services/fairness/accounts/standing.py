@@ -9,19 +9,21 @@ hold once the largest multiple of what waits is taken off. So it is the same how
 from collections.abc import Sequence
 from typing import Final
 
-_LEAST_BITS: Final = 20
+from services.fairness.tree import ONE_BITS
+
+_LEAST: Final = 1 << ONE_BITS - 20
 """A base of less than 2^-20 of the cell in every kind is none: tasks that are nearly alike leave such rests."""
 
 
 def base_of(asked: Sequence[int], waiting: Sequence[int], capacity: Sequence[int]) -> list[int]:
-    """The base of tasks that ask for so much in all, running or waiting; empty where there is none."""
+    """The base of tasks that ask for so much in all, running or waiting, as shares of the cell by kind; empty where
+    there is none. In whole base units it would be up to one of them more than can be reached.
+    """
     running = [max(0, all_ - waits) for all_, waits in zip(asked, waiting, strict=True)]
     part, whole = 0, 0
     for runs, waits in zip(running, waiting, strict=True):
         if waits and (not whole or runs * whole < part * waits):
             part, whole = runs, waits
-    if whole:
-        running = [runs - waits * part // whole for runs, waits in zip(running, waiting, strict=True)]
-    if all(amount << _LEAST_BITS < have for amount, have in zip(running, capacity, strict=True)):
-        return []
-    return running
+    amounts = zip(running, waiting, capacity, strict=True)
+    base = [(runs * (whole or 1) - waits * part << ONE_BITS) // (have * (whole or 1)) for runs, waits, have in amounts]
+    return base if any(share >= _LEAST for share in base) else []

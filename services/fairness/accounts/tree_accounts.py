@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 from typing import Final
 
-from services.fairness.accounts.amounts import factor_beside, factor_of, part_units, share_beside
+from services.fairness.accounts.amounts import factor_of, most_beside, part_units, shares_of
 from services.fairness.accounts.division import Claimant, divided
 from services.fairness.accounts.queue_account import Published, QueueAccount
 from services.fairness.accounts.quiet_band import PUBLISH_STEP, find_quiet_band, first_with
@@ -231,7 +231,7 @@ class TreeAccounts:
     # ------------------------------------------------------------------ amounts
     def shares_of(self, amounts: Iterable[int]) -> list[int]:
         """Of each kind the part of the cell."""
-        return [(amount << ONE_BITS) // have for amount, have in zip(amounts, self.capacity, strict=True)]
+        return shares_of(amounts, self.capacity)
 
     def _share(self, amounts: Iterable[int]) -> int:
         return max(self.shares_of(amounts), default=0)
@@ -309,10 +309,9 @@ class TreeAccounts:
                 return ONE
             limits = zip(account.demand, account.most, strict=True)
             return min(ONE, self._share([asked if most is None else min(asked, most) for asked, most in limits]))
-        base = account.base if account.over and account.base else [0] * len(account.demand)
-        factor = factor_beside(account.demand, base, account.most) if account.most else None
-        asked = self.shares_of(account.demand)
-        return ONE if factor is None else min(ONE, share_beside(asked, self.shares_of(base), factor))
+        base = account.base if account.over else ()
+        most = most_beside(account.demand, base, account.most, self.capacity) if account.most else None
+        return ONE if most is None else min(ONE, most)
 
     # ------------------------------------------------------------------ guarantees
     def _is_quiet(self, account: QueueAccount) -> bool:

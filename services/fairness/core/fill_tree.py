@@ -13,25 +13,26 @@ cases are worked out by clipping what is asked for beforehand, deeper queues fir
 of kinds gets so much less of all of them, beside what it holds and does not wait for (its base, standing.py); and in
 trees that are filled in arrays, and for queues whose children are moved up beside others, a queue that asks for more
 than its maximum is first filled on its own, in a cell limited to that maximum, and what its units get there replaces
-their demand.
+their demand. Weights in the place of guarantees do not know of maxima: below a queue that asks for more than its own,
+leaves have what their guarantees cover before anything is divided (`TreeNode.claim`).
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
-from operator import sub
 from typing import Final
 
 from largesse.lifecycle.queue_policy import sharing_of
 from schemas import Queue
 from schemas.queue_tree import is_below, walk
 from schemas.queues import LIST_POLICIES
-from services.fairness.accounts.amounts import factor_beside
-from services.fairness.accounts.queue_account import QueueAccount
+from services.fairness.accounts.amounts import factor_beside, factor_of
+from services.fairness.accounts.queue_account import Limits, QueueAccount
 from services.fairness.accounts.tree_accounts import TreeAccounts
 from services.fairness.core.state import State
 from services.fairness.hdrf import arrays
 from services.fairness.hdrf.static import fill
-from services.fairness.tree import ONE, ONE_BITS, TreeNode
+from services.fairness.tree import ONE, ONE_BITS, TreeNode, leaves
+from services.fairness.tree import walk as walk_nodes
 
 TOP = "/"  # Not a valid path of a queue.
 
@@ -77,7 +78,7 @@ class FillTree:
         self.amounts: dict[str, int] = {}  # Where guarantees say it: what queues would have of one kind.
         self.bits = 0
         self.basable: list[str] = []  # Leaves of which a base would count (standing.py),
-        self.bases: dict[str, list[int]] = {}  # and those of them that have one.
+        self.bases: dict[str, list[int]] = {}  # and those of them that have one, in the units of the demands.
         self.passes_over = False
         self.units: dict[str, list[int]] = {}
         self.pieces: dict[str, list[str]] = {}
@@ -102,6 +103,10 @@ class FillTree:
         if self._by_events:
             self._set_bases()
         self._clip(list(accounts.over.values()))
+        if self.root is not None and self._by_events:
+            limited = [node for node in walk_nodes(self.root) if node.most]
+            cells = [(node, node.most) for node in reversed(limited)]
+            self._hold_claims([leaf for node in limited for leaf in leaves(node)], [*cells, (self.root, self.capacity)])
 
     @property
     def capacity(self) -> list[int]:
@@ -276,10 +281,15 @@ class FillTree:
         total = [0] * len(self._accounts.capacity)
         for leaf in self.leaves_of(unit):
             part, asks = self._parts.get(leaf, 1 << self.bits), self._asked(leaf)
-            if leaf in self.bases:
-                total = [has + (base << self.bits) for has, base in zip(total, self.bases[leaf], strict=True)]
-                asks = list(map(sub, asks, self.bases[leaf]))
-            total = [has + asked * part for has, asked in zip(total, asks, strict=True)]
+            base = self.bases.get(leaf, ())
+            if base:
+                rest = [(amount << self.bits) - of_base for amount, of_base in zip(asks, base, strict=True)]
+                total = [
+                    has + of_base + (of_rest * part >> self.bits)
+                    for has, of_base, of_rest in zip(total, base, rest, strict=True)
+                ]
+            else:
+                total = [has + asked * part for has, asked in zip(total, asks, strict=True)]
         return total
 
     def _asked(self, unit: str) -> list[int]:
@@ -295,9 +305,10 @@ class FillTree:
         queues = self._accounts.queues
         self.basable = [name for name in self.units if PIECE not in name and name not in self._caps]
         self.basable = [name for name in self.basable if queues[name].over and name not in self.pieces]
-        self.bases = bases_of(self._state, self._accounts, self.basable)
-        for name, base in self.bases.items():
-            self._nodes[name].base = [amount << self.bits for amount in base]
+        for name, shares in bases_of(self._state, self._accounts, self.basable).items():
+            # Rounded up: a whole number of base units stays one, and nothing of it is left in the rest.
+            amounts = [-(-share * have >> ONE_BITS) for share, have in zip(shares, self.capacity, strict=True)]
+            self.bases[name] = self._nodes[name].base = amounts
 
     # ------------------------------------------------------------------ maxima
     def _clip(self, over: Sequence[QueueAccount]) -> None:
@@ -331,7 +342,7 @@ class FillTree:
     def _clip_evenly(self, account: QueueAccount) -> None:
         """A single unit, or a part of one: all that it asks for in the same proportion."""
         most = [limit << self.bits if limit is not None else None for limit in account.most]
-        base = [amount << self.bits for amount in self.bases.get(account.name, ())]
+        base = self.bases.get(account.name, ())
         part, whole = factor_beside(self._demand(account.name), base, most) or (1, 1)
         if part < whole:
             self._leave(account.name, part, whole)
@@ -340,12 +351,44 @@ class FillTree:
         """The queue as a tree of its own, in a cell that has its maximum."""
         limits = zip(self._accounts.capacity, account.most, strict=True)
         cell = [(have if most is None else min(have, most)) << self.bits for have, most in limits]
-        for unit, reached in fill(node, cell).leaves.items():
+        self._hold_claims(leaves(node), [(node, cell)])
+        reached_by = fill(node, cell).leaves
+        for leaf in leaves(node):
+            leaf.claim = 0
+        for unit, reached in reached_by.items():
             if not reached.satisfied:
                 shares = [asked * (ONE // have) for asked, have in zip(self.units[unit], cell, strict=True) if have]
                 if self.bases.pop(unit, None) is not None:
                     self._nodes[unit].base = ()
                 self._leave(unit, reached.share, max([reached.share, 1, *shares]))
+
+    # ------------------------------------------------------------------ guarantees below maxima
+    def _hold_claims(self, below: Sequence[TreeNode], cells: Sequence[tuple[TreeNode, Limits]]) -> None:
+        """These leaves are below a maximum, which weights do not know of: they have what guarantees cover of what they
+        ask for before anything is divided. `cells`: nodes with what they may hold, deeper ones first; where more is
+        covered below one, all get less in proportion.
+        """
+        if not any(self._accounts.root.claims):
+            return
+        for leaf in below:
+            leaf.claim = 0 if leaf.base else self._claim(leaf)
+        for node, limits in cells:
+            claiming = [leaf for leaf in leaves(node) if leaf.claim]
+            for kind, limit in enumerate(limits):
+                total = sum([leaf.demand[kind] * leaf.claim for leaf in claiming])
+                if limit is not None and total > limit << ONE_BITS:
+                    for leaf in claiming:
+                        if leaf.demand[kind]:
+                            leaf.claim = leaf.claim * (limit << ONE_BITS) // total
+
+    def _claim(self, leaf: TreeNode) -> int:
+        """How much of what a leaf asks for within its maximum, of `ONE`, its own guarantee covers."""
+        account = self._accounts.queues[leaf.name.partition(PIECE)[0]]
+        part, whole = factor_of(account.demand, account.floor) or (0, 1)
+        asks = [
+            (amount << self.bits, within) for amount, within in zip(self._asked(leaf.name), leaf.demand, strict=True)
+        ]
+        return min([ONE, *[(part * all_ << ONE_BITS) // (whole * within) for all_, within in asks if within]])
 
     def _leave(self, unit: str, part: int, whole: int) -> None:
         for leaf in self.leaves_of(unit):
@@ -356,7 +399,7 @@ class FillTree:
 
 
 def bases_of(state: State, accounts: TreeAccounts, leaves: Iterable[str]) -> dict[str, list[int]]:
-    """Of these leaves those that have a base (standing.py), and which."""
+    """Of these leaves those that have a base (standing.py), and which, as shares of the cell."""
     found: dict[str, list[int]] = {}
     for leaf in leaves:
         account = accounts.queues[leaf]

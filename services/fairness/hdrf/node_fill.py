@@ -84,9 +84,9 @@ class InnerFill:
 
     def start_over(self, full: int) -> None:
         """Block the leaves that need a full kind, and reset all speeds."""
+        self.front_active = False  # First: leaves that are reached now are counted at the front.
         if self.leaves:
             self.start_leaves_over(full)
-        self.front_active = False
         self.rising = self.lagging = 0  # Inner children that take.
         self.speed = self.rise_speed = self.lag_speed = self.nothing  # Of the cell, per unit of its clock.
         for heap in (self.rises, self.lags, self.waiting):

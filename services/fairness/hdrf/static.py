@@ -129,7 +129,8 @@ class _Layout:
     def add_leaf(self, order: str, node: TreeNode, up: int, down: int) -> LeafFill:
         """A leaf whose weight among its siblings is `up / down`."""
         held = self.tasks.get(node.name, 0) if self.tasks else 0
-        asks = node.tasks is None or node.tasks > held
+        claim = 0 if held else node.claim
+        asks = (node.tasks is None or node.tasks > held) and claim < ONE
         shares = list(map(mul, node.demand, self.units)) if node.demand else [0]
         dominant = max(shares)
         mask = sum(compress(self.bits, node.demand)) if asks else 0
@@ -148,6 +149,9 @@ class _Layout:
         if held:
             leaf.held = [share * held for share in shares]
             leaf.level_min = leaf.each * held
+        elif claim:
+            leaf.held = [share * claim >> ONE_BITS for share in shares]
+            leaf.level_min = leaf.each * claim >> ONE_BITS
         return leaf
 
 
