@@ -86,7 +86,11 @@ def get_job(job: Job, url: Url = None, json: Json = False) -> None:
 
 @get_app.command("queues", short_help="The queue tree: shares, jobs and limits.")
 def get_queues(url: Url = None, json: Json = False) -> None:
-    """The queue tree: what is guaranteed, fair, held, lent and borrowed, jobs, and limits."""
+    """The queue tree: what is guaranteed, fair, held, lent and borrowed, jobs, and limits.
+
+    Guaranteed is what a queue can count on now, by its weight or by what the config guarantees it; the latter stands
+    among its limits.
+    """
     tree = Gateway(url).get("/v1/queues", "queue")
     if json:
         out_json(tree)

@@ -38,7 +38,7 @@ def all_blocks(language):
 
 
 @pytest.mark.parametrize("text", all_blocks("yaml"))
-def test_a_yaml_example_is_a_job_a_config_or_a_reservation(text):
+def test_a_yaml_example_is_a_job_a_config_a_cluster_or_a_reservation(text):
     if text.startswith("op:"):
         assert read_document(text, clock())["op"] == "window"
         return
@@ -46,6 +46,9 @@ def test_a_yaml_example_is_a_job_a_config_or_a_reservation(text):
 
     if "task:" in text:
         pytest.skip("the mistake that the tutorial shows")
+    if "nodes" in document:
+        assert read_cluster(document).nodes
+        return
     read_input("config" if "queues" in document else "jobs", document, "")
     assert warnings_of(document) == []
 
@@ -65,6 +68,19 @@ def test_the_queues_of_the_page_are_those_of_the_example():
     (text,) = blocks(ROOT / "docs" / "queues.md", "yaml")
 
     assert (ROOT / "examples" / "queues.yaml").read_text().partition("\n")[2] == text
+
+
+def test_the_cluster_with_gpus_of_the_page_on_jobs_is_that_of_the_example_and_runs_its_gang():
+    (text,) = [text for text in blocks(ROOT / "docs" / "jobs.md", "yaml") if text.startswith("nodes:")]
+    cluster = read_cluster(read_yaml(text.encode()))
+    spec = read_input("jobs", read_yaml((ROOT / "examples" / "gpu-gang.yaml").read_bytes()), "")
+    (workers,) = spec.stages
+    room = [
+        min(node.capacity.get(kind, 0) // amount for kind, amount in workers.demand.items()) for node in cluster.nodes
+    ]
+
+    assert read_yaml((ROOT / "examples" / "clusters" / "laptop.yaml").read_bytes()) == read_yaml(text.encode())
+    assert (workers.gang, sorted(room), sum(room)) == (True, [0, 2, 2], workers.tasks)
 
 
 RESERVED = ROOT / "examples" / "reservations"
