@@ -201,7 +201,7 @@ def _elsewhere(fault: Any, model: type[Input], document: Any) -> str:
     return ""
 
 
-def _value_at(document: Any, steps: list[int | str]) -> Any:
+def _value_at(document: object, steps: list[int | str]) -> object:
     """What stands at a place; steps that the document does not have are names of branches inside the models."""
     at = document
     for step in steps:

@@ -1,17 +1,16 @@
 """The terms of a reservation in a few words: its window, and what it asks for as RDL writes it."""
 
-from typing import Any
-
 from services.cli.show import moment
+from services.cli.watching import Document
 
 ATOMS_SHOWN_MAX = 6
 """A request with more is no help in a terminal; --json has all of it."""
 _LENGTHS = ((3_600, "h"), (60, "m"), (1, "s"))
 
 
-def terms(rdl: Any, *, recurs: bool = False) -> list[tuple[str, object]]:
+def terms(rdl: Document | None, *, recurs: bool = False) -> list[tuple[str, object]]:
     """Rows that say what was asked for. `recurs`: times of the window count from each occurrence of a series."""
-    if not isinstance(rdl, dict):  # An older gateway does not tell.
+    if rdl is None:  # An older gateway does not tell.
         return []
     rows: list[tuple[str, object]] = []
     if rdl.get("op") == "window":
@@ -26,16 +25,16 @@ def terms(rdl: Any, *, recurs: bool = False) -> list[tuple[str, object]]:
     return rows
 
 
-def _inner(rdl: Any) -> list[Any]:
-    inner = rdl.get("of", [])
+def _inner(rdl: Document) -> list[Document]:
+    inner = rdl["of"]
     return inner if isinstance(inner, list) else [inner]
 
 
-def _atoms(rdl: Any) -> int:
+def _atoms(rdl: Document) -> int:
     return 1 if rdl["op"] == "atom" else sum(_atoms(each) for each in _inner(rdl))
 
 
-def _written(rdl: Any) -> str:
+def _written(rdl: Document) -> str:
     """RDL on one line."""
     if rdl["op"] == "atom":
         unit = ", ".join(f"{amount} {kind}" for kind, amount in rdl["b"].items())
