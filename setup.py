@@ -128,6 +128,7 @@ COMPILED = {
         "round_fold",
         "order",
         "overdue",
+        "peaks",
         "running",
         "serving",
         "shadow",

@@ -4,9 +4,6 @@ from dataclasses import replace
 
 from schemas import PlanStep
 
-Promised = tuple[int, int, int, str]
-"""From when, until when, how many units are promised, and to which reservation."""
-
 
 def most_of_each(steps: list[PlanStep], from_ms: int) -> list[PlanStep]:
     """Of each kind of unit the most that holds at a time, from `from_ms` on, as if all kinds did so at once."""
@@ -16,18 +13,19 @@ def most_of_each(steps: list[PlanStep], from_ms: int) -> list[PlanStep]:
             of.setdefault(tuple(step.unit.items()), []).append(step)
     found: list[PlanStep] = []
     for alike in of.values():
-        units = alike[0].units
-        if len(alike) > 1:
-            spans = [(max(step.from_ms, from_ms), step.to_ms, step.units, "") for step in alike]
-            units = most_at_a_time(spans, {})[1].get("", 0)
+        if len(alike) == 1:
+            found += alike
+            continue
+        spans = [(max(step.from_ms, from_ms), step.to_ms, step.units, "") for step in alike]
+        units = most_at_a_time(spans, {})[1].get("", 0)
         usage = {kind: units * amount for kind, amount in alike[0].unit.items()}
         found.append(replace(alike[0], units=units, usage=usage))
     return found
 
 
-def most_at_a_time(spans: list[Promised], limits: dict[str, int]) -> tuple[int, dict[str, int]]:
-    """The first time at which most units are promised, and how many to whom; of one reservation no more than its limit
-    counts, where it has one.
+def most_at_a_time(spans: list[tuple[int, int, int, str]], limits: dict[str, int]) -> tuple[int, dict[str, int]]:
+    """The first time at which most units are promised, and how many to whom. `spans`: from when until when how many are
+    promised to which reservation; of one in `limits` no more than its limit counts.
     """
     changes = [
         (at_ms, sign * units, name) for begin, end, units, name in spans for at_ms, sign in ((begin, 1), (end, -1))

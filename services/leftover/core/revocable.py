@@ -9,7 +9,7 @@ from largesse.lifecycle.run_times import known_ms
 from schemas import PlanStep, Vector
 from schemas.estimates import end_ms
 from services.leftover.core.board import is_reserved, stage_of
-from services.leftover.core.peaks import Promised, most_at_a_time, most_of_each
+from services.leftover.core.peaks import most_at_a_time, most_of_each
 from services.leftover.core.reserved import Reserved
 from services.leftover.core.reserved_runs import lent_of
 from services.leftover.core.state import Allocation, State
@@ -261,7 +261,9 @@ def _at_a_time(
     """Of each kind of unit what waits for room at the time, from `from_ms` on, at which that is most: by reservation,
     and when its leases hold. `of`: the most that each reservation waits for by itself.
     """
-    promised: dict[int, tuple[TaskClass, dict[str, int], list[Promised]]] = {}  # By kind, with what each waits for.
+    promised: dict[
+        int, tuple[TaskClass, dict[str, int], list[tuple[int, int, int, str]]]
+    ] = {}  # By kind, with what each waits for.
     for reservation, left in of.items():
         for step in state.promises.profiles[reservation].steps:
             if step.to_ms > from_ms:
