@@ -18,7 +18,7 @@ from tests.unit.test_systemd_units import read
 
 FOLDER = ROOT / "examples" / "every-night"
 JOB = {"job": "j", "user": "ann", "stages": [{"stage": "s", "tasks": 1, "demand": {"cpu": 0.1}, "command": ["true"]}]}
-MADE = (201, {"job": "j-1", "state": "admitted", "warnings": []}, {})
+MADE: tuple[int, dict[str, object], dict[str, str]] = (201, {"job": "j-1", "state": "admitted", "warnings": []}, {})
 
 
 def submitted(folder, *options):
@@ -67,7 +67,10 @@ def test_the_timer_starts_the_script_at_the_hour_of_the_series():
     assert service["Service"]["ExecStart"].endswith("every-night/night.sh")
     assert timer["Timer"]["OnCalendar"] == "*-*-* 02:00:00 Europe/Berlin"
     assert '--every "0 2 * * *" --zone Europe/Berlin' in page
-    assert "\n0 2 * * * LARGESSE_USER=ann /home/ann/examples/every-night/night.sh" in page
+    assert (
+        "\nPATH=/opt/largesse/bin:/usr/bin:/bin\n0 2 * * * LARGESSE_USER=ann /home/ann/examples/every-night/night.sh"
+        in page
+    )
 
 
 @pytest.mark.parametrize("kind", ["service", "timer"])
