@@ -16,6 +16,7 @@ from schemas.queues import KNOBS, Policy
 from services.agent.settings import VARIABLES as AGENT
 from services.cli.settings_page import PAGE, settings_page
 from services.gateway.bodies import read_yaml
+from services.gateway.documents import WHY
 from services.gateway.shell import VARIABLES as GATEWAY
 from services.planner.offline.solve import solve
 from services.planner.rdl.document import read_document
@@ -233,3 +234,14 @@ def test_the_nights_of_the_page_on_reservations_are_in_time(tmp_path, monkeypatc
         assert [name for name, each in rows.items() if each["met"]] == list(rows)[:2]
         assert "nightly.19700101T010000Z" in rows
         assert "`nightly.19700101T010000Z`" in PAGE_OF_RESERVATIONS.read_text()
+
+
+def test_the_page_on_errors_has_every_reason_to_wait():
+    (section,) = re.findall(
+        r"^## Why a job waits\n(.*?)^## ", (ROOT / "docs" / "errors.md").read_text(), re.DOTALL | re.M
+    )
+    listed = "".join(line.split(" | ")[0] for line in section.splitlines() if line.startswith("| `"))
+    missing = [text for text in WHY.values() if max(re.split(r"{\w+}", text), key=len).strip() not in listed]
+
+    assert missing == []
+    assert len(WHY) > 10
