@@ -130,6 +130,7 @@ COMPILED = {
         "round_fold",
         "order",
         "overdue",
+        "peaks",
         "running",
         "serving",
         "shadow",

@@ -129,7 +129,7 @@ def _unknown_too(faults: list[Any], model: type[Input], document: Any) -> str:
 def _reason_of(fault: Any, model: type[Input], document: Any) -> str:
     kind, context, value = fault["type"], fault.get("ctx", {}), fault["input"]
     if kind == "extra_forbidden":
-        return _unknown(str(fault["loc"][-1]), _fields_at(model, fault["loc"][:-1]))
+        return _unknown(str(fault["loc"][-1]), _fields_at(model, fault["loc"][:-1]), _elsewhere(fault, model, document))
     if kind == "string_pattern_mismatch":
         return f"{_PATTERN_WORDS.get(context['pattern'], 'has to match ' + context['pattern'])}, is {shown(value)}"
     if kind == "list_type" and isinstance(value, str):
@@ -174,12 +174,42 @@ def _listed(field: str, text: str) -> str:
     return f'["sh", "-c", {quoted(text if short else "...")}]'
 
 
-def _unknown(name: str, known: list[str]) -> str:
+def _unknown(name: str, known: list[str], elsewhere: str) -> str:
     close = SET_AND_POLICY.get(name) if "queues" in known else None
+    if elsewhere and close not in known:
+        return f"unknown field here: it belongs {elsewhere}"
     close = close if close in known else nearest(name, known)
     return (
         f'unknown field; did you mean "{close}"?' if close else f"unknown field; known here: {', '.join(sorted(known))}"
     )
+
+
+def _elsewhere(fault: Any, model: type[Input], document: Any) -> str:
+    """Where a field of exactly this name belongs: further up, where the document does not have it yet, or into one of
+    those beside it; "" where it is known in neither place.
+    """
+    *steps, name = fault["loc"]
+    for depth in range(len(steps) - 1, -1, -1):
+        inside, at = steps[depth], _value_at(document, steps[:depth])
+        missing_there = isinstance(at, dict) and inside in at and name not in at
+        if missing_there and name in _fields_at(model, tuple(steps[:depth])):
+            return f'further up, beside "{inside}"'
+    for beside in _fields_at(model, tuple(steps)):
+        inner = _fields_at(model, (*steps, beside))
+        if name in inner and beside not in inner:  # Not in a tree of its own kind.
+            return f'in "{beside}"'
+    return ""
+
+
+def _value_at(document: object, steps: list[int | str]) -> object:
+    """What stands at a place; steps that the document does not have are names of branches inside the models."""
+    at = document
+    for step in steps:
+        if isinstance(at, dict):
+            at = at.get(step, at)
+        elif isinstance(at, list) and isinstance(step, int) and step < len(at):
+            at = at[step]
+    return at
 
 
 def _fields_at(model: type[Input], steps: tuple[int | str, ...]) -> list[str]:

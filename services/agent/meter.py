@@ -106,15 +106,15 @@ class Meter:
         self.peak_kib = max(used.ru_maxrss, self.peak_kib)
         self._cpu_s += used.ru_utime + used.ru_stime
 
-    def usage(self, run_ms: int) -> dict[str, int]:
+    def usage(self, run_us: int) -> dict[str, int]:
         """Peak memory, CPU time and peak CPU, once all its processes have ended and been reaped. The peak of CPU is at
         least what was used on average over the whole run: all that is known of one that is shorter than a window.
         """
-        peak_kib, cpu_ms = self.peak_kib, int(self._cpu_s * 1_000)
+        cpu_us = int(self._cpu_s * 1_000_000)
         if self.group is not None:
-            cpu_ms = _count(f"{self.group}/cpu.stat", b"usage_usec") // 1_000 or cpu_ms
-        cpu_peak = max(self.cpu_peak, -(-cpu_ms * 1_000 // max(run_ms, 1)), 1)
-        return {"peak_mib": -(-peak_kib // 1024), "cpu_ms": cpu_ms, "cpu_peak": cpu_peak}
+            cpu_us = _count(f"{self.group}/cpu.stat", b"usage_usec") or cpu_us
+        cpu_peak = max(self.cpu_peak, -(-cpu_us * 1_000 // max(run_us, 1)), 1)
+        return {"peak_mib": -(-self.peak_kib // 1024), "cpu_ms": cpu_us // 1_000, "cpu_peak": cpu_peak}
 
     def kill(self) -> None:
         """Ends every process of the attempt's group at once, where the kernel can (Linux 5.14)."""

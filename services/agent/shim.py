@@ -77,7 +77,7 @@ class Guardian:
         self.outputs: list[Output] = []
         self.child = 0
         self.status: int | None = None
-        self.begun_ns = 0
+        self.forked_ns = self.begun_ns = 0
         self.told = False  # That the command has begun.
         self.ended_ns = 0
         self.reason: str | None = None
@@ -137,7 +137,7 @@ class Guardian:
             if problem.startswith(NOT_ITS_FAULT):
                 raise OSError(0, problem.removeprefix(NOT_ITS_FAULT).decode(errors="replace"))
             raise CannotStart(problem.decode(errors="replace"), os.waitstatus_to_exitcode(status))
-        self.begun_ns = time.monotonic_ns()
+        self.begun_ns = self.forked_ns  # Not now: on a busy machine the command may be over when this is read.
 
     def _forked(self, opened: list[int]) -> bytes:
         """Why the child that is forked cannot become the command; empty: it has. `opened`: what is to be closed then.
@@ -162,6 +162,7 @@ class Guardian:
         _limit_descriptors(self.task.get("descriptors"))
         os.umask(self.umask)
         try:
+            self.forked_ns = time.monotonic_ns()
             self.child = os.fork()
             if self.child == 0:
                 become(self.task, places, pipes, groups, said, guardian)
@@ -314,7 +315,7 @@ class Guardian:
 
     def _result(self) -> Document:
         assert self.status is not None
-        run_ms = (self.ended_ns - self.begun_ns) // 1_000_000
+        run_us = (self.ended_ns - self.begun_ns) // 1_000
         exit_code = os.waitstatus_to_exitcode(self.status)
         detail = f"ended with status {exit_code}"
         if exit_code < 0:
@@ -328,11 +329,11 @@ class Guardian:
             if self.meter.full_of_processes():
                 detail += f"; it was refused more than its {self.task['pids']} processes and threads"
         # What was ended for its memory has no exit code: the signal was not the command's.
-        said, usage = None if reason == "memory" else exit_code, self.meter.usage(run_ms)
+        said, usage = None if reason == "memory" else exit_code, self.meter.usage(run_us)
         if self.reason == "memory":  # By the peak that is reported: it went on to grow until it was killed.
             limit_mib = self.meter.limit_mib
             self.detail = f"used {usage['peak_mib']} MiB of memory, more than the {limit_mib} MiB it may"
-        result: Document = {"run_ms": run_ms, **usage, "exit_code": said}
+        result: Document = {"run_ms": run_us // 1_000, **usage, "exit_code": said}
         if reason is None:
             return {"state": "succeeded", **result}
         return {"state": "failed", "reason": reason, "detail": self.detail or detail, **result}

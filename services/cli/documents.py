@@ -58,16 +58,16 @@ def read_file(path: str, topic: str) -> Written:
 
 
 def read_job(
-    path: str, user: Callable[[], str], named: str | None = None, again: dict[str, object] | None = None
+    path: str, user: Callable[[], str], named: str | None = None, instead: dict[str, object] | None = None
 ) -> Written:
-    """A job spec, with the fields of a further run that `again` has. One that names no user is `named`'s; where that is
+    """A job spec, with the fields of `instead` in place of its own. One that names no user is `named`'s; where that is
     nobody, one that names a reservation is `user`'s: only jobs of its owner may use a reservation.
 
     Raises Wrong as `read_file` does.
     """
     written = read_file(path, "jobs")
-    if again:
-        data = _dumped(written.document | again, default=float)
+    if instead:
+        data = _dumped(written.document | instead, default=float)
         written = _checked(path, data, "jobs", "json", noted=True)
     if written.document.get("user") or (named is None and written.document.get("reservation") is None):
         return written

@@ -86,7 +86,11 @@ def get_job(job: Job, url: Url = None, json: Json = False) -> None:
 
 @get_app.command("queues", short_help="The queue tree: shares, jobs and limits.")
 def get_queues(url: Url = None, json: Json = False) -> None:
-    """The queue tree: what is guaranteed, fair, held, lent and borrowed, jobs, and limits."""
+    """The queue tree: what is guaranteed, fair, held, lent and borrowed, jobs, and limits.
+
+    Guaranteed is what a queue can count on now, by its weight or by what the config guarantees it; the latter stands
+    among its limits.
+    """
     tree = Gateway(url).get("/v1/queues", "queue")
     if json:
         out_json(tree)
@@ -126,26 +130,27 @@ def numbered(name: str) -> tuple[str, int, str]:
 
 def node_row(node: dict[str, Any]) -> tuple[str, str, int, str]:
     """One node of the gateway's, as `get nodes` lists it."""
-    free = ", ".join(
+    amounts = [
         f"{kind} {rounded(node['free'][kind])} of {rounded(amount)}" for kind, amount in node["capacity"].items()
-    )
+    ]
+    said = [", ".join(amounts)] if amounts and node["state"] != "left" else []  # What has left has nothing free.
     if labels := node.get("labels"):
-        free += "; labels " + ", ".join(f"{key}={value}" for key, value in sorted(labels.items()))
+        said.append("labels " + ", ".join(f"{key}={value}" for key, value in sorted(labels.items())))
     if kept := node["kept"]:
         room = ", ".join(f"{kind} {rounded(amount)}" for kind, amount in kept["demand"].items())
-        free += f"; kept for {KEPT_FOR[kept['why']]}: {room}"
+        said.append(f"kept for {KEPT_FOR[kept['why']]}: {room}")
     if reason := node.get("unschedulable"):
-        free += f"; takes no new tasks: {reason}"
+        said.append(f"takes no new tasks: {reason}")
     if failing := node.get("failing"):
         names = failing["jobs"]
         some = ", ".join(names[-JOBS_SHOWN:]) + (f" and {len(names) - JOBS_SHOWN} more" * (len(names) > JOBS_SHOWN))
-        free += f"; placed last until {moment(failing['until_ms'])}: tasks of {some} failed there in a row"
+        said.append(f"placed last until {moment(failing['until_ms'])}: tasks of {some} failed there in a row")
     if drain := node.get("drain"):
-        free += f"; drained by {drain['author']}" + (f": {drain['reason']}" if drain["reason"] else "")
+        said.append(f"drained by {drain['author']}" + (f": {drain['reason']}" if drain["reason"] else ""))
         if (until_ms := drain["until_ms"]) is not None:
             text = "what ran there was ended" if until_ms <= time() * 1_000 else "what runs there is ended"
-            free += f"; {text} at {moment(until_ms)}"
-    return node["node"], node["state"], node["running"], free
+            said.append(f"{text} at {moment(until_ms)}")
+    return node["node"], node["state"], node["running"], "; ".join(said)
 
 
 @get_app.command("classes", short_help="Classes of jobs: pools, what they hold, forecasts.")

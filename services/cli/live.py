@@ -2,7 +2,7 @@
 
 import re
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -53,6 +53,12 @@ def submit(
     follow: Annotated[
         bool, typer.Option("--watch", "-w", help="then follow the job to its end, as watch does")
     ] = False,
+    name: Annotated[
+        str | None,
+        typer.Option(
+            "--name", help="its id, in place of that in the file: for a job that runs every day", metavar="ID"
+        ),
+    ] = None,
     rerun: Annotated[
         bool, typer.Option("--rerun", help="run it again: it has ended here, and is as it was submitted then")
     ] = False,
@@ -74,12 +80,27 @@ def submit(
     gateway = Gateway(url)
     if from_stage is not None and not rerun:
         raise Wrong("--from-stage: is of a job that runs again: give --rerun, too")
-    again: dict[str, object] = {"rerun": True, "from_stage": from_stage} if rerun else {}
-    written = read_job(file, asker, job_user(user), again)
+    instead: dict[str, object] = {} if name is None else {"job": name}
+    if rerun:
+        instead |= {"rerun": True, "from_stage": from_stage}
+    written = read_job(file, asker, job_user(user), instead)
     with refusals_name(file):
         answer = gateway.document("POST", "/v1/jobs", "job", "state", **written.request)
     note_answered(file, written, answer)
-    known = HOW.get(answer.get("job_state"), "nothing happens")
+    _tell_known(answer, follow, json)
+    if follow:
+        if not json:
+            out(answer["job"])
+        follow_job(gateway, answer["job"], json)
+    elif json:
+        out_json(answer)
+    else:
+        out(answer["job"])
+
+
+def _tell_known(answer: dict[str, Any], follow: bool, json: bool) -> None:
+    """Notes what became of a submission beside its id. Raises Refused where it does not run again."""
+    known = HOW.get(str(answer.get("job_state")), "nothing happens")
     over = answer["state"] == "repeated" and answer.get("job_state") in ("failed", "cancelled")
     if over and not follow:
         if json:
@@ -94,14 +115,6 @@ def submit(
         note(f"{answer['job']} {outcome}")
     if answer.get("reservation"):
         note(f"{answer['job']} is bound to {answer['reservation']}")
-    if follow:
-        if not json:
-            out(answer["job"])
-        follow_job(gateway, answer["job"], json)
-    elif json:
-        out_json(answer)
-    else:
-        out(answer["job"])
 
 
 def _pairs(option: str, texts: list[str] | None) -> dict[str, str]:

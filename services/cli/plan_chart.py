@@ -8,6 +8,7 @@ from typing import Any
 from services.cli.client import Gateway
 from services.cli.ending import out, out_json
 from services.cli.show import TEXT_COLUMNS_LEAST, cells, described, drawing, listed, moment, plural, width
+from services.cli.terms import terms
 
 Document = dict[str, Any]
 
@@ -135,6 +136,7 @@ def one_series(series: Document, occurrences: Sequence[Document]) -> str:
         ("every", f"{every} s from {moment(series['start_s'] * 1000)}" if every.isdecimal() else every),
         ("zone", series["zone"]),
         *([("weight", series["weight"])] if series.get("weight", 1) > 1 else []),
+        *terms(series.get("rdl"), recurs=True),
         ("requested", f"{plural(series['occurrences'], 'occurrence')} so far"),
     ]
     text = described(rows)
@@ -195,6 +197,7 @@ def one_reservation(found: Document, *, dry_run: bool = False) -> str:
         rows.append(("weight", found["weight"]))
     if not dry_run:
         rows.append(("requested", moment(found["requested_ms"])))
+    rows += terms(found.get("rdl"))
     if answer is not None:
         rows.append(_answer_row(found, answer, dry_run))
     if found["moved"]:

@@ -31,6 +31,13 @@ class _Column:
         return max(len(self.short if short else self.head), *map(len, self.cells))
 
 
+TWO_GUARANTEES = (
+    "guaranteed, the limit: what the config says; the column: what the queue can count on now, by that or by its "
+    "weight, nothing while it asks for nothing"
+)
+"""Said where a queue has such a limit: the column and the limit have one name."""
+
+
 def tree_text(tree: Document) -> str:
     """The tree as a table that fits the terminal; below it limits and broken guarantees, where there are any."""
     queues = list(_walk(tree))
@@ -39,6 +46,8 @@ def tree_text(tree: Document) -> str:
     limits = [(queue["queue"] or "root", message) for _, queue in queues if (message := limits_text(queue))]
     if limits:
         text += "\n" + rendered(table(("queue", "limits"), limits))
+    if any(queue["limits"]["guaranteed"] for _, queue in queues):
+        text += _paragraph(TWO_GUARANTEES)
     if any(IGNORED in message for _, message in limits):
         text += _paragraph(f"ignored: does not count under the preset {tree['preset']}, or below a list of jobs")
     promised = [(queue["queue"] or "root", _limit(queue["promised"])) for _, queue in queues if queue["promised"]]

@@ -7,6 +7,7 @@ from typing import Any
 
 from services.cli.client import Gateway
 from services.cli.ending import Broken, out, shown
+from services.cli.local_folders import folders_here
 from services.cli.patience import followed
 from services.cli.show import (
     Draw,
@@ -162,6 +163,7 @@ def _clock() -> str:
 def job_text(document: Document, draw: Draw = listed) -> str:
     """One job: what it is, its stages, where it runs, the attempts that failed. `draw`: for whom, as `drawing` says."""
     rows = [(name, document[name]) for name in ("job", "state", "queue", "class", "priority")]
+    rows += [("run", document["run"])] if document.get("run", 1) > 1 else []
     rows += [("held", _held(document)), ("reservation", _reservation(document))]
     rows += [(name, document[name]) for name in ("user", "author")]
     rows += [(name, _moment(document[f"{name}_ms"])) for name in ("submitted", "started", "ended")]
@@ -310,8 +312,9 @@ def _results_text(document: Document, draw: Draw) -> str:
     """Where results lie that were written into the folders in which tasks started, and until when."""
     live = "not before the job ends" if draw is listed else ""
     rows = [
-        (each["node"], live if each["until_ms"] is None else moment(each["until_ms"]), each["folder"])
+        (each["node"], live if each["until_ms"] is None else moment(each["until_ms"]), folder)
         for each in document.get("results", [])
+        for folder in folders_here(each["folder"])
     ]
     if not rows:
         return ""

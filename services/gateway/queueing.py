@@ -153,7 +153,7 @@ class Queueing:
         assert self._draining is not None
         policy = self._state.policy
         rooms = {name: _tasks_on(policy, node, stage) for name, node in self._draining.items()}
-        able = [name for name, room in rooms.items() if room]
+        able = sorted(name for name, room in rooms.items() if room)
         names = ", ".join(able[:NODES_SHOWN_MAX])
         if len(able) > NODES_SHOWN_MAX:
             names += f" and {len(able) - NODES_SHOWN_MAX} more"

@@ -28,6 +28,20 @@ def test_the_example_sends_numbers_round_a_ring(cell):
     assert {line.partition(" on ")[2] for line in printed} == {"n-0: the sum is 11", "n-1: the sum is 11"}
 
 
+def test_the_gang_with_gpus_runs_on_the_cell_of_a_laptop(tmp_path):
+    with up(tmp_path / "data", "--cluster", ROOT / "examples" / "clusters" / "laptop.yaml") as laptop:
+        assert laptop.ask("submit", ROOT / "examples" / "gpu-gang.yaml").code == 0
+        ended = laptop.until("gpu-gang", lambda job: job["ended_ms"])
+        assert ended["state"] == "succeeded", ended["failures"]
+        assert laptop.ask("results", "gpu-gang/workers/0", tmp_path / "out").code == 0
+
+    lines = (tmp_path / "out" / "workers" / "0" / "met.txt").read_text().splitlines()
+    assert [line.partition(" on ")[0] for line in lines] == [f"rank {rank} of 4" for rank in range(4)]
+    assert sorted(line.partition(" on ")[2] for line in lines) == [
+        f"gpu-{n}, GPU {at}" for n in (0, 1) for at in (0, 1)
+    ]
+
+
 GREEDY = """
 import os, socket, sys
 rank, attempt = int(os.environ["LARGESSE_TASK_INDEX"]), os.environ["LARGESSE_ATTEMPT"]

@@ -61,7 +61,7 @@ def test_who_ends_by_itself_was_not_ended_for_memory(tmp_path):
 def test_cpu_time_is_that_of_the_group(tmp_path):
     seen = meter(tmp_path, cpu_stat="usage_usec 1234567\nuser_usec 1\n")
 
-    assert seen.usage(1_000)["cpu_ms"] == 1_234
+    assert seen.usage(1_000_000)["cpu_ms"] == 1_234
 
 
 @pytest.mark.parametrize(("refused", "full"), [(0, False), (3, True)])
@@ -75,7 +75,7 @@ def peak_of(folder, looks, run_ms):
     for at_ms, used_ms in looks:
         (folder / "cpu.stat").write_text(f"usage_usec {used_ms * 1_000}\n")
         seen.note_cpu(at_ms, os.getpid())
-    return seen.usage(run_ms)["cpu_peak"]
+    return seen.usage(run_ms * 1_000)["cpu_peak"]
 
 
 @pytest.mark.parametrize(
@@ -105,6 +105,12 @@ def peak_of(folder, looks, run_ms):
 )
 def test_the_peak_of_cpu_is_the_most_over_ten_seconds(tmp_path, looks, run_ms, peak):
     assert peak_of(tmp_path, looks, run_ms) == peak
+
+
+def test_the_mean_of_a_run_of_less_than_a_millisecond_is_as_exact_as_that_of_a_long_one(tmp_path):
+    seen = meter(tmp_path, cpu_stat="usage_usec 300\n")
+
+    assert seen.usage(400) == {"peak_mib": 0, "cpu_ms": 0, "cpu_peak": 750}
 
 
 def test_what_is_kept_of_looks_does_not_grow_with_the_run(tmp_path):

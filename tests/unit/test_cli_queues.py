@@ -51,6 +51,16 @@ def test_limits_that_do_not_count_are_marked_and_the_mark_explained(shown):
     assert "ignored" not in shown(TREE, 100)
 
 
+@pytest.mark.parametrize("columns", [60, 80, 120])
+def test_the_column_and_the_limit_of_one_name_are_told_apart_where_there_is_such_a_limit(shown, columns):
+    tree = queue("", queue("a", guaranteed={"cpu": "1"}), queue("b"))
+    said = "guaranteed, the limit: what the config says; the column: what the queue can count on now"
+
+    assert said in " ".join(shown(tree, columns).split())
+    assert max(map(len, shown(tree, columns).splitlines())) <= columns
+    assert "the column" not in shown(queue("", queue("b", max={"cpu": "1"})), columns)
+
+
 def test_columns_that_are_empty_say_why(shown):
     tree = queue("", queue("a", share=None), share=None) | {"preset": "carbyne"}
 

@@ -119,7 +119,16 @@ def test_a_drain_is_told_of_in_the_past_once_its_deadline_is_over(monkeypatch, u
     drain = {"author": "ops", "reason": "", "until_ms": until_ms}
     node = {"node": "n", "state": "draining", "running": 0, "kept": None, "free": {}, "capacity": {}, "drain": drain}
 
-    assert node_row(node)[3] == f"; drained by ops; {outcome} at {until_ms}"
+    assert node_row(node)[3] == f"drained by ops; {outcome} at {until_ms}"
+
+
+def test_a_node_that_has_left_shows_no_room():
+    node = {"node": "n", "state": "left", "running": 0, "kept": None, "free": {"cpu": "0"}, "capacity": {"cpu": "1m"}}
+
+    assert node_row(node)[3] == ""
+    assert (
+        node_row(node | {"unschedulable": "it is not run any more"})[3] == "takes no new tasks: it is not run any more"
+    )
 
 
 def test_in_a_pipe_a_job_is_a_line_with_all_of_it(monkeypatch):

@@ -16,6 +16,7 @@ from schemas.queues import KNOBS, Policy
 from services.agent.settings import VARIABLES as AGENT
 from services.cli.settings_page import PAGE, settings_page
 from services.gateway.bodies import read_yaml
+from services.gateway.documents import WHY
 from services.gateway.shell import VARIABLES as GATEWAY
 from services.planner.offline.solve import solve
 from services.planner.rdl.document import read_document
@@ -38,7 +39,7 @@ def all_blocks(language):
 
 
 @pytest.mark.parametrize("text", all_blocks("yaml"))
-def test_a_yaml_example_is_a_job_a_config_or_a_reservation(text):
+def test_a_yaml_example_is_a_job_a_config_a_cluster_or_a_reservation(text):
     if text.startswith("op:"):
         assert read_document(text, clock())["op"] == "window"
         return
@@ -46,6 +47,9 @@ def test_a_yaml_example_is_a_job_a_config_or_a_reservation(text):
 
     if "task:" in text:
         pytest.skip("the mistake that the tutorial shows")
+    if "nodes" in document:
+        assert read_cluster(document).nodes
+        return
     read_input("config" if "queues" in document else "jobs", document, "")
     assert warnings_of(document) == []
 
@@ -65,6 +69,19 @@ def test_the_queues_of_the_page_are_those_of_the_example():
     (text,) = blocks(ROOT / "docs" / "queues.md", "yaml")
 
     assert (ROOT / "examples" / "queues.yaml").read_text().partition("\n")[2] == text
+
+
+def test_the_cluster_with_gpus_of_the_page_on_jobs_is_that_of_the_example_and_runs_its_gang():
+    (text,) = [text for text in blocks(ROOT / "docs" / "jobs.md", "yaml") if text.startswith("nodes:")]
+    cluster = read_cluster(read_yaml(text.encode()))
+    spec = read_input("jobs", read_yaml((ROOT / "examples" / "gpu-gang.yaml").read_bytes()), "")
+    (workers,) = spec.stages
+    room = [
+        min(node.capacity.get(kind, 0) // amount for kind, amount in workers.demand.items()) for node in cluster.nodes
+    ]
+
+    assert read_yaml((ROOT / "examples" / "clusters" / "laptop.yaml").read_bytes()) == read_yaml(text.encode())
+    assert (workers.gang, sorted(room), sum(room)) == (True, [0, 2, 2], workers.tasks)
 
 
 RESERVED = ROOT / "examples" / "reservations"
@@ -217,3 +234,14 @@ def test_the_nights_of_the_page_on_reservations_are_in_time(tmp_path, monkeypatc
         assert [name for name, each in rows.items() if each["met"]] == list(rows)[:2]
         assert "nightly.19700101T010000Z" in rows
         assert "`nightly.19700101T010000Z`" in PAGE_OF_RESERVATIONS.read_text()
+
+
+def test_the_page_on_errors_has_every_reason_to_wait():
+    (section,) = re.findall(
+        r"^## Why a job waits\n(.*?)^## ", (ROOT / "docs" / "errors.md").read_text(), re.DOTALL | re.M
+    )
+    listed = "".join(line.split(" | ")[0] for line in section.splitlines() if line.startswith("| `"))
+    missing = [text for text in WHY.values() if max(re.split(r"{\w+}", text), key=len).strip() not in listed]
+
+    assert missing == []
+    assert len(WHY) > 10

@@ -47,6 +47,27 @@ def test_all_unknown_fields_are_named_at_once_the_first_of_the_document_first():
     )
 
 
+@pytest.mark.parametrize(
+    ("document", "field", "where"),
+    [
+        ({"stages": [stage("a", revocable="never")]}, "stages[0].revocable", 'further up, beside "stages"'),
+        ({"stages": [stage("a"), stage("b", queue="q")]}, "stages[1].queue", 'further up, beside "stages"'),
+        ({"retries": 3, "stages": [stage("a")]}, "retries", 'in "stages"'),
+        ({"stages": [stage("a", max_skew=2)]}, "stages[0].max_skew", 'in "spread"'),
+    ],
+)
+def test_a_field_that_is_known_elsewhere_is_sent_there(document, field, where):
+    fault = refused(document)
+
+    assert (fault.field, fault.reason) == (field, f"unknown field here: it belongs {where}")
+
+
+def test_a_field_that_stands_where_it_belongs_is_only_unknown_elsewhere():
+    fault = refused({"queue": "a", "stages": [stage("a", queue="b")]})
+
+    assert (fault.field, fault.reason.partition(";")[0]) == ("stages[0].queue", "unknown field")
+
+
 @pytest.mark.parametrize(("others", "end"), [(UNKNOWN_NAMED_MAX, ", x8"), (UNKNOWN_NAMED_MAX + 2, ", x8 and 2 more")])
 def test_of_many_unknown_fields_some_are_named(others, end):
     fault = refused({f"x{i}": 1 for i in range(others + 1)})

@@ -152,7 +152,11 @@ def test_a_document_without_anything_is_empty_as_json_too(data):
         ("config", {"policy": {"preset": "drf"}}, 'policy: unknown field; did you mean "set"?'),
         ("config", {"set": {"foo": 1}}, "set.foo: unknown knob; `largesse config show` and docs/settings.md list them"),
         ("config", {"queues": {"name": "root", "policy": "fiffo"}}, '; is "fiffo"; did you mean "fifo"?'),
-        ("config", {"queues": {"name": "root", "set": {}}}, "queues.set: unknown field; known here: "),
+        (
+            "config",
+            {"queues": {"name": "root", "set": {}}},
+            'queues.set: unknown field here: it belongs further up, beside "queues"',
+        ),
     ],
 )
 def test_a_config_that_is_refused_says_what_was_meant(topic, document, reason):

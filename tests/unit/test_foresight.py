@@ -206,3 +206,36 @@ def test_a_cell_answers_alike_from_its_snapshot_and_without_caches(how):
         stories.append(story)
 
     assert stories[0].digest == stories[1].digest
+
+
+def series(story, count, units):
+    """So many leases of an hour, one after the other, each of a reservation of its own."""
+    for at in range(1, count + 1):
+        promise(story, step(at * HOUR, (at + 1) * HOUR, units), name=f"r.{at:02}")
+    return story
+
+
+@pytest.mark.parametrize("revocable", ["auto", "never"])
+def test_leases_that_follow_each_other_far_ahead_need_room_for_one_at_a_time(revocable):
+    story = series(cell(), 40, 2)
+    unknown = unestimated("unknown", tasks=4)
+    unknown.revocable = revocable
+    story.take(unknown)
+
+    story.settle()
+    assert tasks_of(story, "unknown")[False] == 2
+    assert tasks_of(story, "unknown")[True] == (2 if revocable == "auto" else 0)
+    first = [grant for grant in story.granted if grant.revocable]
+    assert {grant.revocable_by for grant in first} == ({"r.01"} if first else set())
+
+
+def test_two_leases_at_once_far_ahead_are_named_with_their_time():
+    story = series(cell(), 30, 2)
+    late = 28 * HOUR + MINUTE
+    promise(story, step(late, late + MINUTE, 1), name="late")
+    story.take(unestimated("unknown", tasks=2))
+
+    story.settle()
+    assert tasks_of(story, "unknown") == {False: 1, True: 1}
+    [lent] = [grant for grant in story.granted if grant.revocable]
+    assert (lent.revocable_by, lent.revocable_from_ms) == ("r.28", 28 * HOUR)

@@ -6,6 +6,7 @@ from schemas import Breach, Device, NodeDrained, NodeRegistered, Queue, Stage
 from schemas.edge.nodes import NodeLeft
 from services.gateway.queue_documents import broken_guarantees
 from services.gateway.queueing import NODES_SHOWN_MAX
+from tests.builders import node
 from tests.gateway_watch import Watched, stage
 
 
@@ -37,6 +38,13 @@ def test_a_job_that_waits_for_draining_nodes_says_so_until_they_resume():
     assert why(cell) == ("no_node", "n1 could run it, but drains")
     cell.take(NodeLeft("n1", "e1")).settle()
     assert why(cell) == NOBODY
+
+
+def test_nodes_that_drain_are_named_in_their_order_and_not_in_that_in_which_they_came():
+    cell = Watched(nodes=2)
+    cell.take(node("a"))
+
+    assert why(waiting(drained(cell, "n0", "n1", "a"), tasks=2)) == ("no_node", "a, n0, n1 could run it, but drain")
 
 
 def test_nodes_that_drain_say_nothing_of_a_job_that_waits_for_room():

@@ -6,9 +6,10 @@ from typing import Final
 
 from largesse.lifecycle.promises import active
 from largesse.lifecycle.run_times import known_ms
-from schemas import PlanProfile, PlanStep, Vector
+from schemas import PlanStep, Vector
 from schemas.estimates import end_ms
 from services.leftover.core.board import is_reserved, stage_of
+from services.leftover.core.peaks import most_at_a_time, most_of_each
 from services.leftover.core.reserved import Reserved
 from services.leftover.core.reserved_runs import lent_of
 from services.leftover.core.state import Allocation, State
@@ -19,8 +20,8 @@ from services.leftover.placement.timeline import could_hold
 
 MOMENTS_MAX: Final = 16
 """So many starts of leases are looked at one by one in a round. Later ones count as one, at the first of them, with the
-most that each reservation is promised from then on: a task that runs so far into the future may be called revocable
-though it is not."""
+most of each kind of unit that is promised at a time from then on: where kinds are promised at different times, a task
+that runs so far into the future may be called revocable though it is not."""
 
 
 UNKNOWN_MS: Final = 1 << 62
@@ -87,13 +88,14 @@ def _split(placement: Placement, sure: int) -> list[Placement]:
 
 @dataclass(slots=True, eq=False)
 class Need:
-    """A moment, the jobs' tasks that are inside what is promised then, by job and stage, and by reservation the units
-    that wait for room.
+    """A moment, the jobs' tasks that are inside what is promised then, by job and stage, by reservation the units that
+    wait for room, and for the moment that stands for all later ones when each reservation has the leases that count.
     """
 
     moment: PromisedNodes
     inside: dict[str, int]
     units: dict[str, list[tuple[TaskClass, int]]]
+    at_ms: dict[str, int]
 
 
 class Moments:
@@ -183,8 +185,8 @@ class Moments:
         asked = {kind for kind, amount in task.demand.items() if amount}
         for reservation, units in need.units.items():
             if any(asked & unit.demand.keys() for unit, _ in units):
-                profile, at_ms = self._state.promises.profiles[reservation], need.moment.at_ms
-                steps = list(active(profile.steps, at_ms)) or _largest(profile, at_ms)
+                profile = self._state.promises.profiles[reservation]
+                steps = list(active(profile.steps, need.at_ms.get(reservation, need.moment.at_ms)))
                 return Lease(reservation, min(s.from_ms for s in steps), max(s.to_ms for s in steps))
         return None
 
@@ -215,9 +217,12 @@ def _need(state: State, board: Board, reserved: Reserved, lasting: _Lasting, at_
     inside: dict[str, int] = {}
     of: dict[str, list[tuple[TaskClass, int]]] = {}
     for reservation, profile in state.promises.profiles.items():
-        steps = _largest(profile, at_ms) if tail else list(active(profile.steps, at_ms))
+        steps = most_of_each(profile.steps, at_ms) if tail else list(active(profile.steps, at_ms))
         if steps and (left := _units_left(board, reserved, reservation, steps, at_ms, inside)):
             of[reservation] = left
+    times: dict[str, int] = {}
+    if tail:
+        of, times = _at_a_time(state, board, of, at_ms)
     started: dict[int, list[Placement]] = {}
     for placement in reserved.placed:
         if inside.get(f"{placement.job}/{placement.stage}/{placement.first}"):
@@ -239,7 +244,7 @@ def _need(state: State, board: Board, reserved: Reserved, lasting: _Lasting, at_
     units = [each for left in of.values() for each in left]
     for unit, count in sorted(units, key=lambda item: -item[0].size):
         moment.promise(unit, count)
-    return Need(moment, inside, of)
+    return Need(moment, inside, of, times)
 
 
 def _end_of(state: State, held: Allocation, now_ms: int) -> int:
@@ -250,15 +255,30 @@ def _end_of(state: State, held: Allocation, now_ms: int) -> int:
     return UNKNOWN_MS if lasts_ms is None else end_ms(held.start_ms, lasts_ms, now_ms)
 
 
-def _largest(profile: PlanProfile, from_ms: int) -> list[PlanStep]:
-    """The largest lease of each kind of unit from a time on, as if they all held at once."""
-    most: dict[tuple[tuple[str, int], ...], PlanStep] = {}
-    for step in profile.steps:
-        if step.to_ms > from_ms:
-            key = tuple(step.unit.items())
-            if key not in most or most[key].units < step.units:
-                most[key] = step
-    return list(most.values())
+def _at_a_time(
+    state: State, board: Board, of: dict[str, list[tuple[TaskClass, int]]], from_ms: int
+) -> tuple[dict[str, list[tuple[TaskClass, int]]], dict[str, int]]:
+    """Of each kind of unit what waits for room at the time, from `from_ms` on, at which that is most: by reservation,
+    and when its leases hold. `of`: the most that each reservation waits for by itself.
+    """
+    promised: dict[
+        int, tuple[TaskClass, dict[str, int], list[tuple[int, int, int, str]]]
+    ] = {}  # By kind, with what each waits for.
+    for reservation, left in of.items():
+        for step in state.promises.profiles[reservation].steps:
+            if step.to_ms > from_ms:
+                unit = board.class_for(step.unit, {}, {}, 0)
+                _, limits, spans = promised.setdefault(unit.index, (unit, {}, []))
+                limits[reservation] = sum(count for kind, count in left if kind.index == unit.index)
+                spans.append((max(step.from_ms, from_ms), step.to_ms, step.units, reservation))
+    found: dict[str, list[tuple[TaskClass, int]]] = {}
+    times: dict[str, int] = {}
+    for unit, limits, spans in promised.values():
+        at_ms, units = most_at_a_time(spans, limits)
+        for reservation, count in units.items():
+            found.setdefault(reservation, []).append((unit, count))
+            times.setdefault(reservation, at_ms)
+    return {name: found[name] for name in of if name in found}, times
 
 
 def _units_left(
