@@ -183,7 +183,7 @@ def test_compiled_cores_keep_what_the_others_do_and_come_back_from_snapshots(com
     assert done.returncode == 0, done.stdout[-3_000:]
 
 
-@pytest.mark.whole
+@pytest.mark.rotating(6)
 @pytest.mark.parametrize("preset", PRESETS)
 def test_a_run_without_any_cache_decides_alike(preset, outcome):
     def forget(cell):

@@ -49,6 +49,7 @@ def decide(state: State, opened: OpenRound) -> list[Grants]:
     kept = keep_promises(state, board, asked, now_ms) if has_promises else None
     foresight = Foresight(state, board, kept, asked, now_ms) if kept is not None else None
     if state.short:
+        board.begin(now_ms, state.policy.ageing_ms)
         hold_for_gangs(state, board, now_ms)
         if board.room.kept_nodes:
             serve_owed(board, list(state.short))

@@ -74,10 +74,7 @@ def hold_for_gangs(state: State, board: Board, now_ms: int) -> None:
     wait for its last room; nodes that are held for others stay so. What the last round has tried does not count here.
     """
     leaves = [board.leaves[name] for name in state.short if name in board.leaves]
-    if not any(leaf.gangs for leaf in leaves):
-        return
-    board.refresh()
-    if not any(lacks_part_of_gang(board, leaf) for leaf in leaves):
+    if not any(leaf.gangs for leaf in leaves) or not any(lacks_part_of_gang(board, leaf) for leaf in leaves):
         return
     wants = _wanted(state, board, None, [leaf for leaf in leaves if is_lacking(board, leaf)], [], {}, now_ms)
     wants.sort(key=lambda wanted: wanted.task.gang == 0)

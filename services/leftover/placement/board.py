@@ -92,15 +92,19 @@ class Board(BoardState):
     """Everything that placement ranks. Built from a core's state, kept up to date with it, rebuilt when in doubt."""
 
     # ------------------------------------------------------------ a round
-    def place(self, now_ms: int = 0, ageing_ms: int = 0) -> list[Placement]:
-        """Places what fits, best claim first. What is placed counts as held until the core says otherwise. `ageing_ms`:
-        a job that holds nothing and could have started so long ago goes first in its leaf; 0: none does.
-        """
+    def begin(self, now_ms: int, ageing_ms: int) -> None:
+        """Brings up to date what leaves and jobs hold, and who has aged (see `place`)."""
         self.refresh()
         if ageing_ms and self.discipline == "fair" and self._ageing.first_ms <= now_ms - ageing_ms:
             for admitted in self._ageing.take(now_ms - ageing_ms):
                 self.by_admission[admitted].aged = True
                 self._enter(self.by_admission[admitted])
+
+    def place(self, now_ms: int = 0, ageing_ms: int = 0) -> list[Placement]:
+        """Places what fits, best claim first. What is placed counts as held until the core says otherwise. `ageing_ms`:
+        a job that holds nothing and could have started so long ago goes first in its leaf; 0: none does.
+        """
+        self.begin(now_ms, ageing_ms)
         candidates = self._candidates
         if self.kinds_levels.parts:
             self.kinds_levels.learn()

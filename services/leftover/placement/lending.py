@@ -49,8 +49,7 @@ def serve_owed(board: Board, names: list[str]) -> None:
     owed = [leaf for name in names if (leaf := board.leaves.get(name)) is not None and leaf.is_owed]
     if not owed:
         return
-    board.refresh()
-    for number in board.room.kept_nodes:
+    for number in sorted(board.room.kept_nodes):
         node = board.room.nodes[number]
         if node.kept is not None and not node.kept.gang and not _is_owed(board, node.kept):
             while (found := _first_owed(board, node, owed)) is not None:
