@@ -93,8 +93,9 @@ class Board(BoardState):
 
     # ------------------------------------------------------------ a round
     def begin(self, now_ms: int, ageing_ms: int) -> None:
-        """Brings up to date what leaves and jobs hold, and who has aged (see `place`)."""
+        """Brings up to date what leaves and jobs hold, who has aged (see `place`), and which classes there are."""
         self.refresh()
+        self._candidates.learn()
         if ageing_ms and self.discipline == "fair" and self._ageing.first_ms <= now_ms - ageing_ms:
             for admitted in self._ageing.take(now_ms - ageing_ms):
                 self.by_admission[admitted].aged = True

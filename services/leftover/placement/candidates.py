@@ -47,13 +47,17 @@ class Candidates:
         self._failed = 0  # How many retry candidates found no room since they were last compared with nodes.
         self._failed_open = 0  # How many open classes found no room since the last sweep.
 
-    def refresh(self) -> None:
-        """Takes in new classes, and the nodes that got room."""
+    def learn(self) -> None:
+        """Takes in new classes."""
         first, self._known = self._known, len(self.classes)
         if first < self._known:
             self.demands.add(first, [task.needs for task in self.classes[first:]])
             self._whole |= bit_set([t.index for t in self.classes[first:] if len(t.needs) == len(t.pairs)])
         self._open |= (1 << self._known) - (1 << first)
+
+    def refresh(self) -> None:
+        """Takes in new classes, and the nodes that got room."""
+        self.learn()
         changed, self._looked = self.room.changed_since(self._looked)
         self._nodes = dict.fromkeys(changed, 0)
         self._failed = self._failed_open = 0

@@ -12,9 +12,10 @@ from collections.abc import Callable
 
 from services.leftover.placement.board import Board, Placement
 from services.leftover.placement.entries import JobEntry
+from services.leftover.placement.fits import bit_set
 from services.leftover.placement.keys import CLASS_MASK
 from services.leftover.placement.leaf_queue import LeafEntry
-from services.leftover.placement.pending_reasons import is_seeker, seekers, short_set
+from services.leftover.placement.pending_reasons import seekers, short_set
 from services.leftover.placement.task_class import NodeRoom, TaskClass
 from services.leftover.placement.task_span import TaskSpan
 from services.leftover.placement.timeline import Reserved, can_lend, could_hold, fits_now, lend
@@ -46,36 +47,40 @@ def serve_owed(board: Board, names: list[str]) -> None:
     that are held for what others are due beyond theirs, unless they find room elsewhere. Room for gangs stays theirs:
     each that starts takes its leaf beyond a guarantee, and brings it below again when it ends.
     """
+    room = board.room
+    numbers = [number for number in sorted(room.kept_nodes) if _is_beyond(board, room.nodes[number].kept)]
     owed = [leaf for name in names if (leaf := board.leaves.get(name)) is not None and leaf.is_owed]
-    if not owed:
+    if not numbers or not owed:
         return
-    for number in sorted(board.room.kept_nodes):
-        node = board.room.nodes[number]
-        if node.kept is not None and not node.kept.gang and not _is_owed(board, node.kept):
-            while (found := _first_owed(board, node, owed)) is not None:
-                board.put(*found, number)
+    among = bit_set(list({bucket_id & CLASS_MASK: True for leaf in owed for bucket_id in list(leaf.sizes.key)}))
+    for number in numbers:
+        node = room.nodes[number]
+        able = [task for task in board.fitting(number, among) if not task.gang and fits_now(room, task, node)]
+        while able and (found := _first_owed(board, able)) is not None:
+            board.put(*found, number)
+            able = [task for task in able if task.waiting and fits_now(room, task, node)]
 
 
-def _is_owed(board: Board, task: TaskClass) -> bool:
-    """Whether a leaf that is below its guarantee waits for tasks of a class."""
-    return any(board.leaves[name].is_owed for name, _ in task.buckets)
+def _is_beyond(board: Board, task: TaskClass | None) -> bool:
+    """Whether room is held for single tasks that no leaf below its guarantee waits for."""
+    return task is not None and not task.gang and not any(board.leaves[name].is_owed for name, _ in task.buckets)
 
 
-def _first_owed(board: Board, node: NodeRoom, owed: list[LeafEntry]) -> tuple[LeafEntry, JobEntry, TaskSpan] | None:
-    """The first of these leaves that is below its guarantee and waits for single tasks that fit on a node and nowhere
-    else, with the job and the span that it serves first of them.
+def _first_owed(board: Board, classes: list[TaskClass]) -> tuple[LeafEntry, JobEntry, TaskSpan] | None:
+    """Who is served first with one of these classes, of the leaves below their guarantee: only such classes as find no
+    room on a node that is not held.
     """
-    for _, name in sorted((board.leaf_queue.claim(leaf), leaf.name) for leaf in owed if leaf.is_owed):
-        leaf, heads = board.leaves[name], dict[str, list[int]]()
-        fitting: list[tuple[int, int]] = []
-        for bucket_id in list(leaf.sizes.key):
-            task = board.classes[bucket_id & CLASS_MASK]
-            if not task.gang and fits_now(board.room, task, node) and is_seeker(board, leaf, bucket_id, heads):
-                fitting.append((board.key_in(leaf, bucket_id), bucket_id))
-        if fitting and board.room.best(board.classes[min(fitting)[1] & CLASS_MASK]) is None:
-            job, span = board.first_in(leaf, min(fitting)[1])
-            return leaf, job, span
-    return None
+    best: tuple[int, str, int, int] | None = None
+    found: tuple[LeafEntry, int] | None = None
+    for task in classes:
+        owed = [(leaf, bucket_id) for leaf, bucket_id in seekers(board, task) if leaf.is_owed]
+        if not owed or board.room.best(task) is not None:
+            continue
+        for leaf, bucket_id in owed:
+            rank = board.leaf_queue.claim(leaf), leaf.name, board.key_in(leaf, bucket_id), bucket_id
+            if best is None or rank < best:
+                best, found = rank, (leaf, bucket_id)
+    return (found[0], *board.first_in(*found)) if found is not None else None
 
 
 def _first(
