@@ -51,7 +51,7 @@ def decide(state: State, opened: OpenRound) -> list[Grants]:
     if state.short:
         board.begin(now_ms, state.policy.ageing_ms)
         hold_for_gangs(state, board, now_ms)
-        if board.room.kept_nodes:
+        if board.room.kept_nodes and state.policy.preset == "drf":  # Elsewhere levels know of what is guaranteed.
             serve_owed(board, list(state.short))
     placements = _place(state, board, foresight, now_ms)
     gathered = hold(state, board, placements, now_ms) if foresight is None else foresight.hold(placements)

@@ -3,9 +3,9 @@
 Waiting tasks are tried in the order in which they would be served, and of each class in a leaf only its first job.
 Gangs are not lent to, since all of their tasks would have to find room on held nodes.
 
-No room is held against a guarantee: a leaf that is below its own takes what is free there if all that the room is held
-for is beyond the guarantees of others. Else it would wait for as long as it takes to gather that, and for ever where
-further leaves of the same class take each room as soon as it is there.
+Where levels do not follow from guarantees, no room is held against one: a leaf that is below its own takes what is free
+there if all that the room is held for is beyond the guarantees of others. Else it would wait for as long as it takes to
+gather that, and for ever where further leaves of the same class take each room as soon as it is there.
 """
 
 from collections.abc import Callable
