@@ -49,18 +49,24 @@ def used(root, capacity, found):
     ]
 
 
+def same_shares(root, found, exact):
+    """Every queue has the share that the reference gives it."""
+    for node in leaves(root):
+        assert abs(share_of(found.leaves, node.name) - exact.share(node)) < NEARLY
+    for node in walk(root):
+        if node.children:
+            assert abs(share_of(found.nodes, node.name) - exact.share(node)) < NEARLY
+
+
 @for_all(cells(), st.booleans())
 def test_the_filling_by_events_is_the_one_of_the_definition(cell, as_printed):
     root, capacity = cell
     found = fill(naive(root) if as_printed else root, capacity)
 
     exact = oracle(root, capacity, counts_full=as_printed)
+    same_shares(root, found, exact)
     for node in leaves(root):
-        assert abs(share_of(found.leaves, node.name) - exact.share(node)) < NEARLY
         assert found.leaves[node.name].satisfied == (not any(node.demand) or exact.tasks[node.name] == node.tasks)
-    for node in walk(root):
-        if node.children:
-            assert abs(share_of(found.nodes, node.name) - exact.share(node)) < NEARLY
 
 
 @for_all(with_maxima(cells()))
@@ -69,12 +75,9 @@ def test_a_maximum_is_a_full_kind_for_those_below_it_alone(cell):
     found = fill(root, capacity)
 
     exact = oracle(root, capacity)
+    same_shares(root, found, exact)
     for node in leaves(root):
-        assert abs(share_of(found.leaves, node.name) - exact.share(node)) < NEARLY
         assert found.leaves[node.name].satisfied == (not any(node.demand) or exact.tasks[node.name] == node.tasks)
-    for node in walk(root):
-        if node.children:
-            assert abs(share_of(found.nodes, node.name) - exact.share(node)) < NEARLY
 
 
 @for_all(with_maxima(with_bases(cells())))
@@ -83,11 +86,7 @@ def test_a_base_comes_before_the_rest_of_what_a_leaf_asks_for(cell):
     found = fill(root, capacity)
 
     exact = oracle(root, capacity)
-    for node in leaves(root):
-        assert abs(share_of(found.leaves, node.name) - exact.share(node)) < NEARLY
-    for node in walk(root):
-        if node.children:
-            assert abs(share_of(found.nodes, node.name) - exact.share(node)) < NEARLY
+    same_shares(root, found, exact)
 
 
 @for_all(with_claims(with_maxima(cells())))
@@ -96,13 +95,10 @@ def test_what_is_claimed_is_there_before_anything_is_divided(cell):
     found = fill(root, capacity)
 
     exact = oracle(root, capacity)
+    same_shares(root, found, exact)
     for node in leaves(root):
-        assert abs(share_of(found.leaves, node.name) - exact.share(node)) < NEARLY
         assert exact.tasks[node.name] * ONE >= node.claim
         assert found.leaves[node.name].satisfied == (not any(node.demand) or exact.tasks[node.name] == 1)
-    for node in walk(root):
-        if node.children:
-            assert abs(share_of(found.nodes, node.name) - exact.share(node)) < NEARLY
 
 
 @for_all(cells())
