@@ -177,3 +177,42 @@ def test_the_room_for_one_task_costs_the_least_work_that_it_can(cores, running):
     ]
     assert found == bool(ways)
     assert sum(victim.lost for victim in clearing.taken) == min(ways, default=0)
+
+
+def one_to_find(cores, running, first=(), before_ms=100):
+    """Room for one task of all cores of a node, beside attempts of a core as (node, delay, end in ms, work lost): where
+    it is found, and what is taken back for it.
+    """
+    room = room_of(*cores)
+    spaces = {number: empty(node) for number, node in enumerate(room.nodes)}
+    victims, waits = {}, {}
+    for i, (number, delay, end_ms, lost) in enumerate(running):
+        spaces[number].free[0] -= 1
+        of = waits if delay else victims
+        of.setdefault(number, []).append(Victim(number, f"v{i}", [(0, 1)], [], lost, "", delay, end_ms))
+    clearing = Clearing(
+        room,
+        lambda number: Space(list(spaces[number].free), []),
+        victims,
+        dict.fromkeys(first, True),
+        lambda number: waits.get(number, []),
+    )
+    clearing.find(a_class(room, min(cores)), 1, whole=False, before_ms=before_ms)
+    return [number for number, _ in clearing.rooms], [victim.key for victim in clearing.taken]
+
+
+def test_a_node_that_is_being_emptied_stays_chosen_while_a_task_there_overruns():
+    running = [(0, 2, 5, 0)]  # Up to four times as long as expected, beside an empty node.
+    assert one_to_find([2, 2], running, first=[0]) == ([0], [])
+    assert one_to_find([2, 2], running) == ([1], [])
+    assert one_to_find([2, 2], [(0, 3, 5, 0)], first=[0]) == ([1], [])
+
+
+def test_who_overruns_is_waited_for_only_where_nobody_can_be_taken_back_elsewhere():
+    assert one_to_find([1, 1], [(0, 1, 5, 0), (1, 0, 0, 9)]) == ([1], ["v1"])
+    assert one_to_find([1, 1], [(0, 2, 5, 0), (1, 1, 5, 0)]) == ([1], [])
+
+
+def test_what_ends_after_the_lease_is_not_waited_for():
+    assert one_to_find([1], [(0, 4, 99, 0)]) == ([0], [])
+    assert one_to_find([1], [(0, 4, 100, 0)]) == ([], [])

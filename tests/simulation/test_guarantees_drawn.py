@@ -1,6 +1,6 @@
 """Drawn cells of several nodes on which tasks of different proportions leave room that not all can use: a queue that
 waits is below its part by weight for no longer than the longest of the tasks that come and go, and a second. Nodes
-fail and come back, weights and maxima change, queues come and go.
+fail and come back, weights and maxima change, queues come and go, reservations run.
 """
 
 from contextlib import suppress
@@ -14,6 +14,7 @@ from schemas.edge.read import ConfigPatch, read_cluster, read_workload_line
 from services.simulator.outages import Outage
 from services.simulator.run import Options, simulate
 from services.simulator.schedule import ShortSchedule
+from services.simulator.workloads.workload_file import read_reservation_line
 from tests.simulation.runs import job, stage
 
 NODES, CORES, GIB = 10, 2, 4
@@ -21,6 +22,8 @@ SHORT_MS, WITHIN_MS, STEP_MS, LONG_MS = (6_000, 9_000), 9_000 + 1_000, 250, 600_
 CHANGED_MS, DOWN_MS, BACK_MS, UNTIL_MS = 32_000, 54_000, 76_000, 98_000
 KINDS = ((500, 512), (100, 1_024), (250, 1_024), (100, 0))  # Of a task: millicores and MiB.
 QUEUES = ("a", "b", "c")
+LEASED, LEASE_MS = 3, (44_000, 68_000)
+"""So many whole nodes are promised to a fourth queue, from then to then."""
 
 
 def tree(weights, most):
@@ -28,7 +31,7 @@ def tree(weights, most):
     for child in children:
         if child["name"] in most:
             child["max"] = {"memory": f"{most[child['name']]}Mi"}
-    return {"name": "root", "children": children}
+    return {"name": "root", "children": [*children, {"name": "leased"}]}
 
 
 class Drawn:
@@ -67,6 +70,17 @@ class Drawn:
                 name, stage(durations_ms=self.lasts[name], demand=demand), queue=name, submit_ms=self.comes_ms[name]
             )
 
+    def lease(self):
+        """A reservation of whole nodes, and the job that runs in it."""
+        from_s, to_s = (at_ms // 1_000 for at_ms in LEASE_MS)
+        whole = {"cpu": str(CORES), "memory": f"{GIB}Gi"}
+        atom = {"op": "atom", "b": whole, "g": LEASED, "h": LEASED, "l": to_s - from_s, "w": LEASED * (to_s - from_s)}
+        asked = {"reservation": "r", "user": "ann", "queue": "leased"}
+        asked["rdl"] = {"op": "window", "s": from_s, "e": to_s, "of": atom}
+        runs = stage(tasks=LEASED, duration_ms=LEASE_MS[1] - LEASE_MS[0] - WITHIN_MS, demand=whole)
+        reserved = job("leased", runs, queue="leased", user="ann", reservation="r", submit_ms=1_000)
+        return [read_reservation_line({"submit_ms": 0, "request": asked}), read_workload_line(reserved)]
+
     def held(self, name, runs, nodes):
         """The dominant share of so many tasks, with what stays."""
         cpu, memory = self.kinds[name]
@@ -102,7 +116,7 @@ class Drawn:
         return True
 
 
-def spans_of(drawn, preset):
+def spans_of(drawn, preset, arrivals=(), outages=()):
     given = {
         "nodes": [{"name": "n", "count": NODES, "capacity": {"cpu": str(CORES), "memory": f"{GIB}Gi"}}],
         "queues": tree(drawn.weights[0], drawn.most[0]),
@@ -119,11 +133,11 @@ def spans_of(drawn, preset):
             raise OverError
 
     schedule = ShortSchedule(20_000)
-    options = Options({"preset": preset}, schedule, before_round=change)
-    options.outages = [Outage(drawn.node, DOWN_MS, BACK_MS)]
+    options = Options({"preset": preset, "reservation_step_ms": 1_000}, schedule, before_round=change)
+    options.outages = list(outages)
     with suppress(OverError):
-        simulate([read_workload_line(line) for line in drawn.jobs()], read_cluster(given), options)
-    return {name: [span for span in schedule.spans if span.job == name] for name in QUEUES}
+        simulate([*map(read_workload_line, drawn.jobs()), *arrivals], read_cluster(given), options)
+    return {name: [span for span in schedule.spans if span.job == name] for name in (*QUEUES, "leased")}
 
 
 def longest_below(drawn, spans, from_ms, to_ms, nodes):
@@ -153,7 +167,7 @@ def longest_below(drawn, spans, from_ms, to_ms, nodes):
 @pytest.mark.parametrize(("seed", "preset"), [(2, "hdrf"), (20, "hdrf"), (2, "largesse"), (2, "dress")])
 def test_who_waits_is_below_its_part_no_longer_than_the_longest_task(seed, preset):
     drawn = Drawn(seed)
-    spans = spans_of(drawn, preset)
+    spans = spans_of(drawn, preset, outages=[Outage(drawn.node, DOWN_MS, BACK_MS)])
     notice_ms = 10_000  # So long nobody knows that the node is lost.
     points = sorted({*drawn.comes_ms.values(), CHANGED_MS, DOWN_MS, DOWN_MS + notice_ms, BACK_MS, UNTIL_MS})
     looked_at = 0
@@ -166,3 +180,22 @@ def test_who_waits_is_below_its_part_no_longer_than_the_longest_task(seed, prese
             assert found[0] <= WITHIN_MS, (found[1], from_ms)
             looked_at += 1
     assert looked_at
+
+
+@pytest.mark.parametrize(("seed", "preset"), [(2, "rayon"), (20, "rayon"), (2, "largesse"), (2, "hdrf")])
+def test_who_waits_has_its_part_of_what_is_not_promised(seed, preset):
+    drawn = Drawn(seed)
+    spans = spans_of(drawn, preset, drawn.lease())
+    assert [span.start_ms <= LEASE_MS[0] + SHORT_MS[1] for span in spans["leased"]] == [True] * LEASED
+    makes_room_ms = LEASE_MS[0] - WITHIN_MS  # From then on nodes are emptied for what is promised.
+    points = sorted({*drawn.comes_ms.values(), CHANGED_MS, makes_room_ms, *LEASE_MS, UNTIL_MS})
+    looked_at = {}
+    for from_ms, to_ms in pairwise(points):
+        if from_ms == makes_room_ms:
+            continue
+        nodes = NODES - LEASED * (LEASE_MS[0] <= from_ms < LEASE_MS[1])
+        found = longest_below(drawn, spans, from_ms, to_ms, nodes)
+        if found is not None:
+            assert found[0] <= WITHIN_MS, (found[1], from_ms)
+            looked_at[from_ms] = True
+    assert LEASE_MS[0] in looked_at

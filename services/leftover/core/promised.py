@@ -51,7 +51,7 @@ def keep_promises(state: State, board: Board, asked: dict[str, list[StageAsk]], 
         clearing = _clearing(state, board, kept, now_ms, now_ms + grace_ms)
         taken_for: list[str] = []  # By attempt that is taken back.
         for claim in [claim for claim in claims if not claim.rest]:
-            _clear(clearing, claim)
+            _clear(state, clearing, claim, now_ms + grace_ms)
             taken_for += [claim.reservation] * (len(clearing.taken) - len(taken_for))
         kept.shut = clearing.rooms
         kept.revoked = _revocations(state, board, clearing.taken, taken_for)
@@ -121,12 +121,17 @@ def _keep_free(state: State, board: Board, claim: Claim) -> list[tuple[int, Task
 
 
 # ---------------------------------------------------------------- taking back
-def _clear(clearing: Clearing, claim: Claim) -> None:
+def _clear(state: State, clearing: Clearing, claim: Claim, until_ms: int) -> None:
+    """Finds room for a claim. Nothing is waited for that is expected to end when the leases that hold by `until_ms` are
+    over.
+    """
+    steps = state.promises.profiles[claim.reservation].steps
+    over_ms = max([step.to_ms for step in steps if step.from_ms <= until_ms], default=0)
     if claim.width == 1:
-        clearing.find(claim.task, claim.count, whole=False)
+        clearing.find(claim.task, claim.count, whole=False, before_ms=over_ms)
         return
     for _ in range(claim.count // claim.width):
-        if not clearing.find(claim.task, claim.width, whole=True):
+        if not clearing.find(claim.task, claim.width, whole=True, before_ms=over_ms):
             return
 
 
@@ -158,8 +163,39 @@ def _clearing(state: State, board: Board, kept: Kept, now_ms: int, until_ms: int
             spared = lent.taken or key in covered or _is_over_by(state, held, now_ms, until_ms)
             if not spared and name in room.number and held.job in state.jobs:
                 victims.setdefault(room.number[name], []).append(_victim(state, board, name, key, held, now_ms))
+
+    def waits_of(number: int) -> list[Victim]:
+        name = room.nodes[number].name
+        found: list[Victim] = []
+        for key, held in state.held.get(name, {}).items():
+            if not _is_over_by(state, held, now_ms, until_ms):
+                lent = lent_of(state, name, key)
+                if lent is None or (key in covered and not lent.taken):
+                    found += _wait(state, board, name, key, held, now_ms, until_ms)
+        return found
+
     first = {room.number[name]: True for name in state.vacated if name in room.number}
-    return Clearing(room, space_of, victims, first)
+    return Clearing(room, space_of, victims, first, waits_of)
+
+
+def _wait(
+    state: State, board: Board, name: str, key: str, held: Allocation, now_ms: int, until_ms: int
+) -> list[Victim]:
+    """An attempt that is not revocable, if something is known of its run time. The delay: 1 while it has not taken
+    twice as long as expected, or ends within a grace after `until_ms`, then one more for twice as much.
+    """
+    job = state.jobs[held.job]
+    lasts_ms = known_ms(stage_of(job, held.stage), job.seen)
+    if lasts_ms is None:
+        return []
+    ends_ms = held.start_ms + lasts_ms
+    if ends_ms <= now_ms:  # It may end at any time.
+        delay = ((now_ms - held.start_ms) // lasts_ms).bit_length()
+    else:
+        delay = 1 + ((ends_ms - until_ms) // max(1, until_ms - now_ms)).bit_length()
+    number = board.room.number[name]
+    devices = by_position(board.room.nodes[number], device_shares(held))
+    return [Victim(number, f"{name}/{key}", board.room.pairs(held.demand), devices, 0, "", delay, ends_ms)]
 
 
 def _victim(state: State, board: Board, name: str, key: str, held: Allocation, now_ms: int) -> Victim:

@@ -162,6 +162,9 @@ class PromisedNodes:
 class Victim:
     """A revocable attempt on a node. `lost`: the work that is lost if it is taken back, in share units x ms. `gang`:
     the attempt of a gang that it belongs to, which is taken back as a whole; "" if it belongs to none.
+
+    `delay` above 0: an attempt that is not revocable, and whose end is waited for instead; the greater, the longer that
+    may take. `end_ms`: when it is expected to end.
     """
 
     node: int
@@ -170,24 +173,35 @@ class Victim:
     devices: list[tuple[int, int]]
     lost: int
     gang: str = ""
+    delay: int = 0
+    end_ms: int = 0
+
+
+def _takes_nobody(number: int) -> list[Victim]:
+    return []
 
 
 @dataclass(slots=True, eq=False)
 class Clearing:
-    """Finds room for tasks, and takes `victims` (by node) back where there is none. Of nodes that cost equally much
-    those in `first` come first. `rooms`: what was found, as (node, class); `taken`: the attempts to take back; both in
-    order.
+    """Finds room for tasks, and takes `victims` (by node) back where there is none. Where attempts have to end that are
+    not revocable (`waits_of` a node), those nodes are taken for which that takes least, then those on which the least
+    work is lost, then those in `first`. On these some delay is no reason for others: what was chosen before would be
+    given to others each time a task takes longer than expected, and no room would ever be complete. `rooms`: what was
+    found, as (node, class); `taken`: the attempts to take back; both in order.
     """
 
     room: Room
     space_of: SpaceOf
     victims: dict[int, list[Victim]]
     first: dict[int, bool] = field(default_factory=dict)
+    waits_of: Callable[[int], list[Victim]] = _takes_nobody
     rooms: list[tuple[int, TaskClass]] = field(default_factory=list)
     taken: list[Victim] = field(default_factory=list)
     _spaces: dict[int, Space] = field(default_factory=dict)
     _gone: dict[str, bool] = field(default_factory=dict)
     _gangs: dict[str, list[Victim]] = field(default_factory=dict)
+    _waits: dict[int, list[Victim]] = field(default_factory=dict)
+    _before_ms: int = 0
 
     def __post_init__(self) -> None:
         for victims in self.victims.values():
@@ -195,8 +209,11 @@ class Clearing:
                 if victim.gang:
                     self._gangs.setdefault(victim.gang, []).append(victim)
 
-    def find(self, task: TaskClass, count: int, *, whole: bool) -> int:
-        """Finds room for so many tasks of a class, with `whole` for all of them or none. Returns how many have room."""
+    def find(self, task: TaskClass, count: int, *, whole: bool, before_ms: int = 0) -> int:
+        """Finds room for so many tasks of a class, with `whole` for all of them or none. Returns how many have room.
+        What is expected to end later than at `before_ms` is not waited for.
+        """
+        self._before_ms = before_ms
         before = (
             list(self.rooms),
             list(self.taken),
@@ -211,16 +228,16 @@ class Clearing:
         heapify(heap)
         found = 0
         while found < count and heap:
-            lost, later, number = heappop(heap)
+            *said, number = heappop(heap)
             cost = self._cost(number, task)
             if cost is None:
                 continue
-            if cost != (lost, later):  # Others took of this node since, or a gang that was there went.
+            if cost != tuple(said):  # Others took of this node since, or a gang that was there went.
                 heappush(heap, (*cost, number))
                 continue
             self._take(number, task)
             found += 1
-            heappush(heap, (lost, later, number))
+            heappush(heap, (*cost, number))
         if whole and found < count:
             self.rooms, self.taken, self._gone, self._spaces = before
             return 0
@@ -230,15 +247,20 @@ class Clearing:
         space = self._spaces.get(number)
         if space is None:
             space = self._spaces[number] = self.space_of(number)
+            self._waits[number] = self.waits_of(number)
         return space
 
-    def _cost(self, number: int, task: TaskClass) -> tuple[int, bool] | None:
-        """The cost of room for one more task on a node: the work that is lost, then whether it is not in `first`."""
+    def _cost(self, number: int, task: TaskClass) -> tuple[int, int, bool] | None:
+        """The cost of room for one more task on a node: the delay, the work that is lost, and whether it is not in
+        `first`.
+        """
         chosen = self._chosen(number, task)
         if chosen is None:
             return None
         each = {victim.gang or victim.key: self._lost(victim) for victim in chosen}
-        return sum(each.values()), number not in self.first
+        delay = max([victim.delay for victim in chosen], default=0)
+        is_first = number in self.first
+        return max(0, delay - 2 * is_first), sum(each.values()), not is_first
 
     def _lost(self, victim: Victim) -> int:
         return sum(each.lost for each in self._gangs[victim.gang]) if victim.gang else victim.lost
@@ -250,8 +272,9 @@ class Clearing:
         space = self._space(number)
         if space.fits(task):
             return []
-        there = [victim for victim in self.victims.get(number, []) if victim.key not in self._gone]
-        there.sort(key=lambda victim: (self._lost(victim), victim.key))
+        waits = [wait for wait in self._waits.get(number, []) if wait.end_ms < self._before_ms]
+        there = [victim for victim in [*self.victims.get(number, []), *waits] if victim.key not in self._gone]
+        there.sort(key=lambda victim: (victim.delay, self._lost(victim), victim.key))
         space = space.copy()
         chosen: list[Victim] = []
         for victim in there:
@@ -276,7 +299,8 @@ class Clearing:
             for each in self._gangs[victim.gang] if victim.gang else [victim]:
                 if each.key not in self._gone:
                     self._gone[each.key] = True
-                    self.taken.append(each)
+                    if not each.delay:
+                        self.taken.append(each)
                     self._space(each.node).add(each.pairs, each.devices)
         self._space(number).take(task)
         self.rooms.append((number, task))
