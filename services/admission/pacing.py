@@ -14,7 +14,7 @@ from largesse.log.inputs import Input
 from schemas import JobTurns, RoundOpened
 
 TOPIC = "jobs"
-QUIET_MS = 20
+QUIET_MS = 100
 """Submissions that are so far apart leave room for rounds: a lone one opens its round at once."""
 ROUND_PARTS = 5
 GAP_MS = 250
