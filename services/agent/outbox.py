@@ -123,7 +123,7 @@ class Outbox:
         return min((due.at_ms for due in dues if due is not None), default=None)
 
     def sent(self, said: Iterable[Said], now_ms: int) -> None:
-        """The bus has it. It is said again if the log does not show it, ever more seldom. The log may show it already."""
+        """The bus has it. It is said again, ever more seldom, if the log does not show it, which it may do already."""
         self.awaited.clear()
         for part in said:
             known = self.unreported.get(part.key)
