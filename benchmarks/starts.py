@@ -6,7 +6,10 @@ Starts `largesse up` with one node. First one job of `--tasks` tasks, each `true
 the end, beside `xargs -P 2 -n 1 true` in the same run, and CPU time a task: of the cell with its agent, of shims and
 commands, and of a command under xargs. Then CLIENTS clients submit jobs of one such task as fast as they are answered,
 for `--seconds`: how long answers took, and how many tasks ran a second. Beside them one client submits a job every
-BESIDE_S: its answers are shown apart. `--floods` of them; the one with the middle 99th percentile is shown.
+BESIDE_S: its answers are shown apart. `--floods` of them; the one with the middle 99th percentile is shown. Then one in
+which all jobs are held, so that nothing starts: what is left is what answers take by themselves, one after another.
+
+Clients share the processors with the cell. They speak HTTP over plain streams, and say what CPU time they took.
 """
 
 import argparse
@@ -53,8 +56,10 @@ async def _measure(asked: argparse.Namespace, folder: Path) -> None:
         async with httpx.AsyncClient(base_url=cell.url, timeout=120, limits=limits) as client:
             await sustained.until_it_serves(client, cell.url, nodes=1)
             await _one_job(client, cell.processes["up"], asked.tasks)
-            floods = [await _flood(client, cell.processes["up"], asked.seconds) for _ in range(asked.floods)]
+            up = cell.processes["up"]
+            floods = [await _flood(client, up, asked.seconds, held=False) for _ in range(asked.floods)]
             print(sorted(floods)[len(floods) // 2][1], flush=True)
+            print((await _flood(client, up, asked.seconds, held=True))[1], flush=True)
     finally:
         await cell.end()
 
@@ -72,38 +77,66 @@ async def _one_job(client: httpx.AsyncClient, up: psutil.Process, tasks: int) ->
     print(f", shims and commands {rest:.1f}; under xargs {xargs:.1f}", flush=True)
 
 
-async def _flood(client: httpx.AsyncClient, up: psutil.Process, seconds: float) -> tuple[float, str]:
+class _Connection:
+    """A client that submits jobs one after another."""
+
+    def __init__(self, url: httpx.URL) -> None:
+        self._host, self._port = url.host, url.port
+        self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
+
+    async def submit(self, job: str, *, held: bool) -> float:
+        """How long the answer took, in ms."""
+        if self._streams is None:
+            self._streams = await asyncio.open_connection(self._host, self._port)
+        reader, writer = self._streams
+        body = json.dumps(_spec(job, 1, held=held)).encode()
+        begun = time.perf_counter()
+        head = f"POST /v1/jobs HTTP/1.1\r\nHost: {self._host}:{self._port}\r\nContent-Type: application/json\r\n"
+        writer.write(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
+        head = (await reader.readuntil(b"\r\n\r\n")).decode().lower()
+        await reader.readexactly(int(head.partition("content-length:")[2].split()[0]))
+        took = (time.perf_counter() - begun) * 1_000
+        assert head.split()[1] == "201", f"{job}: {head}"
+        return took
+
+    def close(self) -> None:
+        """No more of them."""
+        if self._streams is not None:
+            self._streams[1].close()
+
+
+async def _flood(client: httpx.AsyncClient, up: psutil.Process, seconds: float, *, held: bool) -> tuple[float, str]:
     """The 99th percentile of answers, and a line that says all."""
     took: list[float] = []
     beside: list[float] = []
     jobs: list[str] = []
     name, over = f"flood-{time.time_ns() // 1_000_000}", time.monotonic() + seconds
 
-    async def submit(number: int) -> None:
-        count = 0
+    async def submit(client: str, into: list[float], every_s: float) -> None:
+        connection, count = _Connection(up_url), 0
         while time.monotonic() < over:
-            begun = time.perf_counter()
-            jobs.append(await _submit(client, f"{name}-{number}-{count}", 1))
-            took.append((time.perf_counter() - begun) * 1_000)
+            job = f"{name}-{client}-{count}"
+            into.append(await connection.submit(job, held=held))
+            jobs.append(job)
             count += 1
+            await asyncio.sleep(max(0.0, every_s - into[-1] / 1_000))
+        connection.close()
 
-    async def submit_beside() -> None:
-        for count in range(int(seconds / BESIDE_S)):
-            begun = time.perf_counter()
-            jobs.append(await _submit(client, f"{name}-beside-{count}", 1))
-            beside.append((time.perf_counter() - begun) * 1_000)
-            await asyncio.sleep(max(0.0, begun + BESIDE_S - time.perf_counter()))
-            if time.monotonic() > over:
-                return
-
+    up_url, own_s = client.base_url, time.process_time()
     with _spent(up) as spent:
-        await asyncio.gather(submit_beside(), *(submit(number) for number in range(CLIENTS)))
-        await _until_ended(client, jobs)
+        begun = time.monotonic()
+        clients = (submit(str(number), took, 0.0) for number in range(CLIENTS))
+        await asyncio.gather(submit("beside", beside, BESIDE_S), *clients)
+        own_s, answered_s = time.process_time() - own_s, time.monotonic() - begun
+        if not held:
+            await _until_ended(client, jobs)
     (p50, p99), (beside_p50, beside_p99) = _percentiles(took), _percentiles(beside)
-    line = f"{CLIENTS} clients submit jobs of one task for {seconds:g} s: answers take {p50:.0f} ms at the median, "
+    line = f"{CLIENTS} clients submit jobs of one task{', held,' if held else ''} for {seconds:g} s: "
+    line += f"{len(jobs) / answered_s:,.0f} answers a second, {p50:.0f} ms at the median, "
     line += f"{p99:.0f} at the 99th percentile; those of one beside them {beside_p50:.0f} and {beside_p99:.0f} ms; "
-    line += f"{len(jobs) / spent['s']:,.0f} jobs a second, "
-    return p99, line + f"{1_000 * (spent['cell_s'] + spent['rest_s']) / len(jobs):.1f} ms of CPU each"
+    line += f"clients took {1_000 * own_s / len(jobs):.1f} ms of CPU each; "
+    cpu = f"{1_000 * (spent['cell_s'] + spent['rest_s']) / len(jobs):.1f} ms of CPU each"
+    return p99, line + (cpu if held else f"{len(jobs) / spent['s']:,.0f} jobs a second, {cpu}")
 
 
 def _percentiles(took: list[float]) -> tuple[float, float]:
@@ -112,9 +145,13 @@ def _percentiles(took: list[float]) -> tuple[float, float]:
     return took[len(took) // 2], took[len(took) * 99 // 100]
 
 
+def _spec(job: str, tasks: int, *, held: bool = False) -> dict[str, Any]:
+    stage = {"stage": "s", "tasks": tasks, "demand": {"cpu": "1"}, "command": ["true"]}
+    return {"job": job, "stages": [stage], "hold": held}
+
+
 async def _submit(client: httpx.AsyncClient, job: str, tasks: int) -> str:
-    stage: dict[str, Any] = {"stage": "s", "tasks": tasks, "demand": {"cpu": "1"}, "command": ["true"]}
-    (await client.post("/v1/jobs", content=json.dumps({"job": job, "stages": [stage]}))).raise_for_status()
+    (await client.post("/v1/jobs", content=json.dumps(_spec(job, tasks)))).raise_for_status()
     return job
 
 

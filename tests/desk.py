@@ -22,10 +22,10 @@ NODE = {"node": "n1", "epoch": "e1", "capacity": {"cpu": "4"}}
 class Desk:
     """One sequencer, a clock, and hands that write inputs and answers."""
 
-    def __init__(self, bus, *, alone=True, **settings):
+    def __init__(self, bus, *, alone=True, paced=False, **settings):
         self.bus = bus
         self.now_ms = 1_000
-        self.alone = alone
+        self.alone, self.paced = alone, paced
         self.settings = Settings(bus="memory:", **settings)
         self.tokens = 0
         self.scribe = Scribe(bus)
@@ -34,7 +34,12 @@ class Desk:
     def start(self):
         """A new process in the place of the old one."""
         self.sequencer = Sequencer(
-            self.bus, self.settings, clock=lambda: self.now_ms, draw_token=self._token, alone=self.alone
+            self.bus,
+            self.settings,
+            clock=lambda: self.now_ms,
+            draw_token=self._token,
+            alone=self.alone,
+            paced=self.paced,
         )
 
     def _token(self):

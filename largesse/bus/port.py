@@ -67,13 +67,16 @@ class Fetched(list[Message]):
 
 @dataclass(frozen=True, slots=True)
 class Outgoing:
-    """A message to append. `key` groups messages for compaction where the topic is compacted."""
+    """A message to append. `key` groups messages for compaction where the topic is compacted. `early`: readers may see
+    it before it is on disk, where whatever they make of it lies behind it in one journal.
+    """
 
     topic: str
     partition: int
     value: bytes
     key: str = ""
     headers: dict[str, str] = field(default_factory=dict)
+    early: bool = False
 
 
 def size_of(message: Outgoing) -> int:

@@ -142,7 +142,8 @@ async def publish_input(writer: Writer, topic: str, document: object, author: st
     """
     assert topic in INPUTS, f"{topic} is no input topic"
     value = document if isinstance(document, bytes) else orjson.dumps(document)
-    return (await writer.send([Outgoing(topic, partition, value, headers={"author": author})]))[0]
+    # Only a sequencer reads it, and what becomes of it is a record that is written after it.
+    return (await writer.send([Outgoing(topic, partition, value, headers={"author": author}, early=True)]))[0]
 
 
 _SET_FIRST: WeakKeyDictionary[asyncio.Event, asyncio.Task[Literal[True]]] = WeakKeyDictionary()

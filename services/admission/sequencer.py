@@ -21,7 +21,7 @@ from largesse.log.wanted import wanted_of
 from largesse.log.writer import Fenced, LogWriter, claim_message
 from largesse.settings import Settings
 from largesse.shell import FOLDING, CoreStopped
-from largesse.telemetry import CAUGHT_UP, CLAIMS, FOLDED, INPUTS, SEQ, STANDBYS, logger, stopwatch
+from largesse.telemetry import CAUGHT_UP, CLAIMS, FOLDED, INPUTS, SEQ, STANDBYS, logger
 from schemas import (
     DecisionHash,
     Header,
@@ -40,7 +40,7 @@ from services.admission.core.judge import lose
 from services.admission.core.rounds import accepts_forecast, cause_of_due, close, due, next_due_ms
 from services.admission.core.state import State
 from services.admission.intake import become, is_skipped, wishes_ahead
-from services.admission.leading import Leading, Pending
+from services.admission.leading import DECIDED, Leading, Pending
 from services.admission.letters import Letters
 
 SKIPPED_MAX = 1_000
@@ -52,9 +52,6 @@ ALIVE_PARTS = 3
 OPENINGS_KEPT = 1_000
 """A forecast for an opening older than the last so many is ignored."""
 
-DECIDED = ("shares", "asks", "grants")
-"""What a closing needs, in the order in which it names it."""
-
 
 def fresh_token() -> str:
     """A token that no claim has carried before."""
@@ -63,7 +60,7 @@ def fresh_token() -> str:
 
 async def run(bus: Bus, settings: Settings, *, stop: asyncio.Event, name: str = core.NAME) -> None:
     """Runs a sequencer until `stop` is set. Raises CoreStopped, InputStopped, PositionGap, BusFull, Undecodable."""
-    sequencer = Sequencer(bus, settings, name=name)
+    sequencer = Sequencer(bus, settings, name=name, paced=settings.is_alone)
     CAUGHT_UP.labels(name).set(0)
     try:
         while not stop.is_set():
@@ -81,7 +78,7 @@ class Sequencer:
     """One instance. `run` drives it; tests step it with clocks and tokens of their own.
 
     `clock`, `steady`: the wall clock and the steady one (clock.py), by default this machine's; `clock` alone is both.
-    `alone`: the bus admits one process, so a starter claims at once.
+    `alone`: the bus admits one process, so a starter claims at once. `paced`: answers come before starts (pacing.py).
     """
 
     def __init__(
@@ -94,8 +91,9 @@ class Sequencer:
         draw_token: Callable[[], str] = fresh_token,
         alone: bool | None = None,
         name: str = core.NAME,
+        paced: bool = False,
     ) -> None:
-        self.name = name
+        self.name, self._paced = name, paced
         self.state: State = core.start()
         self._bus = bus
         self._settings = settings
@@ -164,15 +162,15 @@ class Sequencer:
     def wait_ms(self) -> int:
         """How long to wait between two steps at most."""
         now_ms = self._clock.now_ms()
-        if self._leading is None:
+        if (lead := self._leading) is None:
             claim_ms = self._wait_until_ms if self._alone else self._heard_ms + self._lease_ms
             return max(1, min(self._settings.wait_ms, max(claim_ms, self._wait_until_ms) - now_ms))
         due_ms = next_due_ms(self.state)
         moments = [
             now_ms + self._settings.wait_ms,
-            self._leading.appended_ms + self._lease_ms // ALIVE_PARTS,
-            None if due_ms is None else self._clock.steady_ms + due_ms - self._clock.log_ms,
-            self._leading.leases.next_ms(self.state.policy.node_lease_ms),
+            lead.appended_ms + self._lease_ms // ALIVE_PARTS,
+            None if due_ms is None else max(self._clock.steady_ms + due_ms - self._clock.log_ms, lead.pace.opens_ms()),
+            lead.leases.next_ms(self.state.policy.node_lease_ms),
         ]
         return max(1, min(moment for moment in moments if moment is not None) - now_ms)
 
@@ -278,7 +276,7 @@ class Sequencer:
             name=self.name,
         )
         self._clock.lead(reader.order.time)
-        self._leading = Leading(self._bus, log, settings.partition, self._decisions, self._now_ms)
+        self._leading = Leading(self._bus, log, settings.partition, self._decisions, self._now_ms, self._paced)
         self._watch_all(self._leading)
         await self._letters.forget_written()
         await self._letters.write(producer)
@@ -335,8 +333,7 @@ class Sequencer:
         """Adds one record to the batch and folds it, so that the next input is judged after it."""
         record = lead.log.put(body, time=self._clock.log_ms, source=source, cause=cause)
         self._fold(record)
-        if isinstance(body, RoundOpened):
-            lead.since_opening_s = stopwatch()
+        lead.time_round(body, self._clock.now_ms())
         ends = isinstance(body, RoundClosed | RoundAbandoned)
         if ends and lead.pending is None and self._snapshots.is_due(record.round, record.seq):
             lead.pending = Pending(record.seq, deepcopy(lead.log.running), dump(self.state))
@@ -357,6 +354,7 @@ class Sequencer:
                 lead.leases.forget(body.node)
             lead.leases.hear(item.body, self.state.nodes, heard_ms)
             INPUTS.labels(item.topic, "none" if body is None else type(body).__name__).inc()
+        lead.pace.hear(items, heard_ms)
         failpoints.hit(self.name, "after_consume")
         return bool(items)
 
@@ -402,7 +400,7 @@ class Sequencer:
         while True:
             at_ms = max(self._clock.log_ms, running.time)
             body = due(self.state, at_ms, bytes.fromhex(running.prefix))
-            if body is None:
+            if body is None or lead.pace.holds_back(body, self._now_ms):
                 return
             self._put(lead, body, cause=cause_of_due(self.state))
 

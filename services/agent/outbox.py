@@ -123,17 +123,18 @@ class Outbox:
         return min((due.at_ms for due in dues if due is not None), default=None)
 
     def sent(self, said: Iterable[Said], now_ms: int) -> None:
-        """The bus has it. It is said again if the log does not show it, ever more seldom."""
+        """The bus has it. It is said again, ever more seldom, if the log does not show it, which it may do already."""
         self.awaited.clear()
         for part in said:
-            self.awaited[part.key] = True
             known = self.unreported.get(part.key)
             if known is None:
                 continue
             if part.start and known.start is not None:
                 known.start = _later(known.start, now_ms)
+                self.awaited[part.key] = True
             if part.result is not None and known.end is not None:
                 known.end = _later(known.end, now_ms)
+                self.awaited[part.key] = True
 
 
 def _later(due: Due, now_ms: int) -> Due:

@@ -95,13 +95,27 @@ def test_after_a_registration_everything_is_said_again():
 
 
 def test_what_the_log_confirms_while_it_is_sent_stays_confirmed():
-    box = outbox_of(("ended", 0))
+    box = outbox_of(("ended", 0), ("started", 1), ("started", 2))
     parts = box.due(0)
 
     box.over("k0")
+    box.begun("k1")
     box.sent(parts, 0)
 
-    assert box.due_ms() is None
+    assert box.due_ms() == REPEAT_MS
+    assert list(box.awaited) == ["k2"]
+
+
+def test_an_end_is_not_awaited_for_a_start_that_the_log_has_shown():
+    box = outbox_of(("started", 0))
+    parts = box.due(0)
+
+    box.begun("k0")
+    box.ended("k0", name(0), OK, 0)
+    box.sent(parts, 0)
+
+    assert box.awaited == {}
+    assert box.due_ms() == 0
 
 
 def test_tasks_in_a_row_are_one_item_with_a_run_time_each():

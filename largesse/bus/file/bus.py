@@ -1,8 +1,9 @@
 """The Bus port on one directory: the embedded bus. One process, one journal for all topics, no server.
 
 Appends are lines of the journal in the order of their sends (lines.py, group_commit.py); messages of compacted
-topics are files of their own (compacted.py). A durable message is shown to readers after its sync, any other at
-once; one that follows a message still hidden waits for the same sync, so what was sent can always be read. Opening
+topics are files of their own (compacted.py). A durable message is shown to readers after its sync, unless it may be
+early, any other at once; one that follows a message still hidden waits for the same sync, so what was sent can always
+be read. What is written because of an early one lies behind it, so no crash leaves that without this. Opening
 verifies every byte. After BusFull the bus still reads and writes nothing more, with room again or without; opened
 again, it goes on where the disk ends.
 """
@@ -15,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from largesse.bus.file.compacted import COMPACTED, CompactedPartition, find, move_out, new_partition, partitions_of
-from largesse.bus.file.group_commit import Append, GroupCommit
+from largesse.bus.file.group_commit import Append, GroupCommit, Sync
 from largesse.bus.file.head import Head, JournalDamaged, make_directory, write_head, write_mark
 from largesse.bus.file.index import Stretches, read_back
 from largesse.bus.file.journal import Disk, Repair, segment_path, settle
@@ -199,11 +200,14 @@ class FileBus(LocalBus):
             messages.append(Message(*key, ends[key], each.value, dict(each.headers)))
             ends[key] += 1
         # From here on nothing can fail: a batch that cannot be encoded has left no trace.
-        durable = durable or any(partition.shown != partition.end for partition in partitions.values())
-        waits = durable or self._commit.queued_bytes > QUEUE_BYTES_MAX
+        hidden = any(partition.shown != partition.end for partition in partitions.values())
+        sync = Sync.NOW if durable or hidden else Sync.NONE
+        if durable and not hidden and all(each.early for each in batch):
+            sync = Sync.SHARED
+        waits = sync is not Sync.NONE or self._commit.queued_bytes > QUEUE_BYTES_MAX
         done = asyncio.get_running_loop().create_future() if waits else None
-        self._enqueue(batch, messages, items, ends, durable=durable, done=done)
-        if not durable:
+        self._enqueue(batch, messages, items, ends, sync=sync, done=done)
+        if sync is not Sync.NOW:
             self._show(ends)
         # Cancelling the sender does not take the batch back.
         await (asyncio.sleep(0) if done is None else done)
@@ -216,7 +220,7 @@ class FileBus(LocalBus):
         items: list[bytes],
         ends: dict[tuple[str, int], int],
         *,
-        durable: bool,
+        sync: Sync,
         done: asyncio.Future[None] | None,
     ) -> None:
         """Sends each message on its way: to the journal, or to a file of its own."""
@@ -230,7 +234,7 @@ class FileBus(LocalBus):
                 lines.append((message, item))
         at, now_s = 0, asyncio.get_running_loop().time()
         for segment, position, many in self._commit.enqueue(
-            [item for _, item in lines], ends, durable=durable, done=done, kept=kept
+            [item for _, item in lines], ends, sync=sync, done=done, kept=kept
         ):
             for message, _ in lines[at : at + many]:
                 self._keep(self._partitions[message.topic, message.partition], message, segment, position, now_s)
@@ -248,7 +252,7 @@ class FileBus(LocalBus):
     def _written(self, group: list[Append]) -> None:
         self._written_line = group[-1].head.line
         for append in group:
-            if append.durable:
+            if append.sync is Sync.NOW:
                 self._show(append.ends)
             for key, end in append.ends.items() if append.files else ():
                 if key in self._compacted:

@@ -2,6 +2,9 @@
 
 A line's number, sum and place are settled when it is queued, so nothing may be left out afterwards: after the first
 failure everything queued fails, and nothing is taken any more until the journal is opened anew.
+
+A batch that may share the sync of a later one waits for that, for SHARED_S at most: an input and the record that it
+becomes are on disk by one sync.
 """
 
 import asyncio
@@ -9,6 +12,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
+from enum import Enum
 from pathlib import Path
 from typing import NamedTuple
 
@@ -19,6 +23,17 @@ from largesse.bus.port import BusError, BusFull
 
 LINE_BYTES = 4 << 20
 """A batch above this becomes several lines, each of them atomic."""
+
+
+SHARED_S = 0.02
+
+
+class Sync(Enum):
+    """When a batch is put on disk: not of its own accord, with the next one that is, or as soon as possible."""
+
+    NONE = 0
+    SHARED = 1
+    NOW = 2
 
 
 class WrittenAt(NamedTuple):
@@ -35,7 +50,7 @@ class Append:
     `files`: what of it is kept outside of the journal.
     """
 
-    durable: bool
+    sync: Sync
     ends: dict[tuple[str, int], int]
     done: asyncio.Future[None] | None
     head: Head
@@ -73,6 +88,9 @@ class GroupCommit:
         self._queue: list[Append] = []
         self._runs: list[tuple[int, str, list[bytes]]] = []
         self._asked = False
+        self._alarm: asyncio.TimerHandle | None = None
+        self._overdue = False
+        self._written: list[Append] = []  # Of those that share a sync: on their way to disk, or only written.
         self._writing = False
         self._idle: asyncio.Future[None] | None = None
         self._appender = Appender(directory, self._segment, position, disk)
@@ -83,11 +101,11 @@ class GroupCommit:
         items: list[bytes],
         ends: dict[tuple[str, int], int],
         *,
-        durable: bool,
+        sync: Sync,
         done: asyncio.Future[None] | None,
         kept: list[tuple[Path, bytes]],
     ) -> list[WrittenAt]:
-        """Queues one batch, and settles where it lies. `done` ends when it is written, or synced if durable.
+        """Queues one batch, and settles where it lies. `done` ends when it is written, or synced where it is to be.
 
         `items` become lines of the journal; each of `kept` is an item for a file of its own.
         """
@@ -107,18 +125,21 @@ class GroupCommit:
         files = [WholeFile(path, encode_line(self.head.line, self.head.sum, [item])[0]) for path, item in kept]
         size += sum(len(file.data) for file in files)
         self.queued_bytes += size
-        self._queue.append(Append(durable, ends, done, self.head, size, files))
-        if not self._asked:
+        self._queue.append(Append(sync, ends, done, self.head, size, files))
+        loop = asyncio.get_running_loop()
+        if sync is Sync.SHARED:
+            if self._alarm is None:
+                self._alarm = loop.call_later(SHARED_S, self._sync_written, loop)
+        elif not self._asked:
             # Not at once: what others send in this turn of the loop shares the sync.
             self._asked = True
-            loop = asyncio.get_running_loop()
             loop.call_soon(self._write, loop)
         return places
 
     async def close(self) -> None:
         """Puts everything queued on disk and ends the thread. Raises BusFull if that did not come about."""
         loop = asyncio.get_running_loop()
-        self._write(loop)
+        self._sync_written(loop)
         try:
             while self._writing or self._queue:
                 self._idle = loop.create_future()
@@ -126,6 +147,8 @@ class GroupCommit:
             if self.failure is None:
                 await asyncio.wrap_future(self._thread.submit(self._appender.close, self.head))
         finally:
+            if self._alarm is not None:
+                self._alarm.cancel()
             self._thread.shutdown()
             self._appender.abandon()
             if self._queue:
@@ -141,33 +164,49 @@ class GroupCommit:
     def _write(self, loop: asyncio.AbstractEventLoop) -> None:
         """Hands everything queued to the thread, unless it is at work: then again when it comes back."""
         self._asked = False
-        if self._writing or not self._queue:
+        if self._writing or not (self._queue or (self._overdue and self._written)):
             return
         self._writing = True
         group, self._queue = self._queue, []
         runs, self._runs = self._runs, []
         joined = [Run(first_line, sum_before, b"".join(lines)) for first_line, sum_before, lines in runs]
-        sync = any(append.durable for append in group)
+        self._written += [append for append in group if append.sync is Sync.SHARED]
+        sync = self._overdue or any(append.sync is Sync.NOW for append in group)
+        if sync:
+            self._overdue = False
+            if self._alarm is not None:
+                self._alarm.cancel()
+                self._alarm = None
         # What is superseded before it was written never is.
         files = {file.path: file for append in group for file in append.files}
-        written = self._thread.submit(self._appender.append, joined, list(files.values()), group[-1].head, sync=sync)
+        head = (group or self._written)[-1].head
+        written = self._thread.submit(self._appender.append, joined, list(files.values()), head, sync=sync)
 
         def hand_back(written: Future[None]) -> None:
             # If the loop is closed, nothing waits any more.
             with suppress(RuntimeError):
-                loop.call_soon_threadsafe(self._come_back, loop, group, written)
+                loop.call_soon_threadsafe(self._come_back, loop, group, written, sync)
 
         written.add_done_callback(hand_back)
 
-    def _come_back(self, loop: asyncio.AbstractEventLoop, group: list[Append], written: Future[None]) -> None:
+    def _sync_written(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Nothing came whose sync could be shared."""
+        self._overdue = True
+        self._write(loop)
+
+    def _come_back(
+        self, loop: asyncio.AbstractEventLoop, group: list[Append], written: Future[None], synced: bool
+    ) -> None:
         self._writing = False
         error = written.exception()
         if error is not None:
             self._fail(group, error if isinstance(error, BusFull) else _stopped(self._directory, error))
         else:
             self.queued_bytes -= sum(append.size for append in group)
-            self._on_written(group)
-            for append in group:
+            if group:
+                self._on_written(group)
+            shared, self._written = (self._written, []) if synced else ([], self._written)
+            for append in shared + [append for append in group if append.sync is not Sync.SHARED]:
                 if append.done is not None and not append.done.done():
                     append.done.set_result(None)
         self._write(loop)
@@ -176,10 +215,10 @@ class GroupCommit:
 
     def _fail(self, group: list[Append], failure: BusError) -> None:
         self.failure = failure
-        for append in group + self._queue:
+        for append in group + self._written + self._queue:
             if append.done is not None and not append.done.done():
                 append.done.set_exception(type(failure)(str(failure)))
-        self._queue, self._runs = [], []
+        self._queue, self._runs, self._written = [], [], []
         self._on_failed()
 
 
