@@ -24,6 +24,7 @@ from schemas import (
     StageAsk,
     Vector,
 )
+from services.leftover.core.leases import Leases
 from services.leftover.core.shadow_state import Shadow
 from services.leftover.placement.board import Board, Placement
 from services.leftover.placement.timeline import End
@@ -307,7 +308,7 @@ class State:
     attempts hold room, as "stage/index"; `runs`: by live job and stage position, what may become a straggler
     (stragglers.py). `mix`: for whom placement keeps room on GPUs. `board` ranks all that and can be built from it;
     `decided` belongs to the board, as does `ending`: by node, when what runs there is expected to end. `watch` says of
-    `runs` when they do.
+    `runs` when they do. `leases`: what is promised, in order of time.
     """
 
     policy: Policy = field(default_factory=Policy)
@@ -353,4 +354,5 @@ class State:
     board: Cache[Board | None] = None
     decided: Cache[Decided | None] = None
     ending: Cache[dict[str, Ending]] = field(default_factory=dict)
+    leases: Cache[Leases | None] = None
     watch: Cache[Watch | None] = None
