@@ -3,11 +3,12 @@
     python -m benchmarks.loads [ROW ...] [--presets hdrf,drf,capacity,dress,largesse] [--digests]
 
 `stuck N`: 3,000 tasks that go, beside at least 3,000 of N classes that fit nowhere until the end, since a service on
-each node holds the memory that they need. `gpus`: 5,000 pods that ask for parts of a GPU, one or several of them, on
-303 nodes of which all is asked for. `short`: 10,000 jobs of one task that arrive faster than they can start, so that
-thousands wait, and run in the shadow under `largesse`. `queues N`: 5,000 of them in so many queues. Every record is
-made, hashed and folded by all cores; each figure is of a process of its own and stands beside its factor over that of
-the first preset. `--digests`: the beginning of each log's digest, to see whether other code has decided otherwise.
+each node holds the memory that they need. `gpus`, `gpus 20000`: 5,000 and 20,000 pods that ask for parts of a GPU, one
+or several of them, on 303 nodes of which all is asked for. `short`: 10,000 jobs of one task that arrive faster than
+they can start, so that thousands wait, and run in the shadow under `largesse`. `queues N`: 5,000 of them in so many
+queues. Every record is made, hashed and folded by all cores; each figure is of a process of its own and stands beside
+its factor over that of the first preset. `--digests`: the beginning of each log's digest, to see whether other code
+has decided otherwise.
 """
 
 import argparse
@@ -91,6 +92,7 @@ ROWS: Final[dict[str, tuple[Callable[..., Load], Sequence[int]]]] = {
     "stuck 100": (stuck, (100,)),
     "stuck 10000": (stuck, (10_000,)),
     "gpus": (gpus, (5_000,)),
+    "gpus 20000": (gpus, (20_000,)),
     "short": (short, (10_000,)),
     "queues 1": (short, (5_000, 1)),
     "queues 100": (short, (5_000, 100)),

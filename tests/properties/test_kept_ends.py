@@ -8,9 +8,10 @@ from schemas.edge.read import Cluster, ClusterNode
 from schemas.estimates import end_ms
 from schemas.quantities import SHARE_UNITS
 from schemas.queue_tree import below
-from services.leftover.core import gather, order, serving, shadow
-from services.leftover.core.board import estimate_of, leaf_at, stage_of
+from services.leftover.core import gather, order, running, serving, shadow
+from services.leftover.core.board import estimate_of, leaf_at, leaf_of, stage_of
 from services.leftover.core.running import OVERRUN_MOST, Running
+from services.leftover.placement.timeline import End
 from services.simulator.run import Options, simulate
 from tests.builders import job, stage
 from tests.strategies import for_all
@@ -23,20 +24,23 @@ DEEP = Queue("root", children=[INNER, Queue("b", weight=2), Queue("e")])
 
 
 @st.composite
-def workloads(draw, queues="ab"):
-    """Jobs of one or two stages that ask for more than there is, with estimates that are right, wrong or missing."""
+def workloads(draw, queues="ab", lone=False):
+    """Jobs of one or two stages that ask for more than there is, with estimates that are right, wrong or missing. Those
+    that are `lone` have one task.
+    """
     found, at_ms = [], 0
     for number in range(draw(st.integers(8, 24))):
         at_ms += draw(st.sampled_from([0, 300, 2_000]))
         stages = []
-        for at in range(draw(st.integers(1, 2))):
+        for at in range(1 if lone else draw(st.integers(1, 2))):
             lasts = 1_000 * draw(st.integers(1, 9))
             estimate = draw(st.sampled_from([0, lasts, lasts // 3, 3 * lasts]))
             demand = {"cpu": 1_000 * draw(st.sampled_from([1, 1, 2, 4]))}
             if memory := draw(st.sampled_from([0, 0, 1, 3])):
                 demand["memory"] = 1_000 * memory
             after = ("s0",) if at else ()
-            spec = stage(f"s{at}", draw(st.integers(1, 3)), after=after, estimate_ms=estimate, demand=demand)
+            tasks = 1 if lone else draw(st.integers(1, 3))
+            spec = stage(f"s{at}", tasks, after=after, estimate_ms=estimate, demand=demand)
             spec.durations_ms = [lasts]
             stages.append(spec)
         found.append((at_ms, job(f"j{number}", *stages, queue=draw(st.sampled_from(queues)))))
@@ -50,7 +54,24 @@ def run(jobs, *, tree=TREE, **knobs):
 
 
 class Plain(Running):
-    """Nothing of a task is kept from one round to the next."""
+    """Nothing of a task is kept from one round to the next, and all ends on a node are looked at."""
+
+    def ends(self, number, wanted):
+        found = [held.expected.end for held in self._held_on(number) if self._counts(held, wanted, number)]
+        for placed in self._placed.get(number, []):
+            live = self._state.jobs[placed.job]
+            own = placed.task is wanted.task if wanted.task.gang else placed.task.demand == wanted.task.demand
+            of_leaves = leaf_of(self._state, live) in wanted.leaves
+            if (wanted.of_own and of_leaves) or (not own and (wanted.starves or not of_leaves)):
+                at_ms = self.now_ms + estimate_of(live, stage_of(live, placed.stage))
+                found += [
+                    End(at_ms, placed.task.pairs, placed.devices[i] if placed.devices else [])
+                    for i in range(placed.count)
+                ]
+        return sorted(found, key=lambda end: end.at_ms)
+
+    def _counts(self, held, wanted, number):
+        return self._gives_room(held, held.expected.path, wanted, number)
 
     def _held_on(self, number):
         known = list(self._state.held.get(self._board.room.nodes[number].name, {}).values())
@@ -73,13 +94,34 @@ class Plain(Running):
         return end_ms(held.start_ms, lasts_ms, self.now_ms)
 
 
-@for_all(workloads(), st.booleans())
+@for_all(st.booleans().flatmap(lambda lone: workloads(lone=lone)), st.booleans())
 def test_what_is_kept_of_running_tasks_gathers_the_same_room(jobs, queues):
     tree = TREE if queues else None
     kept = run(jobs, tree=tree)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(gather, "Running", Plain)
         assert run(jobs, tree=tree) == kept
+
+
+@pytest.mark.skipif(running.__file__.endswith(".so"), reason="compiled, a class keeps its methods")
+def test_nodes_where_lone_tasks_start_and_end_are_followed(monkeypatch):
+    kept, follow = [], Running._follow
+
+    def follows(self, ending):
+        changed = ending.has_ended and bool(ending.started)
+        is_kept = follow(self, ending)
+        if changed and is_kept:
+            kept.append([held.expected.end.at_ms for held in ending.order])
+        return is_kept
+
+    monkeypatch.setattr(Running, "_follow", follows)
+    lone = [stage("s0", 1, estimate_ms=4_000 + 700 * (i % 7), demand={"cpu": 1_000 * (1 + i % 3)}) for i in range(60)]
+    for each in lone:
+        each.durations_ms = [each.estimate_ms]
+    run([(400 * i, job(f"j{i}", lone[i], queue="ab"[i % 2])) for i in range(len(lone))])
+
+    assert len([ends_ms for ends_ms in kept if len(ends_ms) > 1]) > 10
+    assert all(ends_ms == sorted(ends_ms) for ends_ms in kept)
 
 
 class LooksTwice(Running):

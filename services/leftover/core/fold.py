@@ -275,10 +275,16 @@ def _release(state: State, node: str, job: str, stage: str, first: int, count: i
     still."""
     board: Board | None = state.board
     on_node, prefix = state.held[node], f"{job}/{stage}/"
-    state.ending.pop(node, None)
+    ending = state.ending.get(node)
+    if ending is not None:
+        ending.has_ended = True
     number = board.room.number[node] if board is not None else -1
     for index in range(first, first + count):
-        held = on_node.pop(f"{prefix}{index}")
+        key = f"{prefix}{index}"
+        held = on_node.pop(key)
+        held.expected = None
+        if ending is not None and ending.started:
+            ending.started.pop(key, None)
         if board is not None:
             shape = board.shape_in(job, stage, held.demand)
             pairs = shape.pairs

@@ -76,7 +76,8 @@ def hold_for_gangs(state: State, board: Board, now_ms: int) -> None:
     leaves = [board.leaves[name] for name in state.short if name in board.leaves]
     if not any(leaf.gangs for leaf in leaves) or not any(lacks_part_of_gang(board, leaf) for leaf in leaves):
         return
-    wants = _wanted(state, board, None, [leaf for leaf in leaves if is_lacking(board, leaf)], [], {}, now_ms)
+    lacking = [leaf for leaf in leaves if is_lacking(board, leaf)]
+    wants = _wanted(state, board, None, lacking, [], {}, {}, now_ms)
     wants.sort(key=lambda wanted: wanted.task.gang == 0)
     wanted_for = {wanted.task.index: True for wanted in wants}
     kept = _Kept(state, board, now_ms)
@@ -140,11 +141,12 @@ def _gather(state: State, board: Board, placements: list[Placement], now_ms: int
     leaves = [board.leaves[name] for name in [*state.short, *fresh] if name in board.leaves]
     short_leaves = [leaf for leaf in leaves if is_lacking(board, leaf)]
     kept = _Kept(state, board, now_ms)
-    starved = _starved_heads(state, board, placements, kept.before, now_ms)
+    heads: Heads = {}  # Nothing is placed while room is gathered.
+    starved = _starved_heads(state, board, placements, kept.before, heads, now_ms)
     if not short_leaves and not starved:
         return _NO_NODES
-    least = least_needs(board, [placement.task for placement in placements])
-    wants = _wanted(state, board, least, short_leaves, starved, kept.before, now_ms)
+    least = least_needs(board, [placement.task for placement in placements], heads)
+    wants = _wanted(state, board, least, short_leaves, starved, kept.before, heads, now_ms)
     held = _nodes_for(state, board, wants, kept, Running(state, board, placements, now_ms), {})
     for number, reserved in held.items():
         said = kept.said.get(number)
@@ -214,6 +216,7 @@ def _wanted(
     leaves: list[LeafEntry],
     starved: list[tuple[int, TaskClass]],
     before: dict[int, dict[int, int]],
+    heads: Heads,
     now_ms: int,
 ) -> list[Wanted]:
     """What room is to be gathered for: what leaves lack, largest deficit first, then one class that starves. `least`:
@@ -223,7 +226,7 @@ def _wanted(
     wants: dict[int, Wanted] = {}
     for leaf in sorted(leaves, key=lambda leaf: (not leaf.is_owed, -shortfall(leaf), leaf.name)):
         since_ms = state.short.get(leaf.name, now_ms)
-        for lacked in wanted_by(board, leaf, least, before, its_turn=_has_turn(state, leaf, now_ms)):
+        for lacked in wanted_by(board, leaf, least, before, heads, its_turn=_has_turn(state, leaf, now_ms)):
             task = lacked.task
             wanted = wants.setdefault(task.index, Wanted(task, 0, since_ms))
             wanted.tasks = min(task.waiting, wanted.tasks + lacked.tasks)
@@ -251,7 +254,12 @@ def _wanted(
 
 
 def _starved_heads(
-    state: State, board: Board, placements: list[Placement], before: dict[int, dict[int, int]], now_ms: int
+    state: State,
+    board: Board,
+    placements: list[Placement],
+    before: dict[int, dict[int, int]],
+    heads: Heads,
+    now_ms: int,
 ) -> list[tuple[int, TaskClass]]:
     """Classes that are kept out of a leaf that would serve them next, with the time since which none of them has
     started, or a job has waited that has aged. Only those: a class that waits for its turn is not kept out, nor is one
@@ -259,8 +267,7 @@ def _starved_heads(
     """
     placed = {placement.task.index: True for placement in placements}
     found: list[tuple[int, TaskClass]] = []
-    heads: Heads = {}
-    lacking = {task.index: task for task in [*blocked_heads(board), *begun_for(board, before)]}
+    lacking = {task.index: task for task in [*blocked_heads(board, heads), *begun_for(board, before)]}
     for task in lacking.values():
         if reason_of(board, task, heads) not in WANTS_ROOM:
             continue

@@ -9,7 +9,8 @@ from largesse.lifecycle.run_times import known_ms
 from schemas import PlanStep, Vector
 from schemas.estimates import end_ms
 from services.leftover.core.board import is_reserved, stage_of
-from services.leftover.core.peaks import most_at_a_time, most_of_each
+from services.leftover.core.leases import Leases, Left
+from services.leftover.core.peaks import most_at_a_time
 from services.leftover.core.reserved import Reserved
 from services.leftover.core.reserved_runs import lent_of
 from services.leftover.core.state import Allocation, State
@@ -108,6 +109,8 @@ class Moments:
         starts = state.promises.starts if state.promises.on else []
         first = bisect_right(starts, now_ms)
         self.times = [now_ms, *starts[first : first + MOMENTS_MAX + 1]]
+        self._leases = _leases_of(state)
+        self._near: dict[str, list[PlanStep]] | None = None
         self._lasting = _Lasting(state, board, now_ms)
         self._needs: list[Need] = []
 
@@ -117,13 +120,43 @@ class Moments:
 
     def need(self, at: int) -> Need:
         """A moment by its number."""
+        if self._near is None:
+            self._near = self._leases.near(self.times[0], self.times[: MOMENTS_MAX + 1][-1])
         while len(self._needs) <= at:
-            number = len(self._needs)
-            is_tail = number == MOMENTS_MAX + 1
-            self._needs.append(
-                _need(self._state, self._board, self._reserved, self._lasting, self.times[number], tail=is_tail)
-            )
+            at_ms, inside = self.times[len(self._needs)], dict[str, int]()
+            if len(self._needs) <= MOMENTS_MAX:
+                left, times = self._left_of(self._near, at_ms, inside), dict[str, int]()
+            else:
+                left, times = self._left_behind(at_ms, inside)
+            self._needs.append(_need(self._board, self._reserved, self._lasting, at_ms, inside, left, times))
         return self._needs[at]
+
+    def _left_of(self, near: dict[str, list[PlanStep]], at_ms: int, inside: dict[str, int]) -> Left:
+        """By reservation, the units that wait for room at a time. Adds to the tasks that are `inside`."""
+        found: Left = {}
+        for reservation, steps in near.items():
+            if held := list(active(steps, at_ms)):
+                if left := _units_left(self._board, self._reserved, reservation, held, at_ms, inside):
+                    found[reservation] = left
+        return found
+
+    def _left_behind(self, at_ms: int, inside: dict[str, int]) -> tuple[Left, dict[str, int]]:
+        """The same of all leases from a time on, and when they hold. As in the round before where no task is inside any
+        of them."""
+        reserved, behind = self._reserved, self._leases.behind_of(at_ms)
+        is_plain = not any(
+            reserved.reservation_of(placement.job) in behind.steps for placement in reserved.placed
+        ) and not any(name in behind.steps and reserved.held_at(name, at_ms) for name in reserved.jobs)
+        if is_plain and behind.board is self._board:
+            return behind.left, behind.times
+        found: Left = {}
+        for reservation, steps in behind.steps.items():
+            if left := _units_left(self._board, reserved, reservation, steps, at_ms, inside):
+                found[reservation] = left
+        found, times = _at_a_time(self._state, self._board, found, at_ms)
+        if is_plain:
+            behind.board, behind.left, behind.times = self._board, found, times
+        return found, times
 
     def stopped(self, placement: Placement, ends_ms: int) -> Need | None:
         """Counts one task of a placement that runs to a time; returns the moment at which it leaves too little room for
@@ -212,17 +245,24 @@ class _Lasting:
         return known
 
 
-def _need(state: State, board: Board, reserved: Reserved, lasting: _Lasting, at_ms: int, *, tail: bool = False) -> Need:
+def _leases_of(state: State) -> Leases:
+    """What is promised, in order of time."""
+    leases, promises = state.leases, state.promises
+    if leases is None or leases.starts is not promises.starts:
+        leases = state.leases = Leases(promises.starts, promises.profiles)
+    return leases
+
+
+def _need(
+    board: Board,
+    reserved: Reserved,
+    lasting: _Lasting,
+    at_ms: int,
+    inside: dict[str, int],
+    of: Left,
+    times: dict[str, int],
+) -> Need:
     room = board.room
-    inside: dict[str, int] = {}
-    of: dict[str, list[tuple[TaskClass, int]]] = {}
-    for reservation, profile in state.promises.profiles.items():
-        steps = most_of_each(profile.steps, at_ms) if tail else list(active(profile.steps, at_ms))
-        if steps and (left := _units_left(board, reserved, reservation, steps, at_ms, inside)):
-            of[reservation] = left
-    times: dict[str, int] = {}
-    if tail:
-        of, times = _at_a_time(state, board, of, at_ms)
     started: dict[int, list[Placement]] = {}
     for placement in reserved.placed:
         if inside.get(f"{placement.job}/{placement.stage}/{placement.first}"):

@@ -2,6 +2,8 @@
 binding. A board that corresponds to the answer that was closed is kept; any other is dropped.
 """
 
+from typing import Final
+
 from largesse.lifecycle.failing_nodes import expire
 from largesse.lifecycle.promises import open_promises
 from largesse.lifecycle.queue_policy import uses_shadow_order
@@ -30,6 +32,9 @@ from services.leftover.core.state import NO_ASKS, Allocation, State
 from services.leftover.placement.apart import counters_of
 from services.leftover.placement.pending_reasons import WANTS_ROOM
 from services.leftover.placement.task_class import TaskClass
+
+UNASKED_MAX: Final = 16
+"""So many tasks more than there were may start on a node before anybody asks when what runs there ends."""
 
 
 def forget_board(state: State) -> None:
@@ -183,13 +188,19 @@ def _bind(state: State, grant: Grant, time: int, task: TaskClass | None) -> None
         if board is not None:
             board.serve(leaf, state.opened)
     prefix, on_node = f"{name}/{named}/", state.held.setdefault(grant.node, {})
-    state.ending.pop(grant.node, None)
+    ending = state.ending.get(grant.node)
+    if ending is not None and len(ending.started) > len(ending.order) + UNASKED_MAX:
+        ending = None  # Nobody has asked for long: who does will look at the node again.
+        del state.ending[grant.node]
     rules = rules_of(name, job.queue, stage)
     counted = counters_of(rules)
     for index in range(count):
         devices = granted_devices[index] if granted_devices else []
         held = Allocation(name, named, job.queue, time, demand, devices, job.user)
-        on_node[f"{prefix}{first + index}"] = held
+        key = f"{prefix}{first + index}"
+        on_node[key] = held
+        if ending is not None:
+            ending.started[key] = held
         if counted:
             held.counted = counted
     if grant.revocable or name in state.reserving:

@@ -1,16 +1,20 @@
 """When what runs on a node is expected to end, as far as that counts for room that is gathered there."""
 
+from collections.abc import Iterator
 from typing import Final
 
 from schemas.estimates import end_ms
 from services.leftover.core.board import estimate_of, leaf_at, leaf_of, stage_of
-from services.leftover.core.state import Allocation, Expected, Job, State
+from services.leftover.core.state import Allocation, Ending, Expected, Job, State
 from services.leftover.placement.board import Board, Placement
 from services.leftover.placement.task_class import TaskClass
 from services.leftover.placement.timeline import End, Wanted
 
 OVERRUN_MOST: Final = 2
 """A task that runs on is expected to end at any moment until it has run so many times as long as it was expected to."""
+
+NOTHING_PLACED: Final[list[Placement]] = []
+"""Of nodes on which this round has placed nothing: shared, and never changed."""
 
 
 def _at_ms(held: Allocation) -> int:
@@ -30,15 +34,27 @@ class Running:
         for placement in placements:
             self._placed.setdefault(placement.node, []).append(placement)
 
-    def ends(self, number: int, wanted: Wanted) -> list[End]:
-        """In order of time; without the tasks that are the class's own, unless they count, too."""
-        state, now_ms = self._state, self.now_ms
-        found: list[End] = []
+    def ends(self, number: int, wanted: Wanted) -> Iterator[End]:
+        """In order of time; without the tasks that are the class's own, unless they count, too. Who has seen enough
+        asks for no more."""
+        placed, next_ = self._ends_placed(number, wanted), 0
         for held in self._held_on(number):
             expected = held.expected
-            if expected is not None and self._gives_room(held, expected.path, wanted, number):
-                found.append(expected.end)
-        for p in self._placed.get(number, []):
+            if expected is None or not self._gives_room(held, expected.path, wanted, number):
+                continue
+            while next_ < len(placed) and placed[next_].at_ms < expected.end.at_ms:
+                yield placed[next_]
+                next_ += 1
+            yield expected.end
+        while next_ < len(placed):
+            yield placed[next_]
+            next_ += 1
+
+    def _ends_placed(self, number: int, wanted: Wanted) -> list[End]:
+        """Of what this round has placed there."""
+        state, now_ms = self._state, self.now_ms
+        found: list[End] = []
+        for p in self._placed.get(number, NOTHING_PLACED):
             job = state.jobs[p.job]
             own = p.task is wanted.task if wanted.task.gang else p.task.demand == wanted.task.demand
             of_leaves = leaf_of(state, job) in wanted.leaves
@@ -46,6 +62,7 @@ class Running:
                 lasts_ms = estimate_of(job, stage_of(job, p.stage))
                 for i in range(p.count):
                     found.append(End(now_ms + lasts_ms, p.task.pairs, p.devices[i] if p.devices else []))
+        if len(found) > 1:
             found.sort(key=lambda end: end.at_ms)
         return found
 
@@ -57,23 +74,44 @@ class Running:
         return known
 
     def _in_order(self, name: str) -> list[Allocation]:
-        """The same, from an earlier round where nothing has started or ended there, and all of it is of live jobs of
-        one task: then only what has not ended by the time that was expected is expected at another."""
-        state, known = self._state, self._state.ending.get(name)
-        if known is not None:
-            if self._put_off(known):
-                known.sort(key=_at_ms)
-            return known
+        """The same, from an earlier round where all of it is of live jobs of one task: then only what has started
+        since, and what has not ended by the time that was expected, is expected at another."""
+        state, ending = self._state, self._state.ending.get(name)
+        if ending is not None and self._follow(ending):
+            return ending.order
         on_node = state.held.get(name)
         known = list(on_node.values()) if on_node is not None else []
         is_steady = not state.copied
         for held in known:
-            job = self._expect(held)
-            is_steady = is_steady and job is not None and len(job.graph.tasks) == 1 == job.graph.tasks[0]
+            is_steady = self._is_steady(held) and is_steady
         known.sort(key=_at_ms)
         if is_steady:
-            state.ending[name] = known
+            state.ending[name] = Ending(known)
+        elif ending is not None:
+            del state.ending[name]
         return known
+
+    def _is_steady(self, held: Allocation) -> bool:
+        """Brings up to date when a task is expected to end; whether nothing but time changes that."""
+        job = self._expect(held)
+        return job is not None and len(job.graph.tasks) == 1 == job.graph.tasks[0]
+
+    def _follow(self, ending: Ending) -> bool:
+        """Brings up to date what was kept of a node; whether it can be kept on."""
+        order = ending.order
+        if ending.has_ended:
+            ending.has_ended, order = False, [held for held in order if held.expected is not None]
+        is_sorted = not self._put_off(order)
+        if ending.started:
+            for held in ending.started.values():
+                if not self._is_steady(held):
+                    return False
+                order.append(held)
+            ending.started, is_sorted = {}, False
+        if not is_sorted:
+            order.sort(key=_at_ms)
+        ending.order = order
+        return True
 
     def _put_off(self, known: list[Allocation]) -> bool:
         """Expects what should have ended by now at another time; whether there is such."""

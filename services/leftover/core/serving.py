@@ -264,18 +264,21 @@ def _look_ahead(shadow: Shadow, steps: int, changed: dict[int, bool]) -> None:
     seen: list[tuple[int, int]] = []
     if advance(shadow, ahead, shadow.tree, None, steps, seen) > 0:
         shadow.ahead = None  # It has seen all.
-    waits = shadow.base.waits
-    _note_seen(shadow, [(end_ms, seq) for end_ms, seq in seen if seq in waits], changed)
+    _note_seen(shadow, seen, changed, shadow.base.waits)
 
 
-def _note_seen(shadow: Shadow, seen: list[tuple[int, int]], changed: dict[int, bool]) -> None:
-    """It is known when these jobs end."""
+def _note_seen(
+    shadow: Shadow, seen: list[tuple[int, int]], changed: dict[int, bool], among: dict[int, bool] | None = None
+) -> None:
+    """It is known when these jobs end, as far as they are `among` some (None: all)."""
     ends, ranked = shadow.ends, shadow.ranked
     for end_ms, seq in seen:
-        if seq in ends:
-            if ends[seq] != end_ms:
-                ends[seq], changed[seq] = end_ms, True
-            ranked[seq] = True
+        before = ends.get(seq)
+        if before is None or (among is not None and seq not in among):
+            continue
+        if before != end_ms:
+            ends[seq], changed[seq] = end_ms, True
+        ranked[seq] = True
 
 
 def _resize(shadow: Shadow) -> None:

@@ -12,7 +12,17 @@ from typing import Final
 
 from schemas import Queue
 from schemas.quantities import SHARE_UNITS, largest_share
-from services.leftover.core.shadow_leaves import add_leaf, has_top, lacks, leaves_of, next_leaf, note_leaf, read, tidy
+from services.leftover.core.shadow_leaves import (
+    add_leaf,
+    has_top,
+    lacks,
+    leaves_of,
+    next_leaf,
+    note_leaf,
+    read,
+    tidy,
+    top_of,
+)
 from services.leftover.core.shadow_state import LINE, NOWHERE, OVER, Cluster, Lines, Run, Shadow, Work
 
 CHUNKS: Final = 10
@@ -238,14 +248,13 @@ def _take_first(shadow: Shadow, cluster: Cluster, line: Lines) -> int:
     if has_top(shadow, cluster, heap, LINE):
         share, first = heap[0]
     for p, parked in enumerate(line.parked):
-        if not parked or not has_top(shadow, cluster, parked, p):
+        run = top_of(shadow, cluster, parked, p) if parked else None
+        if run is None:
             continue
         its_share, job = parked[0]
         if first != NOBODY and (its_share > share or (its_share == share and job > first)):
             continue
-        run, work = read(shadow, cluster, job), shadow.works[job]
-        assert run is not None, f"{work.name} waits and is not there"
-        if lacks(cluster, work, run.ready[0]) != p:
+        if lacks(cluster, shadow.works[job], run.ready[0]) != p:
             heap, share, first = parked, its_share, job
     if first != NOBODY:
         heappop(heap)

@@ -130,7 +130,7 @@ def _branch(leaves: Leaves, cluster: Cluster, queue: Queue, path: str, parent: i
 
 
 def _look_at(shadow: Shadow, cluster: Cluster, leaves: Leaves, at: int) -> None:
-    """Files a leaf by how many jobs it has, and by what the first of them wait for."""
+    """Files a leaf by how many jobs it has, and by the first kind that a task of each that waits for one needs."""
     line = leaves.lines[at]
     _count(leaves, at, line.live)
     if leaves.short_of[at]:
@@ -144,21 +144,15 @@ def _look_at(shadow: Shadow, cluster: Cluster, leaves: Leaves, at: int) -> None:
     if has_top(shadow, cluster, line.turn, LINE):
         leaves.others[at] = True
     for p, parked in enumerate(line.parked):
-        if not parked or not has_top(shadow, cluster, parked, p):
+        run = top_of(shadow, cluster, parked, p) if parked else None
+        if run is None:
             continue
-        first, amount = _first_need(shadow, cluster, parked[0][1])
+        first, amount = shadow.works[parked[0][1]].needs[run.ready[0]][0]
         if first == p:
             insort(leaves.short[p], (amount, at))
             leaves.short_of[at] = [*leaves.short_of[at], (p, amount)]
         else:
             leaves.others[at] = True
-
-
-def _first_need(shadow: Shadow, cluster: Cluster, job: int) -> tuple[int, int]:
-    """What a task of the next stage of a job that waits for a kind needs of the first kind that it needs."""
-    run = read(shadow, cluster, job)
-    assert run is not None, f"{shadow.works[job].name} waits and is not there"
-    return shadow.works[job].needs[run.ready[0]][0]
 
 
 def _count(leaves: Leaves, at: int, live: int) -> None:
@@ -199,13 +193,19 @@ def tidy(shadow: Shadow, cluster: Cluster, line: Lines) -> None:
 
 
 def has_top(shadow: Shadow, cluster: Cluster, heap: list[tuple[int, int]], at: int) -> bool:
-    """Drops what a heap begins with that says nothing any more; whether something is left."""
+    """Whether something is left of a heap that says where a job waits, and by which share."""
+    return top_of(shadow, cluster, heap, at) is not None
+
+
+def top_of(shadow: Shadow, cluster: Cluster, heap: list[tuple[int, int]], at: int) -> Run | None:
+    """The job that a heap begins with, once what says nothing any more is dropped; None where nothing is left."""
     while heap:
         share, job = heap[0]
-        if _holds(shadow, cluster, share, job, at):
-            return True
+        run = cluster.runs.get(job) or shadow.base.runs.get(job)
+        if run is not None and run.at == at and run.share == share and run.ready:
+            return run
         heappop(heap)
-    return False
+    return None
 
 
 def _holds(shadow: Shadow, cluster: Cluster, share: int, job: int, at: int) -> bool:
@@ -219,12 +219,9 @@ def _may_serve(shadow: Shadow, cluster: Cluster, line: Lines) -> bool:
     if has_top(shadow, cluster, line.turn, LINE):
         return True
     for p, parked in enumerate(line.parked):
-        if parked and has_top(shadow, cluster, parked, p):
-            job = parked[0][1]
-            run = read(shadow, cluster, job)
-            assert run is not None, f"job {job} waits and is not there"
-            if lacks(cluster, shadow.works[job], run.ready[0]) != p:
-                return True
+        run = top_of(shadow, cluster, parked, p) if parked else None
+        if run is not None and lacks(cluster, shadow.works[parked[0][1]], run.ready[0]) != p:
+            return True
     return False
 
 

@@ -24,6 +24,7 @@ from schemas import (
     StageAsk,
     Vector,
 )
+from services.leftover.core.leases import Leases
 from services.leftover.core.shadow_state import Shadow
 from services.leftover.placement.board import Board, Placement
 from services.leftover.placement.timeline import End
@@ -197,6 +198,24 @@ class Run:
     alone: bool = False
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
+@dataclass(slots=True, eq=False)
+class Ending:
+    """What runs on a node in the `order` of its expected ends, where nothing but time changes those (running.py), as of
+    the last round that asked. `started`: what has started there since, by task; `has_ended`: some has, and says so by
+    having no expected end any more.
+    """
+
+    order: list[Allocation]
+    started: dict[str, Allocation]
+    has_ended: bool
+
+    def __init__(self, order: list[Allocation]) -> None:
+        self.order = order
+        self.started = {}
+        self.has_ended = False
+
+
 @dataclass(slots=True)
 class StageRuns:
     """What runs of a stage, by task, in order of start; and how long those took that have succeeded (ascending)."""
@@ -288,8 +307,8 @@ class State:
     `shadow`: when jobs would end if all had their shares. `copied`: by job, live or ended, tasks of which several
     attempts hold room, as "stage/index"; `runs`: by live job and stage position, what may become a straggler
     (stragglers.py). `mix`: for whom placement keeps room on GPUs. `board` ranks all that and can be built from it;
-    `decided` belongs to the board, as does `ending`: by node, what runs there in the order of its expected ends, where
-    nothing but time changes those (running.py). `watch` says of `runs` when they do.
+    `decided` belongs to the board, as does `ending`: by node, when what runs there is expected to end. `watch` says of
+    `runs` when they do. `leases`: what is promised, in order of time.
     """
 
     policy: Policy = field(default_factory=Policy)
@@ -334,5 +353,6 @@ class State:
     mix: Mix = field(default_factory=Mix)
     board: Cache[Board | None] = None
     decided: Cache[Decided | None] = None
-    ending: Cache[dict[str, list[Allocation]]] = field(default_factory=dict)
+    ending: Cache[dict[str, Ending]] = field(default_factory=dict)
+    leases: Cache[Leases | None] = None
     watch: Cache[Watch | None] = None

@@ -9,6 +9,7 @@ from schemas.queues import ServingOrder
 from services.leftover.placement.barred import bind
 from services.leftover.placement.entries import BY_SHARE, NO_SHAPES, Discipline, JobEntry
 from services.leftover.placement.gated_jobs import GatedJobs
+from services.leftover.placement.job_keys import key_of
 from services.leftover.placement.keys import CLASS_MASK
 from services.leftover.placement.kinds_levels import KindsLevels
 from services.leftover.placement.leaf_queue import LeafEntry, ReadyQueue
@@ -19,6 +20,7 @@ from services.leftover.placement.queue_limits import QueueLimits, count_in
 from services.leftover.placement.task_class import Shape, TaskClass
 from services.leftover.placement.task_span import TaskSpan
 from services.leftover.placement.user_limits import UserLimits
+from services.leftover.placement.waiting_jobs import first_span
 
 CLASSES_MAX: Final = 4_096
 """So many classes of tasks are remembered before those that nobody waits in any more are forgotten."""
@@ -80,7 +82,7 @@ class BoardState(GatedJobs):
         self.barred: dict[str, dict[str, bool]] = {}  # By job, stages that wait for room that is not promised.
         self._class_of: dict[tuple[object, ...], TaskClass] = {}
         self._shapes: dict[tuple[tuple[str, int], ...], Shape] = {}
-        self._stale_jobs: dict[str, bool] = {}  # What these hold may have changed since their shares were worked out.
+        self._stale_jobs: dict[str, bool] = {}  # Their ranks may have changed; True: what they hold may have, too.
         self._stale_leaves: dict[str, bool] = {}
         self._touched: list[tuple[str, TaskSpan]] = []  # Spans with placements of this round, and the names of jobs.
 
@@ -156,7 +158,7 @@ class BoardState(GatedJobs):
         if job.work != work:
             job.work = work
             if job.spans:  # Else it is ranked once it waits for something.
-                self._stale_jobs[job.name] = True
+                self._stale_jobs.setdefault(job.name, False)
 
     def set_priority(self, name: str, priority: int) -> None:
         """The job has another priority from the next round on."""
@@ -164,12 +166,14 @@ class BoardState(GatedJobs):
         if job.priority != priority:
             job.priority = priority
             if job.spans:
-                self._rank_again(job)
+                offers: dict[str, dict[int, bool]] = {job.leaf.name: {}}
+                self._rank_again(job, offers)
+                self._offer_all(job.leaf, offers[job.leaf.name])
 
     def rerank(self, name: str) -> None:
         """The job may come earlier or later in its leaf from the next round on."""
         if self.jobs[name].spans:  # Else it is ranked once it waits for something.
-            self._stale_jobs[name] = True
+            self._stale_jobs.setdefault(name, False)
 
     def remove_job(self, name: str) -> None:
         """The job is over; what its attempts still hold counts for nobody until it is given back."""
@@ -222,24 +226,56 @@ class BoardState(GatedJobs):
             self.users.tidy(places)
 
     def refresh(self) -> None:
-        """Works out the shares that have moved since the last round."""
+        """Works out the shares that have moved since the last round, and ranks jobs again."""
         total = self.room.total
-        leaves, jobs = (
-            [self.leaves[name] for name in self._stale_leaves],
-            [self.jobs[name] for name in self._stale_jobs],
-        )
+        leaves = [self.leaves[name] for name in self._stale_leaves]
         for leaf in leaves:
             leaf.share = largest_share(leaf.held, total)
-        shares = [largest_share(job.held, total) for job in jobs]
+        stale = [(self.jobs[name], has_moved) for name, has_moved in self._stale_jobs.items()]
+        befores = [job.share for job, _ in stale]
+        for job, has_moved in stale:
+            if has_moved:
+                job.share = largest_share(job.held, total)
         self.leaf_queue.move(leaves)
-        for i in range(len(jobs)):
-            job, share = jobs[i], shares[i]
-            before, job.share = job.share, share
-            moved = share != before or not job.tasks or job.leaf.order not in BY_SHARE
-            if moved and job.spans and self.discipline == "fair":
+        offers: dict[str, dict[int, bool]] = {}
+        for (job, has_moved), before in zip(stale, befores, strict=True):
+            ranks = job.share != before or not job.tasks or job.leaf.order not in BY_SHARE
+            if ranks and job.spans and self.discipline == "fair":
                 job.aged = job.aged and not job.tasks
-                self._rank_again(job)
+                self._rank_again(job, offers)
+                if has_moved:
+                    self._note_ageing(job)
+        for name, bucket_ids in offers.items():
+            self._offer_all(self.leaves[name], bucket_ids)
         self._stale_leaves, self._stale_jobs = {}, {}
+
+    def _rank_again(self, job: JobEntry, offers: dict[str, dict[int, bool]]) -> None:
+        """The job waits for the same as before, and has another rank. By leaf, `offers` gets the buckets that are to be
+        offered once all such jobs have theirs.
+        """
+        leaf = job.leaf
+        for bucket_id in job.buckets:
+            bucket = leaf.buckets.get(bucket_id)
+            if bucket is None:
+                continue  # It has sole spans there.
+            key = key_of(self.discipline, job, first_span(job, self.classes[bucket_id & CLASS_MASK]))
+            bucket.set(job.admitted, key)
+            if not self._uncapped(leaf, bucket_id, job, key):
+                offered = offers.get(leaf.name)
+                if offered is None:
+                    offers[leaf.name] = {bucket_id: True}
+                else:
+                    offered[bucket_id] = True
+        if job.has_sole:
+            self._offer_sole(leaf, job)
+        self._note_band(job)
+
+    def _offer_all(self, leaf: LeafEntry, bucket_ids: dict[int, bool]) -> None:
+        """The same as `_offer` for several buckets, as far as they are there still."""
+        for bucket_id in bucket_ids:
+            bucket = leaf.buckets.get(bucket_id)
+            if bucket is not None:
+                self._offer(leaf, bucket_id, bucket)
 
     # ------------------------------------------------------------ classes
     def class_for(

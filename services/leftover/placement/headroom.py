@@ -11,7 +11,7 @@ room will cost by standing idle (the break-even rule of ski rental): what both c
 better of the two would have cost. At the latest it is held after `headroom_after_ms`.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from schemas.quantities import SHARE_UNITS, largest_share
@@ -19,7 +19,7 @@ from services.leftover.placement.board import Board
 from services.leftover.placement.keys import CLASS_MASK, OPTIONAL_BIT, job_class_of
 from services.leftover.placement.leaf_queue import LeafEntry
 from services.leftover.placement.nodes import Room
-from services.leftover.placement.pending_reasons import Heads, is_seeker, short
+from services.leftover.placement.pending_reasons import Heads, able_heads, is_seeker, short
 from services.leftover.placement.task_class import NodeRoom, TaskClass
 from services.leftover.placement.timeline import (
     End,
@@ -46,7 +46,7 @@ LOOKED_AT = 64
 least. Each look is a walk over what runs on a node."""
 
 
-Ends = Callable[[int, Wanted], list[End]]
+Ends = Callable[[int, Wanted], Iterable[End]]
 """The estimated ends on a node in order of time; those of the class's own tasks only where they count (`of_own`)."""
 
 
@@ -120,14 +120,14 @@ def still_short(board: Board, names: list[str], short: dict[str, int]) -> dict[s
     return found
 
 
-def least_needs(board: Board, placed: list[TaskClass]) -> dict[int, int]:
+def least_needs(board: Board, placed: list[TaskClass], heads: Heads) -> dict[int, int]:
     """By resource position, the least that is asked for by a class that waits for nothing but room, or by one of those
-    `placed`. Positions that are missing: nothing.
+    `placed`. Positions that are missing: nothing. `heads`: see `seekers`.
     """
     among = 0 if board.is_mixed else board.kept_out()
     least = board.least_needs(among) if among else None
     if least is None:
-        return _least_of(short(board) + placed)
+        return _least_of(short(board, heads) + placed)
     for task in placed:
         least = _common(least, task)
     return least
@@ -167,22 +167,23 @@ def _task_of(board: Board, bucket_id: int) -> TaskClass:
     return board.classes[bucket_id & CLASS_MASK]
 
 
-def blocked_heads(board: Board) -> list[TaskClass]:
+def blocked_heads(board: Board, heads: Heads) -> list[TaskClass]:
     """Classes that wait for nothing but room, are kept out of a leaf and would be served first there, in no order that
     means anything. Cost: the leaves whose order or claim has changed since the last call, and the classes; every leaf
-    where orders are strict or queues have a maximum, since there what one leaf gets can change another's head.
+    where orders are strict or queues have a maximum, since there what one leaf gets can change another's head. `heads`:
+    see `seekers`.
     """
     if board.is_mixed:
-        able = [(leaf, bucket_id) for leaf in board.leaves.values() for bucket_id in _able_heads(board, leaf)]
+        able = [(leaf, bucket_id) for leaf in board.leaves.values() for bucket_id in _able_heads(board, leaf, heads)]
         kept_out = [_task_of(board, bucket_id) for leaf, bucket_id in able if is_kept_out(board, leaf, bucket_id)]
         return list({task.index: task for task in kept_out}.values())
-    heads: list[tuple[LeafEntry, list[int]]] = []
+    changed: list[tuple[LeafEntry, list[int]]] = []
     for leaf, bucket_ids in board.heads(list(board.leaf_queue.reordered)):
         indexes = [bucket_id & CLASS_MASK for bucket_id in bucket_ids if is_kept_out(board, leaf, bucket_id)]
         if indexes != leaf.headed:
-            heads.append((leaf, indexes))
-    if heads:
-        board.leaf_queue.set_heads(heads)
+            changed.append((leaf, indexes))
+    if changed:
+        board.leaf_queue.set_heads(changed)
     board.leaf_queue.reordered.clear()
     return [task for index in board.leaf_queue.headed if (task := board.classes[index]).blocked]
 
@@ -208,10 +209,11 @@ def is_required(board: Board, leaf: LeafEntry, bucket_id: int) -> bool:
     return leaf.order != "giving" or board.key_in(leaf, bucket_id) < _OPTIONAL
 
 
-def _able_heads(board: Board, leaf: LeafEntry) -> list[int]:
+def _able_heads(board: Board, leaf: LeafEntry, heads: Heads) -> list[int]:
     """The buckets that a leaf would serve first, by class of job, of those that wait for nothing but room."""
+    if leaf.strict:
+        return able_heads(board, leaf, heads)
     found: dict[int, int] = {}
-    heads: Heads = {}
     for bucket_id in _in_order(board, leaf):
         job_class = job_class_of(bucket_id)
         if job_class not in found and is_seeker(board, leaf, bucket_id, heads):
@@ -260,17 +262,17 @@ def wanted_by(
     leaf: LeafEntry,
     least: dict[int, int] | None,
     before: dict[int, dict[int, int]],
+    heads: Heads,
     *,
     its_turn: bool,
 ) -> list[Wanted]:
     """What a leaf lacks, in the order in which it would serve its jobs: tasks that wait for nothing but room, up to
     what it is due. `its_turn`: a gang that takes it beyond that is lacked as soon as a part of it is; what that leaves
-    of the gang's room comes free where the leaf's own tasks end, as far as such run.
+    of the gang's room comes free where the leaf's own tasks end, as far as such run. `heads`: see `seekers`.
     """
     lacks = lacking(leaf)
     held, within = list(leaf.held), leaf.share + lacks
     found: list[Wanted] = []
-    heads: Heads = {}
     for bucket_id in _in_order(board, leaf):
         task = _task_of(board, bucket_id)
         width = max(1, task.gang)

@@ -23,11 +23,11 @@ Heads = dict[str, list[int]]
 """By strict leaf, the buckets that it is at."""
 
 
-def short(board: Board) -> list[TaskClass]:
-    """Classes of which some tasks wait for nothing but room, in no order that means anything."""
+def short(board: Board, heads: Heads | None = None) -> list[TaskClass]:
+    """Classes of which some tasks wait for nothing but room, in any order. `heads`: see `seekers`."""
     if board.is_mixed:
-        heads: Heads = {}
-        return [task for task in board.classes if task.waiting and seekers(board, task, heads)]
+        known: Heads = {} if heads is None else heads
+        return [task for task in board.classes if task.waiting and _has_seeker(board, task, known)]
     return [task for task in board.blocked.values() if task.waiting]
 
 
@@ -61,7 +61,7 @@ def reason_of(board: Board, task: TaskClass, heads: Heads | None = None) -> Reas
         return "pool"
     if board.discipline != "fair" and not task.blocked:
         return "behind_head"
-    if board.discipline == "fair" and board.is_mixed and not seekers(board, task, heads):
+    if board.discipline == "fair" and board.is_mixed and not _has_seeker(board, task, {} if heads is None else heads):
         entries = [board.leaves[name] for name, _ in task.buckets]
         held_back = any(leaf.strict or leaf.order == "tetris-fair" for leaf in entries)
         return "behind_head" if held_back else "queue_max"
@@ -86,6 +86,20 @@ def seekers(board: Board, task: TaskClass, heads: Heads | None = None) -> list[t
     return found
 
 
+def _has_seeker(board: Board, task: TaskClass, heads: Heads) -> bool:
+    """Whether a class has `seekers`."""
+    return any(_seeks(board, task, board.leaves[name], bucket_id, heads) for name, bucket_id in task.buckets)
+
+
+def able_heads(board: Board, leaf: LeafEntry, heads: Heads) -> list[int]:
+    """The buckets that a strict leaf is at, of those that wait for nothing but room."""
+    return [
+        bucket_id
+        for bucket_id in _heads_in(board, leaf, heads)
+        if _seeks(board, board.classes[bucket_id & CLASS_MASK], leaf, bucket_id, heads)
+    ]
+
+
 def is_seeker(board: Board, leaf: LeafEntry, bucket_id: int, heads: Heads) -> bool:
     """Whether a leaf and a bucket are among the `seekers` of the bucket's class."""
     task = board.classes[bucket_id & CLASS_MASK]
@@ -98,17 +112,21 @@ def _is_barred_by_pools(board: Board, task: TaskClass) -> bool:
 
 
 def _seeks(board: Board, task: TaskClass, leaf: LeafEntry, bucket_id: int, heads: Heads) -> bool:
-    if leaf.strict:
-        known = heads.get(leaf.name)
-        if known is None:
-            known = heads[leaf.name] = _heads_of(board, leaf)
-        if bucket_id not in known:
-            return False
+    if leaf.strict and bucket_id not in _heads_in(board, leaf, heads):
+        return False
     if board.pools.bars(job_class_of(bucket_id), task):
         return False
     if leaf.order == "tetris-fair" and not board.packers.may_pack(board.first_in(leaf, bucket_id)[0]):
         return False
     return queue_at_maximum(board.top(leaf, bucket_id).under, task) is None
+
+
+def _heads_in(board: Board, leaf: LeafEntry, heads: Heads) -> list[int]:
+    """`_heads_of` a leaf, from `heads` if it was looked at before."""
+    known = heads.get(leaf.name)
+    if known is None:
+        known = heads[leaf.name] = _heads_of(board, leaf)
+    return known
 
 
 def _heads_of(board: Board, leaf: LeafEntry) -> list[int]:

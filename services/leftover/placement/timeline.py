@@ -4,6 +4,7 @@ The rule is that of EASY backfilling (Lifka 1995): a task may run on room that i
 ends before that room would be complete, or if it takes none of what they need then.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from schemas.quantities import on_devices, tasks_on_devices
@@ -117,31 +118,42 @@ def fitting(task: TaskClass, free: list[int], devices: list[int], most: int) -> 
     return tasks_on_devices(task.gpu, devices, most) if task.gpu else most
 
 
-def moments_of(task: TaskClass, node: NodeRoom, now_ms: int, ends: list[End], most: int) -> list[Moment]:
+def moments_of(task: TaskClass, node: NodeRoom, now_ms: int, ends: Iterable[End], most: int) -> list[Moment]:
     """The first moments at which the node holds 1, 2, .. `most` tasks of the class, as far as `ends` (in order of time)
-    lead.
+    lead. Later ones are not asked for.
     """
     free, devices = list(node.free), list(node.devices)
     found: list[Moment] = []
-    at_ms, i = now_ms, 0
-    while True:
-        count = fitting(task, free, devices, most)
-        while len(found) < count:
-            found.append(Moment(at_ms, len(found) + 1, list(free), list(devices)))
-        if len(found) == most or i == len(ends):
-            return found
-        at_ms = ends[i].at_ms
-        while i < len(ends) and ends[i].at_ms == at_ms:
-            _give(node, free, devices, ends[i])
-            i += 1
+    _note(found, task, now_ms, free, devices, most)
+    if len(found) == most:
+        return found
+    at_ms, has_given = now_ms, False
+    for end in ends:
+        if has_given and end.at_ms != at_ms:
+            _note(found, task, at_ms, free, devices, most)
+            if len(found) == most:
+                return found
+        at_ms, has_given = end.at_ms, True
+        _give(node, free, devices, end)
+    if has_given:
+        _note(found, task, at_ms, free, devices, most)
+    return found
 
 
-def moment_at(node: NodeRoom, at_ms: int, ends: list[End], rooms: int) -> Moment:
+def _note(found: list[Moment], task: TaskClass, at_ms: int, free: list[int], devices: list[int], most: int) -> None:
+    """Adds the moments for which there is room by now."""
+    count = fitting(task, free, devices, most)
+    while len(found) < count:
+        found.append(Moment(at_ms, len(found) + 1, list(free), list(devices)))
+
+
+def moment_at(node: NodeRoom, at_ms: int, ends: Iterable[End], rooms: int) -> Moment:
     """What the node has free at a time that is given, when it is to hold `rooms` tasks."""
     free, devices = list(node.free), list(node.devices)
     for end in ends:
-        if end.at_ms <= at_ms:
-            _give(node, free, devices, end)
+        if end.at_ms > at_ms:
+            break
+        _give(node, free, devices, end)
     return Moment(at_ms, rooms, free, devices)
 
 

@@ -170,25 +170,19 @@ class WaitingJobs:
         self._note_ageing(job)
         self._note_band(job)
 
-    def _rank_again(self, job: JobEntry) -> None:
-        """The job waits for the same as before, and has another rank."""
-        leaf = job.leaf
-        for bucket_id in job.buckets:
-            bucket = leaf.buckets.get(bucket_id)
-            if bucket is not None:  # Else it has sole spans there.
-                self._put_in(leaf, bucket_id, bucket, job, first_span(job, self.classes[bucket_id & CLASS_MASK]))
-        if job.has_sole:
-            self._offer_sole(leaf, job)
-        self._note_ageing(job)
-        self._note_band(job)
-
     def _put_in(self, leaf: LeafEntry, bucket_id: int, bucket: JobHeap, job: JobEntry, span: TaskSpan) -> None:
         key = key_of(self.discipline, job, span)
         bucket.set(job.admitted, key)
-        if leaf.stopped and any(key < stop.key for stop in leaf.stopped.get(job.segment, ())):
-            self._uncap(leaf, bucket_id)  # It comes before the head, and may be smaller.
-        else:
+        if not self._uncapped(leaf, bucket_id, job, key):
             self._offer(leaf, bucket_id, bucket)
+
+    def _uncapped(self, leaf: LeafEntry, bucket_id: int, job: JobEntry, key: int) -> bool:
+        """Whether a job, with this key by now, comes before a head that finds a queue full: it may be smaller. Then
+        what waits behind that head may be served again."""
+        if leaf.stopped and any(key < stop.key for stop in leaf.stopped.get(job.segment, ())):
+            self._uncap(leaf, bucket_id)
+            return True
+        return False
 
     def _note_ageing(self, job: JobEntry) -> None:
         """Notes since when a job waits that holds nothing."""
