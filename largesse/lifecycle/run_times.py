@@ -7,10 +7,10 @@ mean of earlier runs of the same job, else the mean of the tasks of the stage th
 everything else once there are SEEN_TASKS_MIN and they show that the estimate is wrong: this corrects it while a job
 runs (docs/concepts/altruism.md has what it gains).
 
-Two jobs are runs of the same recurring job if their names are equal without the numbers at the end that a separator
-stands before: `report-7`, `report-8` and `report-2026-05-01` are all `report`, and `q21-7` is `q21`. Earlier runs are
-looked up once, when a job is admitted; from then on what they say stands in its graph like an estimate, so that all
-plans for it agree.
+Two jobs of one user are runs of the same recurring job if their names are equal without the numbers at the end that a
+separator stands before: `report-7`, `report-8` and `report-2026-05-01` are all `report`, and `q21-7` is `q21`.
+Earlier runs are looked up once, when a job is admitted; from then on what they say stands in its graph like an
+estimate, so that all plans for it agree.
 """
 
 from dataclasses import dataclass, field, replace
@@ -68,7 +68,7 @@ NOTHING_SEEN: dict[str, Seen] = {}
 
 @dataclass(slots=True)
 class History:
-    """Earlier runs: by "recurring name/stage", the stage that ended last at the end."""
+    """Earlier runs: by "recurring name/stage/user", the stage that ended last at the end."""
 
     stages: dict[str, Seen] = field(default_factory=dict)
 
@@ -119,13 +119,13 @@ def observe(
     return seen
 
 
-def learn(history: History, job: str, seen: dict[str, Seen]) -> None:
-    """A job is over: what was seen of it is an earlier run from now on."""
+def learn(history: History, job: str, user: str, seen: dict[str, Seen]) -> None:
+    """A job is over: what was seen of it is an earlier run of its user from now on."""
     if not seen:
         return
     stages, name = history.stages, recurring_name(job)
     for stage, now in seen.items():
-        key = f"{name}/{stage}"
+        key = f"{name}/{stage}/{user}"
         before = stages.pop(key, None)
         after = Seen(now.tasks, now.ran_ms)
         if before is not None:
@@ -149,7 +149,7 @@ def informed(history: History, spec: JobSpec, policy: Policy) -> tuple[JobSpec, 
     for stage in spec.stages:
         seen = None
         if estimates == "history" or not stage.estimate_ms:
-            seen = history.stages.get(f"{name}/{stage.stage}")
+            seen = history.stages.get(f"{name}/{stage.stage}/{spec.user}")
         lasts.append(duration_ms(0, seen.tasks, seen.ran_ms) if seen is not None else 0)
     if not any(lasts):
         return spec, []

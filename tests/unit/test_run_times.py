@@ -76,17 +76,25 @@ def test_else_there_is_a_default():
 
 def test_earlier_runs_give_the_estimate_that_a_spec_lacks():
     history = History()
-    learn(history, "r-1", {"s": Seen(2, 400)})
-    learn(history, "r-2", {"s": Seen(1, 500)})
+    learn(history, "r-1", "", {"s": Seen(2, 400)})
+    learn(history, "r-2", "", {"s": Seen(1, 500)})
     spec, positions = informed(history, job("r-3", UNESTIMATED, replace(UNESTIMATED, stage="t")), SPEC)
     assert [each.estimate_ms for each in spec.stages] == [300, 0]
     assert source_of(spec.stages[0], 0, positions, {}) == "history"
     assert informed(history, job("other-3", UNESTIMATED), SPEC)[1] == []
 
 
+def test_jobs_of_another_user_are_no_earlier_runs():
+    history = History()
+    learn(history, "r-1", "ann", {"s": Seen(2, 400)})
+    for user, estimate_ms in (("ann", 200), ("bob", 0), ("", 0)):
+        submitted = replace(job("r-2", UNESTIMATED), user=user)
+        assert [each.estimate_ms for each in informed(history, submitted, SPEC)[0].stages] == [estimate_ms]
+
+
 def test_by_the_knob_earlier_runs_go_before_the_estimate_of_the_spec():
     history = History()
-    learn(history, "r-1", seen_of(ESTIMATED, "history", (2, [100, 300])))
+    learn(history, "r-1", "", seen_of(ESTIMATED, "history", (2, [100, 300])))
     submitted = job("r-2", ESTIMATED)
 
     assert informed(history, submitted, SPEC) == (submitted, [])
@@ -135,7 +143,7 @@ def test_without_an_estimate_one_finished_task_is_enough():
 def test_cores_of_one_process_share_what_earlier_runs_make_of_a_spec():
     one, other = History(), History()
     for history in (one, other):
-        learn(history, "r-1", {"s": Seen(1, 100)})
+        learn(history, "r-1", "", {"s": Seen(1, 100)})
     spec = job("r-2", UNESTIMATED)
 
     assert informed(one, spec, SPEC)[0] is informed(other, spec, SPEC)[0]
@@ -144,19 +152,19 @@ def test_cores_of_one_process_share_what_earlier_runs_make_of_a_spec():
 def test_the_latest_runs_count_for_more_than_all_those_before():
     history = History()
     for _ in range(50):
-        learn(history, "r-1", {"s": Seen(HISTORY_TASKS_MAX, 10 * HISTORY_TASKS_MAX)})
-    learn(history, "r-2", {"s": Seen(HISTORY_TASKS_MAX, 30 * HISTORY_TASKS_MAX)})
+        learn(history, "r-1", "", {"s": Seen(HISTORY_TASKS_MAX, 10 * HISTORY_TASKS_MAX)})
+    learn(history, "r-2", "", {"s": Seen(HISTORY_TASKS_MAX, 30 * HISTORY_TASKS_MAX)})
 
-    assert history.stages == {"r/s": Seen(HISTORY_TASKS_MAX, 20 * HISTORY_TASKS_MAX)}
+    assert history.stages == {"r/s/": Seen(HISTORY_TASKS_MAX, 20 * HISTORY_TASKS_MAX)}
 
 
 def test_stages_that_no_run_has_ended_of_for_longest_are_forgotten(monkeypatch):
     monkeypatch.setattr(run_times, "HISTORY_STAGES_MAX", 2)
     history = History()
     for name in ("a", "b", "a", "c"):
-        learn(history, name, {"s": Seen(1, 1)})
+        learn(history, name, "", {"s": Seen(1, 1)})
 
-    assert list(history.stages) == ["a/s", "c/s"]
+    assert list(history.stages) == ["a/s/", "c/s/"]
     assert HISTORY_STAGES_MAX > 2
 
 

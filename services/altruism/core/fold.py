@@ -121,7 +121,7 @@ def _admitted(state: State, record: Record[JobAdmitted]) -> None:
     body = record.body
     spec, from_history = informed(state.history, counted_spec(body), state.policy)
     graph = graph_of(spec)
-    job = state.jobs[spec.job] = Job(graph, resumed(graph, body.kept), spec.queue, record.seq)
+    job = state.jobs[spec.job] = Job(graph, resumed(graph, body.kept), spec.queue, record.seq, spec.user)
     if from_history:
         job.from_history = from_history
     job.altruism_permille = spec.altruism_permille
@@ -164,7 +164,7 @@ def _cancelled(state: State, record: Record[JobCancelled]) -> None:
 def _forget(state: State, name: str, time: int, end: Outcome) -> None:
     job = state.jobs.get(name)
     if job is not None:
-        learn(state.history, name, job.seen)
+        learn(state.history, name, job.user, job.seen)
         if job.account is not None:
             state.settled.append(entry_of(name, job, time, end))
     for kept in (

@@ -106,7 +106,7 @@ class Job(JobLife):
     `seen`: by stage, how long its tasks ran, where somebody may ask for it; `from_history`: positions of the stages
     whose run time is known from earlier runs; `altruism_permille`: in how many of a thousand plans it gives, where it
     says. `account`: what it has given away and received, where it is planned by this shard. `began`: it might run at
-    some time, and so it waits for what its graph says.
+    some time, and so it waits for what its graph says. `user`: whose it is; "": nobody's that is named.
     """
 
     queue: str = ""
@@ -121,8 +121,9 @@ class Job(JobLife):
     altruism_permille: int | None = None
     account: Account | None = None
     began: bool = False
+    user: str = ""
 
-    def __init__(self, graph: Graph, progress: Progress, queue: str = "", admitted: int = 0) -> None:
+    def __init__(self, graph: Graph, progress: Progress, queue: str = "", admitted: int = 0, user: str = "") -> None:
         self.graph = graph
         self.progress = progress
         self.queue = queue
@@ -138,6 +139,7 @@ class Job(JobLife):
         self.altruism_permille = None
         self.account = None
         self.began = False
+        self.user = user
 
 
 @dataclass(slots=True)

@@ -16,4 +16,4 @@ NAME = "estimator"
 TOPIC = "releases"
 UPSTREAM = ()
 READS = ()
-LAYOUT = 8
+LAYOUT = 9

@@ -84,7 +84,7 @@ def _set_capacity(state: State, node: str, capacity: Vector | None) -> None:
 def _admitted(state: State, record: Record[JobAdmitted]) -> None:
     body = record.body
     spec, _ = informed(state.history, counted_spec(body), state.policy)
-    state.jobs[spec.job] = Job(body.job_class, graph_of(spec))
+    state.jobs[spec.job] = Job(body.job_class, graph_of(spec), spec.user)
 
 
 def _ended(state: State, record: Record[JobEnded]) -> None:
@@ -93,7 +93,7 @@ def _ended(state: State, record: Record[JobEnded]) -> None:
     for end in body.jobs:
         job = state.jobs.pop(end.job)
         if job.active is not None:
-            learn(state.history, end.job, job.active.seen)
+            learn(state.history, end.job, job.user, job.active.seen)
         drop_job(state, end.job, job)
 
 

@@ -60,19 +60,21 @@ class Active:
 class Job:
     """A live job. `active`: None until a task of it starts. `alone_ms`: start of the first attempt of a job of one
     task, while that runs and nothing else is known of it; -1 otherwise. Such jobs are many, and most of them never need
-    an `Active`, which takes 2 KB.
+    an `Active`, which takes 2 KB. `user`: whose it is; "": nobody's that is named.
     """
 
     job_class: int
     graph: Graph
     active: Active | None = None
     alone_ms: int = -1
+    user: str = ""
 
-    def __init__(self, job_class: int, graph: Graph) -> None:
+    def __init__(self, job_class: int, graph: Graph, user: str = "") -> None:
         self.job_class = job_class
         self.graph = graph
         self.active = None
         self.alone_ms = -1
+        self.user = user
 
 
 @dataclass(slots=True)

@@ -185,7 +185,7 @@ def _forget(state: State, name: str) -> None:
     state.reserving.pop(name, None)
     if job is None:
         return
-    learn(state.history, name, job.seen)
+    learn(state.history, name, job.user, job.seen)
     forget_backoffs(state, job, name)
     if not job.began:
         return

@@ -195,7 +195,7 @@ def _forget_job(state: State, name: str, *, succeeded: bool = False) -> None:
         depart(state, job, succeeded=succeeded)
         if not succeeded and state.ending:
             state.ending = {}  # What it holds still may be given back at any moment.
-        learn(state.history, name, job.seen)
+        learn(state.history, name, job.user, job.seen)
         locality.forget(state, name)
         failed_on.forget(state, name)
         stragglers.forget(state, name)
