@@ -103,6 +103,7 @@ async def jobs(ask):
     await ask("POST", "/v1/jobs/j/rerun", json={})
     for job in ("j", "j", "none"):
         await ask("DELETE", f"/v1/jobs/{job}")
+    await ask("PATCH", "/v1/jobs/j", json={"hold": True})  # It has ended.
     await ask("POST", "/v1/jobs", json=JOB | {"job": "again", "hold": True})
     await ask("DELETE", "/v1/jobs/again")
     for job, body in (("again", {"from_stage": "nosuch"}), ("none", {}), ("again", {})):
