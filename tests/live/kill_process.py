@@ -16,6 +16,8 @@ async def whole_cell(directory: Path, jobs: int) -> None:
     async with BusCell(bus, nodes=2, shards=2, snapshot_rounds=3) as cell:
         for number in range(jobs):
             await cell.submit(1, job=f"j{number}")
+            if number % 2:
+                await cell.until_ended(number + 1)  # Rounds give way to submissions: one would hold all jobs.
         await cell.until_ended(jobs)
     await bus.close()
 

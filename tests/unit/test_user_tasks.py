@@ -18,6 +18,7 @@ from schemas.queues import Preset
 from services.gateway.dry_run import notes
 from services.gateway.dry_run import tasks_of as could_use
 from services.gateway.tally import Tally
+from services.leftover.placement.board_state import BoardState
 from services.leftover.placement.waiting_jobs import WaitingJobs
 from tests.builders import config, job, node, queue, single, stage, tree
 from tests.cells import AUTHOR, SlowCell, attempts_of
@@ -338,8 +339,9 @@ def test_a_dry_run_says_which_gangs_a_limit_would_hold_for_good():
 # ---------------------------------------------------------------- what it costs
 def test_what_waits_for_the_limit_is_not_looked_at_in_rounds(monkeypatch):
     looked = {"at": 0}
-    for name in ("top", "first_if_current", "_put_in", "_rank_again"):
-        monkeypatch.setattr(WaitingJobs, name, _counted(looked, getattr(WaitingJobs, name)))
+    for owner, names in ((WaitingJobs, ("top", "first_if_current", "_put_in")), (BoardState, ("_rank_again",))):
+        for name in names:
+            monkeypatch.setattr(owner, name, _counted(looked, getattr(owner, name)))
 
     def cost(jobs):
         story = cell(preset="hdrf")

@@ -168,9 +168,8 @@ def _clearing(state: State, board: Board, kept: Kept, now_ms: int, until_ms: int
         name = room.nodes[number].name
         found: list[Victim] = []
         for key, held in state.held.get(name, {}).items():
-            if not _is_over_by(state, held, now_ms, until_ms):
-                lent = lent_of(state, name, key)
-                if lent is None or (key in covered and not lent.taken):
+            if lent_of(state, name, key) is None and held.job not in state.reserving:
+                if not _is_over_by(state, held, now_ms, until_ms):
                     found += _wait(state, board, name, key, held, now_ms, until_ms)
         return found
 
@@ -181,8 +180,9 @@ def _clearing(state: State, board: Board, kept: Kept, now_ms: int, until_ms: int
 def _wait(
     state: State, board: Board, name: str, key: str, held: Allocation, now_ms: int, until_ms: int
 ) -> list[Victim]:
-    """An attempt that is not revocable, if something is known of its run time. The delay: 1 while it has not taken
-    twice as long as expected, or ends within a grace after `until_ms`, then one more for twice as much.
+    """An attempt that is not revocable and of no reservation, if something is known of its run time. The delay: 1 while
+    it has not taken twice as long as expected, or ends within a grace after `until_ms`, then one more for twice as
+    much.
     """
     job = state.jobs[held.job]
     lasts_ms = known_ms(stage_of(job, held.stage), job.seen)
