@@ -20,7 +20,9 @@ from largesse.lifecycle.run_times import (
     source_of,
 )
 from schemas import Policy
+from schemas.edge.read import read_cluster
 from schemas.estimates import DEFAULT_MS
+from services.simulator.run import Options, simulate
 from tests.builders import config, job, stage
 from tests.unit.test_altruism_plans import cell, plans
 
@@ -245,3 +247,20 @@ def test_a_run_with_another_estimate_teaches_only_where_history_counts():
     plan = plans(story)["r-3"]
     assert max(late.at_ms + (late.waves - 1) * late.every_ms for late in plan.late) == plan.deadline_ms - 5_000
     assert plans(story)["r-3"].estimates == []
+
+
+def test_every_core_remembers_whose_run_it_was():
+    found = {}
+
+    def look(cell):
+        states = (cell.fairness, cell.altruism[0], cell.leftover, cell.estimator)
+        found.update({type(state).__module__: list(state.history.stages) for state in states})
+
+    runs = replace(UNESTIMATED, durations_ms=[1_000] * UNESTIMATED.tasks)
+    jobs = [
+        (at_ms, replace(job(name, runs), user=user)) for at_ms, name, user in ((0, "r-1", "ann"), (9_000, "x", "bob"))
+    ]
+    cluster = read_cluster({"nodes": [{"name": "n", "capacity": {"cpu": "8"}}]})
+    simulate(jobs, cluster, Options({"preset": "largesse"}, before_round=look))
+
+    assert list(found.values()) == [["r/s/ann", "x/s/bob"]] * 4

@@ -8,6 +8,7 @@ begins, and chooses the revocable attempts to take back for it: those that lose 
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
+from typing import Final
 
 from schemas.quantities import on_devices
 from services.leftover.placement.nodes import Room
@@ -177,6 +178,10 @@ class Victim:
     end_ms: int = 0
 
 
+PATIENCE: Final = 2
+"""So much delay on a node that is being emptied is no reason for another: up to four times the expected run time."""
+
+
 def _takes_nobody(number: int) -> list[Victim]:
     return []
 
@@ -260,7 +265,7 @@ class Clearing:
         each = {victim.gang or victim.key: self._lost(victim) for victim in chosen}
         delay = max([victim.delay for victim in chosen], default=0)
         is_first = number in self.first
-        return max(0, delay - 2 * is_first), sum(each.values()), not is_first
+        return max(0, delay - PATIENCE * is_first), sum(each.values()), not is_first
 
     def _lost(self, victim: Victim) -> int:
         return sum(each.lost for each in self._gangs[victim.gang]) if victim.gang else victim.lost
