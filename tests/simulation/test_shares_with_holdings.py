@@ -177,3 +177,23 @@ def test_a_task_beyond_the_maximum_of_its_queue_holds_back_only_what_it_lacks(tm
     assert all(runs_at(run, "small", at_ms) >= 38 for at_ms in range(20_000, UNTIL_MS, 10_000))
     assert [line["start_ms"] for line in run.of("trains")] == [0, LONG_MS]
     assert run.of("next")[0]["start_ms"] > LONG_MS
+
+
+@pytest.mark.parametrize("preset", [*PRESETS, "drf", "dress"])
+def test_room_that_is_late_keeps_nobody_from_what_it_does_not_lack(tmp_path, preset):
+    """Tasks that fill the memory overrun, and a wide one waits for some of it. A third queue asks for cores alone, by
+    more than there are: all but the one that the wide task needs are no delay to it.
+    """
+    half_gib = {"memory": "512Mi"}
+    workload = [
+        job("fills", stage(tasks=16, duration_ms=60_000, estimate_ms=5_000, demand=half_gib), queue="a"),
+        job("more", stage(tasks=200, duration_ms=5_000, demand=half_gib), queue="a", submit_ms=500),
+        job("wide", stage(duration_ms=20_000, demand={"memory": "2Gi", "cpu": "1"}), queue="b", submit_ms=1_000),
+        job("cores", stage(tasks=800, duration_ms=20_000, demand={"cpu": "100m"}), queue="c", submit_ms=7_000),
+    ]
+    run = simulated(
+        tmp_path, workload, one_node(*[{"name": name} for name in "abc"], cpu="16", memory="8Gi"), preset=preset
+    )
+    assert [line["to_ms"] for line in run.lines if "held" in line and line["from_ms"] < 7_000] == [60_000]
+    assert runs_at(run, "cores", 7_500) == 150
+    assert run.of("wide")[0]["start_ms"] == 60_000

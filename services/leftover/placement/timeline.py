@@ -176,30 +176,44 @@ def fits_now(room: Room, task: TaskClass, node: NodeRoom) -> bool:
 
 def can_lend(reserved: Reserved, node: NodeRoom, task: TaskClass, end_ms: int) -> bool:
     """Whether a task of another class that is expected to end at `end_ms` may start on the node: by then none of the
-    room is due, or what is left suffices for all that is held for.
+    room is due, or what is left suffices for all that is held for. Room that is late is not put off again: of what
+    those tasks need as well, as much has to be free at once as they take.
     """
     held = reserved.task
     for moment in reserved.moments:
         if min(moment.at_ms, reserved.promised_ms) >= end_ms:
             return True
         if moment.at_ms > reserved.promised_ms:
-            return False  # It is late already: to lend more would put it off again and again.
-        free, devices = _without(moment, node, task)
+            if not _spares(held, moment.rooms, node, task):
+                return False
+            continue
+        free, devices = _without(moment.free, moment.devices, node, task)
         if fitting(held, free, devices, moment.rooms) < moment.rooms:
             return False
     return True
+
+
+def _spares(held: TaskClass, rooms: int, node: NodeRoom, task: TaskClass) -> bool:
+    """Whether of all that the task takes, enough is free beside it for `rooms` tasks of the class that room is held
+    for. What it does not take may be missing still.
+    """
+    free, devices = _without(node.free, node.devices, node, task)
+    taken = {p: amount for p, amount, _ in task.needs}
+    if any(p in taken and free[p] < amount * rooms for p, amount, _ in held.needs):
+        return False
+    return not (task.gpu and held.gpu) or tasks_on_devices(held.gpu, devices, rooms) >= rooms
 
 
 def lend(reserved: Reserved, node: NodeRoom, task: TaskClass, end_ms: int) -> None:
     """Counts a task that is about to start there on these terms."""
     for moment in reserved.moments:
         if moment.at_ms < end_ms:
-            moment.free, moment.devices = _without(moment, node, task)
+            moment.free, moment.devices = _without(moment.free, moment.devices, node, task)
 
 
-def _without(moment: Moment, node: NodeRoom, task: TaskClass) -> tuple[list[int], list[int]]:
-    """What is free at a moment when a task that starts now still runs then."""
-    free, devices = list(moment.free), moment.devices
+def _without(free: list[int], devices: list[int], node: NodeRoom, task: TaskClass) -> tuple[list[int], list[int]]:
+    """What is free beside a task that starts on the node now, where that much would be free without it."""
+    free = list(free)
     for p, amount, _ in task.needs:
         free[p] -= amount
     if task.gpu:
