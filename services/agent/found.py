@@ -6,9 +6,13 @@ opened without following links, from the data folder down.
 
 import os
 import re
+import time
+from array import array
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal, get_args
 from urllib.parse import unquote
@@ -27,6 +31,8 @@ StopReason = Literal["killed", "gang", "revoked", "superseded", "lost"]
 """Why an attempt may be asked to stop."""
 
 NUMBER = re.compile(r"0|[1-9][0-9]{0,15}")
+SETTLED_NS = 2_000_000_000
+"""A folder that was not changed for so long would show another time of change if it were."""
 SMALL_BYTES_MAX = 64 << 10
 """Of every document but the task itself."""
 
@@ -130,10 +136,33 @@ def _places(
                 continue
             stages = [folder_name(stage)] if stage is not None else folders_in(top / job_name / run)
             for stage_name in stages:
-                for attempt in folders_in(top / job_name / run / stage_name):
-                    name = _index_and_number(attempt)
-                    if name is not None and index in (None, name[0]):
-                        yield AttemptFolder(data, job_name, run, stage_name, *name, root)
+                for name in _attempts_in(top / job_name / run / stage_name, index):
+                    yield AttemptFolder(data, job_name, run, stage_name, *name, root)
+
+
+def _attempts_in(stage: Path, index: int | None) -> list[tuple[int, int]]:
+    """(index, number) of attempts in a stage's folder, of all tasks or of one. The folder is not read again for each
+    task that is looked up, once nothing has begun there for SETTLED_NS.
+    """
+    if index is None:
+        return [name for each in folders_in(stage) if (name := _index_and_number(each)) is not None]
+    try:
+        about = stage.lstat()
+    except (FileNotFoundError, NotADirectoryError, PermissionError):
+        return []
+    if time.time_ns() - about.st_mtime_ns > SETTLED_NS:
+        indexes, numbers = _settled_attempts(stage, about.st_ino, about.st_mtime_ns)
+        return [(index, numbers[at]) for at in range(bisect_left(indexes, index), bisect_right(indexes, index))]
+    return [name for each in folders_in(stage, f"{index}.") if (name := _index_and_number(each)) is not None]
+
+
+@lru_cache(maxsize=32)
+def _settled_attempts(stage: Path, inode: int, changed_ns: int) -> tuple["array[int]", "array[int]"]:
+    """Indexes and numbers of the attempts in a stage's folder, in order. `changed_ns`: when the folder last changed, so
+    that what was read before a change is not found after it.
+    """
+    names = sorted(_attempts_in(stage, None))
+    return array("q", [index for index, _ in names]), array("q", [number for _, number in names])
 
 
 def _index_and_number(attempt: str) -> tuple[int, int] | None:
@@ -221,12 +250,16 @@ def stop_in(folder: int) -> StopReason | None:
     return reason  # type: ignore[no-any-return]
 
 
-def folders_in(path: Path) -> list[str]:
-    """Names of the folders in a folder, links left out; none where it is no folder or cannot be read."""
+def folders_in(path: Path, begins: str = "") -> list[str]:
+    """Names of the folders in a folder that begin with `begins`, links left out; none where it cannot be read."""
     with suppress(FileNotFoundError, NotADirectoryError, PermissionError):
         if not path.is_symlink():
             with os.scandir(path) as entries:
-                return [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
+                return [
+                    entry.name
+                    for entry in entries
+                    if entry.name.startswith(begins) and entry.is_dir(follow_symlinks=False)
+                ]
     return []
 
 

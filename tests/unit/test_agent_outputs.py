@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from largesse import task_output
 from largesse.process.health import served
 from largesse.task_output import PIECE_BYTES_MAX, Piece, Wanted
+from services.agent.folders import attempt_folder
 from services.agent.task_output import pages_of, read_piece
 from services.gateway import asking
 from services.gateway.asking import Unanswered, ask
@@ -54,6 +55,28 @@ def test_the_last_attempt_of_one_job_is_that_of_the_highest_number_whatever_the_
     attempt(tmp_path, run="5-e.1", number=2, stdout=b"second", at_s=3_600)
 
     assert read_output(tmp_path, "j", "map", 0, admitted=5) == b"second"
+
+
+def test_the_tasks_of_a_stage_in_which_nothing_begins_are_found_by_reading_its_folder_once(tmp_path, monkeypatch):
+    """And what has begun since is found, also where the clock shows the time of an older change."""
+    tasks = 50
+    for index in range(tasks):
+        attempt(tmp_path, index=index, stdout=f"of {index}".encode())
+    stage = attempt_folder(tmp_path, "j", "5-e.1", "map", 0, 1).parent
+    read, scandir = [], os.scandir
+    monkeypatch.setattr(os, "scandir", lambda folder: (read.append(folder), scandir(folder))[1])
+
+    os.utime(stage, (1_000, 1_000))
+    assert [read_output(tmp_path, "j", "map", index) for index in range(tasks)] == [
+        f"of {index}".encode() for index in range(tasks)
+    ]
+    assert read.count(stage) == 1
+    attempt(tmp_path, index=7, number=2, stdout=b"again", at_s=2_000)
+    assert read_output(tmp_path, "j", "map", 7) == b"again"
+    os.utime(stage, (1_001, 1_001))
+    assert read_output(tmp_path, "j", "map", 7) == b"again"
+    assert read_output(tmp_path, "j", "map", 1) == b"of 1"
+    assert read_output(tmp_path, "j", "map", tasks) is None
 
 
 def test_what_is_not_kept_is_told_from_what_is_empty(tmp_path):
