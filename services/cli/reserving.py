@@ -135,7 +135,7 @@ def submit(
 ) -> None:
     """Ask for capacity in time; exit code 1 where the answer is no, with what would be accepted instead.
 
-    With --job, the request is derived from a job spec: an atom for each stage, in the order of its graph.
+    With --job, the request is derived from a job spec: atoms for each stage, in the order of its graph.
     With --every, a series: each occurrence becomes a reservation NAME.DATE of its own, as soon as its end lies within
     the time that can be planned. With --dry-run, the answer to its first occurrence, if
     that can be planned already.

@@ -1,6 +1,7 @@
 """`largesse reserve submit --job`: the request for what a job needs, by its graph and estimates."""
 
 import json
+from itertools import pairwise
 
 import pytest
 from hypothesis import strategies as st
@@ -26,14 +27,19 @@ def request(*stages, margin=0):
     return read_document(text, clock(now_s=NOW_S))
 
 
+def widest(rdl):
+    """The atom of a stage that has the most units."""
+    return rdl["of"][-1] if rdl["op"] == "any" else rdl
+
+
 def shape(rdl):
-    """Atoms by how many units they have at most, operators by name."""
-    return rdl["h"] if rdl["op"] == "atom" else (rdl["op"], *map(shape, rdl["of"]))
+    """Stages by how many units they have at most, operators by name."""
+    return widest(rdl)["h"] if rdl["op"] in ("atom", "any") else (rdl["op"], *map(shape, rdl["of"]))
 
 
-def test_a_stage_is_an_atom_with_all_that_its_tasks_need():
+def test_a_task_is_an_atom_with_all_that_it_needs():
     demand = {"cpu": 500, "memory": 1_500, "gpu": 250}
-    rdl = request(stage("map", tasks=10, estimate_ms=90_500, demand=demand))
+    rdl = request(stage("map", estimate_ms=90_500, demand=demand))
 
     assert rdl == {
         "op": "window",
@@ -43,11 +49,61 @@ def test_a_stage_is_an_atom_with_all_that_its_tasks_need():
             "op": "atom",
             "b": {"cpu": "500m", "memory": "1500Mi", "gpu": "250m"},
             "g": 1,
-            "h": 10,
+            "h": 1,
             "l": 91,
-            "w": 910,
+            "w": 91,
         },
     }
+
+
+def test_several_tasks_run_all_at_once_or_one_after_another_on_fewer_units():
+    choice = request(stage("map", tasks=6, estimate_ms=90_500))["of"]
+
+    assert choice["op"] == "any"
+    assert [(atom["g"], atom["h"], atom["l"], atom["w"]) for atom in choice["of"]] == [
+        (1, 1, 6 * 91, 6 * 91),
+        (2, 2, 3 * 91, 6 * 91),
+        (3, 3, 2 * 91, 6 * 91),
+        (6, 6, 91, 6 * 91),
+    ]
+
+
+@for_all(st.integers(2, 5_000), st.integers(1, 900), st.none() | st.integers(1, 6_000), st.integers(1, 6_000))
+def test_whichever_atom_is_chosen_has_room_for_whole_tasks_and_no_unit_too_many(tasks, lasts_s, running_max, there):
+    """And one of them lasts at most a quarter longer than the tasks have to on as many units as there are."""
+    work = stage("work", tasks=tasks, estimate_ms=1_000 * lasts_s)
+    work.running_max = running_max
+    choice = request(work)["of"]
+    atoms = choice["of"] if choice["op"] == "any" else [choice]
+
+    assert len({atom["h"] for atom in atoms}) == len(atoms)
+    lengths = [atom["l"] for atom in atoms]
+    assert (lengths[0], lengths[-1]) == (tasks * lasts_s, -(-tasks // work.width) * lasts_s)
+    assert all(longer > shorter for longer, shorter in pairwise(lengths))
+    least_s = -(-tasks // min(there, work.width)) * lasts_s
+    assert min(atom["l"] for atom in atoms if atom["h"] <= there) <= least_s * 5 / 4
+    for atom in atoms:
+        each = atom["l"] // lasts_s
+        assert (atom["g"], atom["l"], atom["w"]) == (atom["h"], each * lasts_s, atom["h"] * atom["l"])
+        assert (atom["h"] - 1) * each < tasks <= atom["h"] * each
+        assert atom["h"] * (each - 1) < tasks
+
+
+CROWDED = request(*[stage(f"s{at}", tasks=3, estimate_ms=7_000) for at in range(600)])["of"]["of"][0]
+"""The atom of a stage of a job that has too many stages for a choice of atoms each."""
+
+
+@for_all(st.lists(st.integers(7, 42), min_size=6, max_size=6))
+def test_with_too_many_stages_for_a_choice_any_leases_of_the_work_that_is_asked_for_hold_all_tasks(drawn_s):
+    assert (CROWDED["op"], CROWDED["g"], CROWDED["h"], CROWDED["l"]) == ("atom", 1, 3, 7)
+    leases_s = []
+    for lease_s in drawn_s:
+        left_s = CROWDED["w"] - sum(leases_s)
+        leases_s.append(lease_s if left_s - lease_s >= CROWDED["l"] else left_s)
+        if leases_s[-1] == left_s:
+            break
+    assert sum(leases_s) == CROWDED["w"]
+    assert sum(lease_s // 7 for lease_s in leases_s) >= 3
 
 
 def test_a_gang_runs_once_and_as_a_whole():
@@ -95,8 +151,8 @@ def graphs(draw):
 
 def relations(rdl):
     """Of pairs of atoms, by units: what joins them, and the atoms below."""
-    if rdl["op"] == "atom":
-        return {}, [rdl["h"]]
+    if rdl["op"] in ("atom", "any"):
+        return {}, [widest(rdl)["h"]]
     found, below = {}, []
     for each in rdl["of"]:
         inside, atoms = relations(each)
@@ -151,7 +207,8 @@ def submit(*words):
 def test_print_shows_the_request_and_sends_nothing(tmp_path):
     said = submit("--job", spec(tmp_path), "--by", "+1h", "--print")
     assert (said.code, said.err) == (0, "")
-    assert said.out == 'window(+0s, +1h,\n    atom(b="1 cpu", g=1, h=2, l=30s, w=1m))  # work\n'
+    atoms = 'atom(b="1 cpu", g=1, h=1, l=1m, w=1m),\n        atom(b="1 cpu", g=2, h=2, l=30s, w=1m)'
+    assert said.out == f"window(+0s, +1h,\n    any(  # work\n        {atoms}))\n"
 
 
 def test_it_says_what_the_job_needs_to_run_under_it(tmp_path):

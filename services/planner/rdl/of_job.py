@@ -1,8 +1,13 @@
 """A request for the capacity that a job needs, from its graph and the estimates of its stages.
 
-Each stage is an atom. Stages that wait for each other become `order`, those that do not become `all`, exactly as far as
-the graph is series-parallel. What is not goes level by level: a stage is one level behind the last of those that it
-waits for, and no level begins before the one before it is over.
+Each stage is an atom, or `any` of some. A part of a lease in which no whole task fits is of no use to it, so each atom
+says how many units run how many tasks one after another: all tasks at once, half as many units for twice as long, and so
+on. Where that makes too many atoms there are fewer to choose from, in the end one with twice the work of the tasks, of
+which any leases hold them all.
+
+Stages that wait for each other become `order`, those that do not become `all`, exactly as far as the graph is
+series-parallel. What is not goes level by level: a stage is one level behind the last of those that it waits for, and no
+level begins before the one before it is over.
 """
 
 from collections.abc import Sequence
@@ -11,6 +16,13 @@ from dataclasses import dataclass, field
 from schemas.jobs import JobSpec, Stage
 from schemas.quantities import quantity_texts
 from services.planner.planning.rdl import DEPTH_MAX
+
+PARTS_DEPTH_MAX = DEPTH_MAX - 1
+"""The window is a level of a request, too, and `any` one inside `all` and `order`."""
+CHOICES_MAX = 200
+"""Atoms of a request beyond one a stage."""
+APART_PERCENT = (25, 50, 100, 300)
+"""How much longer each atom of a stage may last than the next, the first for which there are few enough."""
 
 
 @dataclass(slots=True)
@@ -39,9 +51,10 @@ def request_text(job: JobSpec, begin: str, end: str, margin_percent: int = 0) ->
                 f'stages[{at}].estimate_ms: is missing: write how long a task of "{stage.stage}" takes, in milliseconds'
             )
     parts = _parts(_ancestors(job.stages), list(range(len(job.stages))))
-    if parts.depth >= DEPTH_MAX:  # The window is a level, too; `_parts` goes no deeper than that.
+    if parts.depth >= PARTS_DEPTH_MAX:  # `_parts` goes no deeper than that.
         parts = _levels(_ancestors(job.stages), list(range(len(job.stages))))
-    lines = [_Line(f"window({begin}, {end},"), *_lines(parts, job.stages, margin_percent, 1)]
+    atoms = _all_atoms(job.stages, margin_percent)
+    lines = [_Line(f"window({begin}, {end},"), *_lines(parts, job.stages, atoms, 1)]
     lines[-1].code += ")"
     return "".join([f"{line.code}  # {line.comment}\n" if line.comment else f"{line.code}\n" for line in lines])
 
@@ -70,7 +83,7 @@ def _parts(ancestors: Sequence[int], stages: list[int], depth: int = 1) -> _Part
     """What these stages, in the order of the job, come to, inside so many levels of brackets."""
     if len(stages) == 1:
         return _Part("atom", stage=stages[0])
-    if depth >= DEPTH_MAX:
+    if depth >= PARTS_DEPTH_MAX:
         return _levels(ancestors, stages)
     for op, split in (("all", _side_by_side(ancestors, stages)), ("order", _one_after_another(ancestors, stages))):
         if len(split) > 1:
@@ -130,25 +143,71 @@ class _Line:
     comment: str = ""
 
 
-def _lines(part: _Part, stages: Sequence[Stage], margin_percent: int, depth: int) -> list[_Line]:
+def _lines(part: _Part, stages: Sequence[Stage], atoms: Sequence[Sequence[str]], depth: int) -> list[_Line]:
     indent = "    " * depth
     if part.op == "atom":
-        stage = stages[part.stage]
-        return [_Line(indent + _atom(stage, margin_percent), stage.stage)]
-    found = [_Line(f"{indent}{part.op}(")]
-    for each in part.of:
-        found += _lines(each, stages, margin_percent, depth + 1)
-        found[-1].code += ","
+        name, choice = stages[part.stage].stage, atoms[part.stage]
+        if len(choice) == 1:
+            return [_Line(indent + choice[0], name)]
+        found = [_Line(f"{indent}any(", name), *[_Line(f"{indent}    {atom},") for atom in choice]]
+    else:
+        found = [_Line(f"{indent}{part.op}(")]
+        for each in part.of:
+            found += _lines(each, stages, atoms, depth + 1)
+            found[-1].code += ","
     found[-1].code = found[-1].code.removesuffix(",") + ")"
     return found
 
 
-def _atom(stage: Stage, margin_percent: int) -> str:
+# ---------------------------------------------------------------- the atoms
+def _all_atoms(stages: Sequence[Stage], margin_percent: int) -> list[list[str]]:
+    """By stage, the atoms of which one is needed, the narrowest first: as many as fit into the request."""
+    for apart_percent in APART_PERCENT:
+        shapes = [_shapes(stage, margin_percent, apart_percent) for stage in stages]
+        if sum(map(len, shapes)) - len(stages) <= CHOICES_MAX:
+            break
+    else:
+        shapes = [[_any_shape(stage, margin_percent)] for stage in stages]
+    return [[_atom(stage, *shape) for shape in of_stage] for stage, of_stage in zip(stages, shapes, strict=True)]
+
+
+def _shapes(stage: Stage, margin_percent: int, apart_percent: int) -> list[tuple[int, int, int, int]]:
+    """As (least units, most, seconds of a lease, unit-seconds): units that all begin together, on each of which so many
+    tasks run one after another; most tasks a unit first. Each lasts at most so much longer than the one behind it as
+    `apart_percent` says, or by one task.
+    """
+    lasts_s, units = _lasts_s(stage, margin_percent), stage.tasks
+    if stage.gang:
+        return [(units, units, lasts_s, units * lasts_s)]
+    found: list[tuple[int, int, int, int]] = []
+    in_a_row = -(-stage.tasks // stage.width)
+    while units > 1:
+        units = -(-stage.tasks // in_a_row)  # No more than have a task.
+        each = -(-stage.tasks // units)
+        if not found or units < found[-1][0]:
+            found.append((units, units, each * lasts_s, units * each * lasts_s))
+        in_a_row = max(in_a_row + 1, in_a_row * (100 + apart_percent) // 100)
+    return found[::-1] or [(1, 1, lasts_s, lasts_s)]
+
+
+def _any_shape(stage: Stage, margin_percent: int) -> tuple[int, int, int, int]:
+    """The same of units that begin and end when they like: a lease holds more than half of the tasks that its length is
+    estimated for.
+    """
+    lasts_s = _lasts_s(stage, margin_percent)
+    if stage.gang or stage.tasks == 1:
+        return stage.tasks, stage.tasks, lasts_s, stage.tasks * lasts_s
+    return 1, stage.width, lasts_s, 2 * stage.tasks * lasts_s
+
+
+def _lasts_s(stage: Stage, margin_percent: int) -> int:
+    """What a task is given, in whole seconds."""
+    return -(-stage.estimate_ms * (100 + margin_percent) // 100_000)
+
+
+def _atom(stage: Stage, least: int, most: int, lease_s: int, work_s: int) -> str:
     amounts = ", ".join([f"{text} {resource}" for resource, text in quantity_texts(stage.demand).items()])
-    lasts_s = -(-stage.estimate_ms * (100 + margin_percent) // 100_000)
-    least = stage.tasks if stage.gang else 1
-    work_s = stage.tasks * lasts_s
-    return f'atom(b="{amounts}", g={least}, h={stage.width}, l={_duration(lasts_s)}, w={_duration(work_s)})'
+    return f'atom(b="{amounts}", g={least}, h={most}, l={_duration(lease_s)}, w={_duration(work_s)})'
 
 
 def _duration(seconds: int) -> str:
