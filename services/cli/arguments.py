@@ -1,6 +1,6 @@
 """Arguments and options that several commands share, and what may be said for them."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Annotated, get_args
 
 import typer
@@ -109,20 +109,40 @@ def tasks_named(incomplete: str) -> list[str]:
     return _offered(paths, incomplete)
 
 
+def stages_named(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Completes a stage of the job that has been named before."""
+
+    def names() -> list[str]:
+        from services.cli.client import Gateway, job_path
+
+        # While an option is completed, the arguments before it have not been read.
+        job = ctx.params["job"] or ctx.args[0]
+        stages = Gateway(timeout_s=COMPLETION_S).get(job_path(job), "stages")["stages"]
+        return [each["stage"] for each in stages]
+
+    return _offered(names, incomplete)
+
+
 def queues_named(incomplete: str) -> list[str]:
     """Completes paths of queues."""
+    return _offered(lambda: [path for path, _ in _queues()], incomplete)
 
-    def paths() -> list[str]:
-        from services.cli.client import Gateway
 
-        found, todo = [], [Gateway(timeout_s=COMPLETION_S).get("/v1/queues", "queue")]
-        while todo:
-            tree = todo.pop(0)
-            found += [tree["queue"]] if tree["queue"] else []
-            todo += tree["children"]
-        return found
+def leaves_named(incomplete: str) -> list[str]:
+    """Completes paths of the queues that jobs can be in."""
+    return _offered(lambda: [path for path, is_leaf in _queues() if is_leaf], incomplete)
 
-    return _offered(paths, incomplete)
+
+def _queues() -> list[tuple[str, bool]]:
+    """Path of each queue, and whether there is none below it."""
+    from services.cli.client import Gateway
+
+    found, todo = [], [Gateway(timeout_s=COMPLETION_S).get("/v1/queues", "queue")]
+    while todo:
+        tree = todo.pop(0)
+        found += [(tree["queue"], not tree["children"])] if tree["queue"] else []
+        todo += tree["children"]
+    return found
 
 
 def series_or_reservations_named(incomplete: str) -> list[str]:
@@ -130,8 +150,9 @@ def series_or_reservations_named(incomplete: str) -> list[str]:
     return [*reservations_named(incomplete), *_series_named(incomplete)]
 
 
-STATES = ("waiting", "running", "succeeded", "failed", "cancelled", "rejected")
-"""Of a job."""
+LIVE = ("waiting", "running")
+STATES = (*LIVE, "succeeded", "failed", "cancelled", "rejected")
+"""Of a job; the first are those of one that has not ended."""
 
 
 def presets_named(incomplete: str) -> list[str]:
@@ -146,6 +167,11 @@ def states_named(incomplete: str) -> list[str]:
     return _last_of(STATES, incomplete)
 
 
+def live_states_named(incomplete: str) -> list[str]:
+    """Completes a state of jobs that have not ended in the same way."""
+    return _last_of(LIVE, incomplete)
+
+
 def _last_of(names: Iterable[str], incomplete: str) -> list[str]:
     before, comma, last = incomplete.rpartition(",")
     taken = before.split(",")
@@ -154,14 +180,23 @@ def _last_of(names: Iterable[str], incomplete: str) -> list[str]:
 
 def states(texts: list[str] | None) -> list[str] | None:
     """States, each named once. Raises Wrong for one that there is not."""
+    return _states_of(STATES, "a job", texts)
+
+
+def live_states(texts: list[str] | None) -> list[str] | None:
+    """States of jobs that have not ended, in the same way."""
+    return _states_of(LIVE, "a job that has not ended", texts)
+
+
+def _states_of(known: Sequence[str], whose: str, texts: list[str] | None) -> list[str] | None:
     named = list(dict.fromkeys(each.strip() for text in texts or [] for each in text.split(",")))
     for name in named:
-        if name not in STATES:
+        if name not in known:
             from schemas.wording import nearest
 
-            close = nearest(name, STATES)
-            text = f'did you mean "{close}"?' if close else f"has to be one of {', '.join(STATES)}"
-            raise Wrong(f"--state: {name!r} is no state of a job: {text}")
+            close = nearest(name, known)
+            text = f'did you mean "{close}"?' if close else f"has to be one of {', '.join(known)}"
+            raise Wrong(f"--state: {name!r} is no state of {whose}: {text}")
     return named or None
 
 
@@ -187,6 +222,16 @@ States = Annotated[
         metavar="|".join(STATES),
         callback=states,
         autocompletion=states_named,
+    ),
+]
+LiveStates = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--state",
+        help="all jobs in this state; several with commas between, or repeated",
+        metavar="|".join(LIVE),
+        callback=live_states,
+        autocompletion=live_states_named,
     ),
 ]
 OverToo = Annotated[bool, typer.Option("--all", help="on a terminal too, those that were deleted or have ended")]

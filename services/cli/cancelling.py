@@ -1,16 +1,16 @@
 """`largesse cancel`: one job, several, or all that a filter finds."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from services.cli.arguments import LIVE
 from services.cli.client import Gateway, job_path
 from services.cli.ending import Ending, Refused, Unanswered, Wrong, note, out, out_json
 
 if TYPE_CHECKING:
     from services.cli.watching import Document
 
-LIVE = ("waiting", "running")
 QUEUE_DEFAULT = "default"
 """There is always a queue of this name."""
 PAGE = 10_000
@@ -21,12 +21,12 @@ PAGE = 10_000
 class Filter:
     """Which jobs that have not ended; None: any."""
 
-    state: str | None = None
+    states: Sequence[str] | None = None
     queue: str | None = None
     user: str | None = None
 
     def __bool__(self) -> bool:
-        return any(each is not None for each in (self.state, self.queue, self.user))
+        return any(each is not None for each in (self.states, self.queue, self.user))
 
 
 def cancel(gateway: Gateway, jobs: list[str], which: Filter, *, dry_run: bool, json: bool) -> None:
@@ -80,10 +80,9 @@ def _cancel_each(gateway: Gateway, jobs: list[str], *, json: bool, may_have_ende
 
 def _found(gateway: Gateway, which: Filter) -> tuple[list[str], bool]:
     """Jobs, and whether there may be more."""
-    states = LIVE if which.state is None else (which.state,)
     pages = [
         gateway.get("/v1/jobs", "jobs", state=state, queue=which.queue, user=which.user, limit=PAGE)["jobs"]
-        for state in states
+        for state in which.states or LIVE
     ]
     return [job["job"] for page in pages for job in page], any(len(page) == PAGE for page in pages)
 

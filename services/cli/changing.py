@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from services.cli.arguments import Job, Json, Url, job_ids, jobs_named, queues_named
+from services.cli.arguments import Job, Json, Url, job_ids, jobs_named, leaves_named, stages_named
 from services.cli.client import Gateway, job_path
 from services.cli.ending import Ending, Refused, Unanswered, Wrong, note, out, out_json
 from services.cli.live import follow_job
@@ -47,7 +47,7 @@ def change(
     priority: Annotated[int | None, typer.Option("--priority", help="the higher goes first", metavar="N")] = None,
     queue: Annotated[
         str | None,
-        typer.Option("--queue", help="of jobs of which nothing runs", metavar="PATH", autocompletion=queues_named),
+        typer.Option("--queue", help="of jobs of which nothing runs", metavar="PATH", autocompletion=leaves_named),
     ] = None,
     url: Url = None,
     json: Json = False,
@@ -67,7 +67,12 @@ def rerun(
     job: Job,
     from_stage: Annotated[
         str | None,
-        typer.Option("--from-stage", help="only this and what comes after it; what succeeded else stays", metavar="S"),
+        typer.Option(
+            "--from-stage",
+            help="only this and what comes after it; what succeeded else stays",
+            metavar="S",
+            autocompletion=stages_named,
+        ),
     ] = None,
     follow: Annotated[bool, typer.Option("--watch", "-w", help="then follow the job to its end")] = False,
     url: Url = None,

@@ -2,18 +2,20 @@
 
 import re
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import typer
 
 from services.cli.arguments import (
     Job,
     Json,
+    LiveStates,
     Url,
     UserOfJob,
     file_path,
     job_ids,
     jobs_named,
+    leaves_named,
     queues_named,
     tasks_named,
 )
@@ -140,7 +142,7 @@ def run(
     ] = None,
     name: Annotated[str | None, typer.Option("--name", help="the job's id  [default: the cell makes one]")] = None,
     queue: Annotated[
-        str | None, typer.Option("--queue", help="the job's queue  [default: default]", autocompletion=queues_named)
+        str | None, typer.Option("--queue", help="the job's queue  [default: default]", autocompletion=leaves_named)
     ] = None,
     cwd: Annotated[
         str | None, typer.Option("--cwd", help="where it runs  [default: an empty folder]", metavar="DIR")
@@ -194,9 +196,7 @@ def cancel(
         list[str] | None,
         typer.Argument(help="the jobs' ids", metavar="ID...", callback=job_ids, autocompletion=jobs_named),
     ] = None,
-    state: Annotated[
-        Literal["waiting", "running"] | None, typer.Option("--state", help="all jobs in this state")
-    ] = None,
+    state: LiveStates = None,
     queue: Annotated[
         str | None,
         typer.Option("--queue", help="all jobs of this queue and those below it", autocompletion=queues_named),

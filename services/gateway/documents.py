@@ -252,7 +252,7 @@ def _why(state: State, queueing: Queueing, job: LiveJob, at: int, waiting: int, 
             found |= {"reason": "promised", "text": text}
         if found["reason"] in ("no_node", "gang_no_room") and (text := _no_node(queueing, stage, found["reason"])):
             found["text"] = text
-        elif whole and found["reason"] in NEED_ROOM:
+        elif whole and found["reason"] in (*NEED_ROOM, "pool"):
             found["text"] += Lacking(state).text(job.spec.queue, stage)
         reasons.append(found)
     held = held_in(job, at, waiting)

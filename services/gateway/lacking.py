@@ -124,7 +124,10 @@ class Lacking:
         if share is None:
             return ""
         held = held_shares(self._state, [queue])[queue]
-        return f"queue {queue} holds {_percent(held)} % of the cell, and its fair share is {_percent(share.fair)} %"
+        text = f"queue {queue} holds {_percent(held)} % of the cell, and its fair share is {_percent(share.fair)} %"
+        if share.fair >= share.guaranteed:
+            return text
+        return f"{text} until it can use the {_percent(share.guaranteed)} % that are guaranteed"
 
 
 def _key(held: HeldRoom) -> str:

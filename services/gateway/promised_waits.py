@@ -12,6 +12,8 @@ from services.gateway.view_state import LentRow, NodeRow, State
 
 NEED_ROOM = ("no_room", "gang_no_room")
 """Reasons of classes of tasks that would start if there were more room."""
+OVER = ("ended", "deleted")
+"""States of a reservation that takes nothing back any more."""
 
 
 # ---------------------------------------------------------------- what the view learns
@@ -49,7 +51,11 @@ def end_lent(state: State, job: str, stage: str, index: int) -> LentRow | None:
 def revocable_document(state: State, job: LiveJob, at: int) -> Document | None:
     """Which running tasks of a stage may be taken back: how many, and for the first lease that needs their room."""
     prefix = f"{job.spec.stages[at].stage}/"
-    rows = [row for key, row in state.lent.get(job.spec.job, {}).items() if key.rpartition("/")[0] + "/" == prefix]
+    rows = [
+        row
+        for key, row in state.lent.get(job.spec.job, {}).items()
+        if key.rpartition("/")[0] + "/" == prefix and _is_due(state, row)
+    ]
     if not rows:
         return None
     first = min(rows, key=lambda row: (row.from_ms, row.until_ms, row.reservation))
@@ -60,6 +66,12 @@ def revocable_document(state: State, job: LiveJob, at: int) -> Document | None:
         "until_ms": first.until_ms,
         "text": f"revocable until {moment(first.until_ms)} by {first.reservation}",
     }
+
+
+def _is_due(state: State, row: LentRow) -> bool:
+    """Whether the lease that a task may be taken back for is still to come, or goes on."""
+    reservation = state.reservations.get(row.reservation)
+    return row.until_ms > state.time and (reservation is None or reservation.state not in OVER)
 
 
 def promised_text(state: State, wait: PromisedWait) -> str:

@@ -156,10 +156,20 @@ def test_one_named_job_is_one_document_and_several_are_a_list():
         assert [each["job"] for each in largesse("cancel", "a", "c", "--json", "--url", url).json] == ["a", "c"]
 
 
+def test_states_are_given_with_commas_between_or_one_by_one():
+    for words in (("--state", "running,waiting"), ("--state", "running", "--state", "waiting")):
+        with a_gateway(listed()) as (url, asked):
+            assert largesse("cancel", *words, "--dry-run", "--url", url).code == 0
+        assert [path for _, path, _ in asked] == [
+            "/v1/jobs?state=running&limit=10000", "/v1/jobs?state=waiting&limit=10000",
+        ]  # fmt: skip
+
+
 @pytest.mark.parametrize(
     ("words", "code", "fault"),
     [
         ([], 2, "ID: give ids, or select jobs by --state, --queue, --user"),
+        (["--state", "running,failed"], 2, "--state: 'failed' is no state of a job that has not ended"),
         (["a", "--queue", "q"], 2, "ID: give either ids or --state, --queue and --user"),
         (["a", "b/c/0"], 2, "ID: 'b/c/0' is not a job's id"),
         (["--queue", "nobody"], 1, "no live job matches"),

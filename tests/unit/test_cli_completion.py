@@ -107,7 +107,9 @@ LISTED = {
         (arguments.tasks_named, "count/map/", ["count/map/0", "count/map/1"]),
         (arguments.tasks_named, "nosuch/", []),
         (arguments.series_or_reservations_named, "", ["nightly.1", "nightly"]),
-        (arguments.queues_named, "ads/", ["ads/prod"]),
+        (arguments.queues_named, "ads", ["ads", "ads/prod"]),
+        (arguments.leaves_named, "ads", ["ads/prod"]),
+        (arguments.live_states_named, "waiting,r", ["waiting,running"]),
         (arguments.states_named, "waiting,r", ["waiting,running", "waiting,rejected"]),
         (arguments.presets_named, "fifo,larg", ["fifo,largesse"]),
         (arguments.knobs_named, "theta", ["theta_permille="]),
@@ -124,9 +126,19 @@ def test_names_are_completed(monkeypatch, complete, begun, found):
         assert complete(begun) == found
 
 
-@pytest.mark.parametrize("words", [("logs", ""), ("reserve", "why", ""), ("reserve", "delete", "")])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("logs", ""),
+        ("reserve", "why", ""),
+        ("reserve", "delete", ""),
+        ("change", "count", "--queue", "a"),
+        ("rerun", "count", "--from-stage", ""),
+    ],
+)
 def test_the_names_of_arguments_are_offered(words):
     listed = {"logs": ["count", "sort"], "reserve": ["nightly.1", "nightly"]}
+    listed |= {"change": ["ads/prod"], "rerun": ["map", "reduce"]}
 
     def answer(request, body):
         data = json.dumps(LISTED[request.path.partition("?")[0]]).encode()

@@ -92,6 +92,23 @@ def test_its_queue_is_set_beside_its_share():
     assert text(cell).endswith("; queue a holds 50 % of the cell, and its fair share is 25 %")
 
 
+def test_a_share_that_the_queue_cannot_use_now_is_set_beside_what_is_guaranteed():
+    cell = filled(4, preset="hdrf")
+    cell.submit("j", stage(cpu=2, tasks=2, gang=True))
+    cell.view.shares["default"] = QueueShare("default", 300_000_000, 0, 0, 300_000_000, 0, "")
+    assert text(cell).endswith("and its fair share is 0 % until it can use the 30 % that are guaranteed")
+
+
+def test_with_pools_the_numbers_are_those_of_any_other_wait_for_room():
+    cell = filled(4, preset="largesse")
+    cell.submit("j", stage(cpu=2))
+    (key,) = [key for key, said in cell.view.waits.items() if said == "no_room"]
+    cell.view.waits[key] = "pool"
+    said = text(cell)
+    assert said.startswith("its class of jobs has used up its pool")
+    assert said.endswith("; 1 node could run it and is full")
+
+
 def test_lists_of_jobs_keep_to_the_plain_reason():
     cell = filled(3)
     cell.submit("j", stage(cpu=4))

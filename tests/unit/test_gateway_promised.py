@@ -75,6 +75,22 @@ def test_a_job_that_may_be_taken_back_says_until_when_and_by_whom_and_then_for_w
     }
 
 
+def test_a_lease_that_is_over_or_was_given_back_takes_nothing_back():
+    def shown(story):
+        return job_document(story.view, "long")["stages"][0]["revocable"]
+
+    story = cell(step(HOUR, HOUR + MINUTE, 4))
+    story.take(lasting("long", stage(tasks=4, duration_ms=2 * HOUR), queue="b"))
+    story.settle()
+    assert shown(story)["tasks"] == 4
+    story.view.reservations["r"].state = "deleted"
+    assert shown(story) is None
+    story.view.reservations["r"].state = "accepted"
+    story.at(HOUR + MINUTE)
+    story.take(job("later", stage(cpu=4_000), queue="b"))
+    assert shown(story) is None
+
+
 def test_repeated_revocations_are_counted():
     story = cell(step(2 * MINUTE, HOUR, 4), step(HOUR + MINUTE, 2 * HOUR, 4))
     story.take(unestimated("open", tasks=4))

@@ -1,13 +1,13 @@
 """A request for the capacity that a job needs, from its graph and the estimates of its stages.
 
 Each stage is an atom, or `any` of some. A part of a lease in which no whole task fits is of no use to it, so each atom
-says how many units run how many tasks one after another: all tasks at once, half as many units for twice as long, and so
-on. Where that makes too many atoms there are fewer to choose from, in the end one with twice the work of the tasks, of
+says how many units run how many tasks one after another: all tasks at once, half as many units for twice as long, etc.
+Where that makes too many atoms there are fewer to choose from, in the end one with twice the work of the tasks, of
 which any leases hold them all.
 
 Stages that wait for each other become `order`, those that do not become `all`, exactly as far as the graph is
-series-parallel. What is not goes level by level: a stage is one level behind the last of those that it waits for, and no
-level begins before the one before it is over.
+series-parallel. What is not goes level by level: a stage is one level behind the last of those that it waits for, and
+no level begins before the one before it is over.
 """
 
 from collections.abc import Sequence
