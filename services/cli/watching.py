@@ -182,6 +182,7 @@ def job_text(document: Document, draw: Draw = listed) -> str:
         + _counted_text(document, draw)
         + _usage_text(document, draw)
         + _failures_text(document, draw)
+        + _failed_tasks_text(document)
         + _results_text(document, draw)
     )
 
@@ -289,6 +290,24 @@ def _left_out(document: Document) -> str:
     shown = len(document["failures"])
     failed = document["tasks"]["failed_attempts"] if shown else 0
     return f"These are the last {shown} of {failed:,} failed attempts.\n" if shown < failed else ""
+
+
+def _failed_tasks_text(document: Document) -> str:
+    """Which tasks failed for good, where not all of their attempts are shown; an older gateway does not tell."""
+    if not _left_out(document):
+        return ""
+    return "".join(
+        [
+            f"Failed for good: {stage['stage']}/{','.join(map(_span_text, stage['failed_tasks']))}\n"
+            for stage in document["stages"]
+            if stage.get("failed_tasks")
+        ]
+    )
+
+
+def _span_text(span: list[int]) -> str:
+    first, last = span
+    return str(first) if first == last else f"{first}-{last}"
 
 
 def _alike_failures_text(failures: list[Document]) -> str:

@@ -210,6 +210,7 @@ def _stage(state: State, queueing: Queueing, job: LiveJob, at: int, whole: bool)
         "state": at_work,
         "gang": stage.gang,
         "tasks": counts,
+        "failed_tasks": job.failed_tasks[at],
         "why": why,
     }
     if whole:
@@ -324,6 +325,7 @@ def _ended(state: State, job: EndedJob, whole: bool) -> Document:
                 "after": stage.after,
                 "state": _state_of_ended(stage),
                 "tasks": counts[at],
+                "failed_tasks": stage.failed_tasks,
                 "killed": stage.killed,
                 "never_started": stage.never_started,
                 "why": [],

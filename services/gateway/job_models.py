@@ -7,6 +7,7 @@ from pydantic import BaseModel, Field
 from schemas.tasks import Failure
 from services.gateway.models import Count, JobState, Ms
 from services.gateway.queueing import PendingReason
+from services.gateway.view_jobs import SPANS_MAX
 
 
 # ---------------------------------------------------------------- jobs
@@ -108,6 +109,12 @@ class StageStatus(BaseModel):
     state: Literal["waiting", "running", "succeeded", "failed", "skipped", "unfinished"]
     gang: bool | None = None
     tasks: TaskCounts
+    failed_tasks: Annotated[
+        list[tuple[Count, Count]],
+        Field(
+            description=f"which have failed for good: spans of indexes, first and last; at most {SPANS_MAX:,} of them"
+        ),
+    ]
     killed: Annotated[
         Count, Field(description="tasks that were at work when the job ended, which ended them; left out before")
     ] = 0

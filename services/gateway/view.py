@@ -77,7 +77,7 @@ NAME = "gateway"
 TOPIC = ""
 UPSTREAM = ()
 READS = ("shares", "asks", "grants")
-LAYOUT = 26
+LAYOUT = 27
 
 
 def start(shard: int = 0, of: int = 1) -> State:
@@ -114,6 +114,7 @@ def _admitted(state: State, record: Record) -> None:
         asked=[0] * of,
         failed=[0] * of,
         given_up=[0] * of,
+        failed_tasks=[[] for _ in body.spec.stages],
         retry_ms=[0] * of,
         places=[[] for _ in body.spec.stages],
         nodes=[{} for _ in body.spec.stages],
@@ -234,6 +235,7 @@ def _job_ended(state: State, record: Record) -> None:
                 stage.max_failed,
                 is_skipped(job, at),
                 counted_row(job, at),
+                job.failed_tasks[at],
             )
             for at, stage in enumerate(spec.stages)
         ]

@@ -1,5 +1,6 @@
 """What the gateway's view keeps of jobs."""
 
+from bisect import bisect_left
 from dataclasses import dataclass, field, fields
 from json import dumps, loads
 from operator import attrgetter
@@ -11,6 +12,9 @@ from largesse.lifecycle.state import JobLife
 from schemas import JobSpec, Vector
 from schemas.jobs import Counted
 from schemas.tasks import Failure
+
+SPANS_MAX = 1_000
+"""Spans of failed tasks of a stage that are kept."""
 
 JobOutcome = Literal["succeeded", "failed", "cancelled", "rejected"]
 
@@ -57,8 +61,8 @@ class Hold:
 @dataclass
 class LiveJob(JobLife):
     """A job that has not ended. Lists are by stage position: tasks that run, tasks granted and not begun, tasks
-    asked for, failures that counted, tasks that have failed for good, the end of the last back-off, by task index the
-    node that it was granted last
+    asked for, failures that counted, tasks that have failed for good and which (see `add_span`), the end of the last
+    back-off, by task index the node that it was granted last
     ("": none; as long as the highest index granted), by node how many attempts are there now, how many of those are
     copies, beside another attempt of their task, and how many are to end, since it has succeeded. `admitted`: seq of
     its admission. `began`: seq of the record since which it may run; 0: the queue's `running_jobs_max` holds it
@@ -76,6 +80,7 @@ class LiveJob(JobLife):
         "counted",
         "ending",
         "failed",
+        "failed_tasks",
         "failures",
         "given_up",
         "hold",
@@ -103,6 +108,7 @@ class LiveJob(JobLife):
     asked: list[int]
     failed: list[int]
     given_up: list[int]
+    failed_tasks: list[list[list[int]]]
     retry_ms: list[int]
     places: list[list[str]]
     nodes: list[dict[str, int]]
@@ -126,6 +132,20 @@ def succeeded_of(job: LiveJob, at: int) -> int:
 def waiting_of(job: LiveJob, at: int) -> int:
     """How many tasks of a stage wait. A gang that has failed for good waits for nothing, though some of it may run."""
     return max(0, job.progress.left[at] - job.running[at] - job.starting[at])
+
+
+def add_span(spans: list[list[int]], first: int, last: int) -> None:
+    """Adds tasks that are not among them yet to spans of [first, last], which stay in order and apart. Of more than
+    SPANS_MAX those of the highest tasks are forgotten.
+    """
+    at = bisect_left(spans, [first])
+    if at < len(spans) and spans[at][0] == last + 1:
+        last = spans.pop(at)[1]
+    if at and spans[at - 1][1] == first - 1:
+        spans[at - 1][1] = last
+    else:
+        spans.insert(at, [first, last])
+    del spans[SPANS_MAX:]
 
 
 def held_in(job: LiveJob, at: int, waiting: int) -> int:
@@ -152,9 +172,10 @@ def counted_row(job: LiveJob, at: int) -> CountedRow | None:
 @dataclass(slots=True)
 class EndedStage:
     """What came of one stage. `failed` counts attempts, `given_up` tasks that failed for good, at most `max_failed` of
-    which leave the stage a success. `killed`: tasks that were at work when the job ended; `never_started`: those that
-    had not begun by then. `skipped`: none of it ran, since a stage before it failed. `counted`: what a task asked for,
-    what it counted for, how many runs that was from, and their peak; None: it counted for what it asked for."""
+    which leave the stage a success; `failed_tasks`: which (see `add_span`). `killed`: tasks that were at work when the
+    job ended; `never_started`: those that had not begun by then. `skipped`: none of it ran, since a stage before it
+    failed. `counted`: what a task asked for, what it counted for, how many runs that was from, and their peak; None: it
+    counted for what it asked for."""
 
     stage: str
     after: list[str]
@@ -167,6 +188,7 @@ class EndedStage:
     max_failed: int = 0
     skipped: bool = False
     counted: CountedRow | None = None
+    failed_tasks: list[list[int]] = field(default_factory=list)
 
 
 @dataclass(slots=True)

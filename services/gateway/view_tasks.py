@@ -12,7 +12,7 @@ from services.gateway.places import move
 from services.gateway.promised_waits import end_lent, taken_text
 from services.gateway.usage import failed_attempt, note_used
 from services.gateway.user_limits import count_user
-from services.gateway.view_jobs import FailedAttempt
+from services.gateway.view_jobs import FailedAttempt, add_span
 from services.gateway.view_rounds import (
     add_amounts,
 )
@@ -75,7 +75,10 @@ def _fail(state: State, name: str, failed: FailedAttempt) -> None:
     if failed.reason in COUNTED:
         job.failed[at] += 1
     if after != "again":
-        job.given_up[at] += job.graph.tasks[at] if job.graph.stages[at].gang else 1
+        gang = job.graph.stages[at].gang
+        first, last = (0, job.graph.tasks[at] - 1) if gang else (failed.index, failed.index)
+        job.given_up[at] += last + 1 - first
+        add_span(job.failed_tasks[at], first, last)
     if after == "given_up":
         give_up(job, at)
     elif failed.reason in COUNTED:
