@@ -18,10 +18,11 @@ from largesse.telemetry import exposition
 from schemas import InputRepeated, JobAdmitted, JobRejected, JobRerun
 from schemas.edge.read import Malformed, warnings_of
 from schemas.wording import placed
-from services.gateway import documents
+from services.gateway import cell_documents, documents
 from services.gateway.answers import Answer
 from services.gateway.api import Api
 from services.gateway.change_routes import add_changes
+from services.gateway.class_documents import known_classes
 from services.gateway.cluster_routes import add_cluster, add_config, add_nodes
 from services.gateway.document import Document
 from services.gateway.follow import Follower
@@ -42,7 +43,6 @@ from services.gateway.series_jobs import bind
 from services.gateway.series_routes import add_series
 from services.gateway.stage_logs import JsonLines, node_in, output_rows, wanted_of_job
 from services.gateway.streams import EventStream
-from services.gateway.view_classes import known_classes
 from services.gateway.view_state import ENDED_JOBS_MAX
 from services.gateway.watching import was_sent
 
@@ -109,7 +109,7 @@ def _add_health(app: FastAPI, api: Api) -> None:
     async def get_readyz() -> Response:
         """200 once the gateway has read what the log had, with how far it has read; else 503."""
         await api.is_ready()
-        return as_json({"status": "ready", **documents.standing_document(api.follower.state)})
+        return as_json({"status": "ready", **cell_documents.standing_document(api.follower.state)})
 
     @app.get("/metrics", tags=["health"], response_class=PlainTextResponse)
     async def get_metrics() -> Response:

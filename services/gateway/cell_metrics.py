@@ -13,10 +13,10 @@ from prometheus_client.registry import Collector
 from schemas import Queue, Vector
 from schemas.quantities import MILLIONTHS, SHARE_UNITS, natural_amount
 from schemas.queue_tree import below, upwards, with_default
+from services.gateway.class_documents import HORIZONS_S
 from services.gateway.queue_documents import broken_guarantees, held_shares
 from services.gateway.reservation_metrics import of_reservations
 from services.gateway.tally import Counts, Tally, Waiting
-from services.gateway.view_classes import HORIZONS_S
 from services.gateway.view_state import State
 
 QUEUE_DEPTH = 3

@@ -11,18 +11,18 @@ from schemas.edge.config import SKIP_REASON_MAX
 from schemas.edge.nodes import DRAIN_REASON_MAX
 from schemas.edge.read import ConfigPatch, Malformed, read_input, warnings_of
 from schemas.quantities import QUANTITY_MAX
-from services.gateway import documents, node_documents
+from services.gateway import cell_documents, node_documents
 from services.gateway import dry_run as dry
+from services.gateway.class_documents import classes_document
 from services.gateway.config_models import Config, ConfigApplied, DryRun
 from services.gateway.document import Document
-from services.gateway.ledger import ledger_document
+from services.gateway.ledger_documents import ledger_document
 from services.gateway.models import Abandoned, Classes, Node, Nodes, QueueStatus, Skipped
 from services.gateway.openapi import Asker, Responses, answer, problems
 from services.gateway.problems import Problem, as_json, dumped, malformed
 from services.gateway.queue_documents import queue_document
 from services.gateway.reading import message_of
 from services.gateway.reservation_models import Ledger
-from services.gateway.view_classes import classes_document
 
 if TYPE_CHECKING:
     from services.gateway.api import Api
@@ -150,7 +150,7 @@ def add_config(app: FastAPI, api: "Api") -> None:
     @app.get("/v1/config", tags=["cluster"], dependencies=ready, responses={200: answer(Config, "what is in force")})
     async def get_config() -> Response:
         """Knobs and queue tree in force."""
-        return as_json(documents.config_document(api.follower.state))
+        return as_json(cell_documents.config_document(api.follower.state))
 
     @app.put("/v1/config", tags=["cluster"], dependencies=ready, responses=_CONFIGURED)
     async def apply_config(request: Request, dry_run: bool = False, asker: Asker = "") -> Response:
@@ -168,6 +168,6 @@ def add_config(app: FastAPI, api: "Api") -> None:
         found = await api.send("config", message_of(document), asker)
         changed = found.record is not None and isinstance(found.record.body, ConfigChanged)
         state = api.follower.state
-        answer = {"changed": changed, **documents.config_document(state), "warnings": warnings}
+        answer = {"changed": changed, **cell_documents.config_document(state), "warnings": warnings}
         answer["notes"] = dry.notes(state, state.policy, state.queues) if changed else []
         return as_json(answer, 200 if found.answered else 202)

@@ -2,7 +2,6 @@
 milliseconds, shares as parts of 1.
 """
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -10,12 +9,10 @@ from typing import Any
 from largesse.lifecycle.job_classes import class_name
 from largesse.lifecycle.job_life import COUNTED, has_failed, is_skipped
 from schemas import Stage
-from schemas.edge.queues import tree_document
 from schemas.grants import WaitReason
 from services.gateway.document import Document
 from services.gateway.kept import results_of
 from services.gateway.lacking import Lacking
-from services.gateway.node_documents import state_of_node
 from services.gateway.places import indexes_of
 from services.gateway.promised_waits import NEED_ROOM, moment, promised_text, revocable_document
 from services.gateway.queueing import Queueing
@@ -66,7 +63,7 @@ def state_of(state: State, name: str) -> str | None:
     """The state of a job; None if it is not in view."""
     live = state.jobs.get(name)
     if live is not None:
-        return _state_of(live)
+        return state_of_live(live)
     ended = state.ended.get(name)
     return None if ended is None else ended.outcome
 
@@ -131,14 +128,15 @@ def _is_wanted(state: State, wanted: Wanted, job: LiveJob | EndedJob) -> bool:
         last_ms = job.submitted_ms if isinstance(job, LiveJob) else job.ended_ms
         if last_ms < wanted.since_ms:
             return False
-    return not wanted.states or (_state_of(job) if isinstance(job, LiveJob) else job.outcome) in wanted.states
+    return not wanted.states or (state_of_live(job) if isinstance(job, LiveJob) else job.outcome) in wanted.states
 
 
 def _class_of(state: State, job: LiveJob | EndedJob) -> str | None:
     return class_name(state.policy, job.job_class) if isinstance(job, LiveJob) else job.job_class
 
 
-def _state_of(job: LiveJob) -> str:
+def state_of_live(job: LiveJob) -> str:
+    """The state of a job that has not ended."""
     return "waiting" if job.started_ms is None else "running"
 
 
@@ -149,7 +147,7 @@ def _live(state: State, queueing: Queueing, job: LiveJob, whole: bool) -> Docume
     document: Document = {
         "job": spec.job,
         "run": job.run,
-        "state": _state_of(job),
+        "state": state_of_live(job),
         "queue": spec.queue,
         "class": class_name(state.policy, job.job_class),
         "priority": spec.priority,
@@ -366,22 +364,3 @@ def _usage(state: State, job: EndedJob, at: int, tasks: int) -> Document | None:
 def _failure(failed: FailedAttempt) -> Document:
     document = asdict(failed)
     return {**document, "peak_memory": memory_text(document.pop("peak_mib"))}
-
-
-# ---------------------------------------------------------------- the rest
-def counts(state: State) -> tuple[dict[str, int], dict[str, int]]:
-    """How many jobs and how many nodes there are, by state. Looks at all of them; for metrics there is `Tally`."""
-    jobs = Counter(_state_of(job) for job in state.jobs.values())
-    jobs.update(job.outcome for job in state.ended.values())
-    return dict(jobs), dict(Counter(state_of_node(node) for node in state.nodes.values()))
-
-
-def config_document(state: State) -> Document:
-    """Knobs and tree in force, as `PUT /v1/config` takes them back."""
-    queues = None if state.queues is None else tree_document(state.queues)
-    return {"set": asdict(state.policy), "queues": queues}
-
-
-def standing_document(state: State) -> Document:
-    """How far the view has read the log."""
-    return {"cell": state.cell, "seq": state.seq, "round": state.round, "time": state.time}

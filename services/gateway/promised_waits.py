@@ -3,49 +3,17 @@
 from datetime import UTC, datetime
 
 from largesse.lifecycle.promises import active
-from schemas import Grant, PromisedWait, Revocation, Stage, Vector
+from schemas import PromisedWait, Stage, Vector
 from schemas.quantities import tasks_on_devices
 from schemas.wording import plural
 from services.gateway.document import Document
 from services.gateway.view_jobs import LiveJob
-from services.gateway.view_state import LentRow, NodeRow, State
+from services.gateway.view_state import NodeRow, State
 
 NEED_ROOM = ("no_room", "gang_no_room")
 """Reasons of classes of tasks that would start if there were more room."""
 
 
-# ---------------------------------------------------------------- what the view learns
-def begin_lent(state: State, grant: Grant) -> None:
-    """Tasks start that may be taken back for a reservation."""
-    if grant.revocable_by and grant.revocable_from_ms is not None and grant.revocable_until_ms is not None:
-        of_job = state.lent.setdefault(grant.job, {})
-        for index in range(grant.first, grant.first + grant.count):
-            of_job[f"{grant.stage}/{index}"] = LentRow(
-                grant.attempt, grant.revocable_by, grant.revocable_from_ms, grant.revocable_until_ms
-            )
-
-
-def take_back(state: State, item: Revocation) -> None:
-    """Attempts are taken back for a reservation."""
-    of_job = state.lent.get(item.job, {})
-    for index in range(item.first, item.first + item.count):
-        lent = of_job.get(f"{item.stage}/{index}")
-        if lent is not None and lent.attempt == item.attempt:
-            lent.taken_for = item.reservation
-
-
-def end_lent(state: State, job: str, stage: str, index: int) -> LentRow | None:
-    """An attempt has ended. What was known of it, if it could be taken back."""
-    of_job = state.lent.get(job)
-    if of_job is None:
-        return None
-    lent = of_job.pop(f"{stage}/{index}", None)
-    if not of_job:
-        del state.lent[job]
-    return lent
-
-
-# ---------------------------------------------------------------- what is shown of it
 def revocable_document(state: State, job: LiveJob, at: int) -> Document | None:
     """Which running tasks of a stage may be taken back: how many, and for the first lease that needs their room."""
     prefix = f"{job.spec.stages[at].stage}/"
@@ -142,14 +110,6 @@ def _tasks_beside(node: NodeRow, stage: Stage, promised: Vector) -> int:
     free = {kind: node.capacity.get(kind, 0) - node.used.get(kind, 0) + promised.get(kind, 0) for kind in demand}
     room = min([stage.tasks, *(max(0, free[kind]) // amount for kind, amount in demand.items())])
     return tasks_on_devices(demand.get("gpu", 0), [device.milli for device in node.devices], room)
-
-
-def taken_text(lent: LentRow | None, detail: str) -> str:
-    """What is told of an attempt that was revoked, with the reservation that it was for, if there is one."""
-    if lent is None or not lent.taken_for:
-        return detail
-    text = f"its room was promised to {lent.taken_for}"
-    return f"{text}: {detail}" if detail else text
 
 
 def moment(at_ms: int) -> str:

@@ -1,42 +1,9 @@
-"""What attempts used of memory and CPU: kept by the view as the log tells it, and shown with a job."""
+"""What attempts used of memory and CPU, as a job shows it."""
 
 from schemas.quantities import quantity_texts
-from schemas.tasks import TaskEnd, TaskFailure
 from services.gateway.document import Document
-from services.gateway.view_jobs import CountedRow, FailedAttempt, StageUse
-from services.gateway.view_state import State
-
-UNKNOWN = -1
-
-
-def note_used(state: State, item: TaskEnd, index: int) -> None:
-    """Task `index` of an item has succeeded."""
-    job = state.jobs.get(item.job)
-    if job is None:
-        return
-    used = job.used[job.graph.position[item.stage]]
-    used.cpu_peak = max(used.cpu_peak, item.peak.get("cpu", UNKNOWN))
-    columns = (used.attempts, used.run_ms, used.peak_mib, used.cpu_ms)
-    said = (item.attempt, *(_of(item, field, index) for field in ("run_ms", "peak_mib", "cpu_ms")))
-    for column, number in zip(columns, said, strict=True):
-        column.extend([0] * (index + 1 - len(column)))
-        column[index] = UNKNOWN if number is None else number
-
-
-def failed_attempt(item: TaskFailure, index: int, at_ms: int) -> FailedAttempt:
-    """Task `index` of an item that failed."""
-    measured = (_of(item, field, index) for field in ("run_ms", "peak_mib", "cpu_ms"))
-    return FailedAttempt(
-        item.stage, index, item.attempt, item.node, item.reason, item.exit_code, item.detail, at_ms, *measured
-    )
-
-
-def _of(item: TaskEnd | TaskFailure, field: str, index: int) -> int | None:
-    """What an item says of one of its tasks: it has one number for all, one for each, or none."""
-    said: list[int] = getattr(item, field)
-    if len(said) == item.count:
-        return said[index - item.first]
-    return said[0] if said else None
+from services.gateway.used import UNKNOWN
+from services.gateway.view_jobs import CountedRow, StageUse
 
 
 def counted_document(row: CountedRow | None) -> Document | None:

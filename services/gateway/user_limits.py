@@ -6,7 +6,7 @@ from schemas import Stage
 from schemas.queue_tree import is_below, upwards
 from schemas.wording import plural
 from services.gateway.view_jobs import LiveJob
-from services.gateway.view_state import Allocation, State
+from services.gateway.view_state import State
 
 
 class Limit(NamedTuple):
@@ -28,16 +28,6 @@ class Limit(NamedTuple):
         run = f"{plural(self.tasks, 'task')} {who} {'runs' if self.tasks == 1 else 'run'} there"
         all_of = f"; all {width} tasks of the gang start at once" if width > 1 else ""
         return f"user_running_max of {where} is {self.most}, and {run}{all_of}"
-
-
-def count_user(state: State, hold: Allocation, attempts: int) -> None:
-    """So many attempts more of a user run (fewer, where negative)."""
-    users = state.user_tasks.setdefault(hold.queue, {})
-    users[hold.user] = users.get(hold.user, 0) + attempts
-    if not users[hold.user]:
-        del users[hold.user]
-        if not users:
-            del state.user_tasks[hold.queue]
 
 
 def counts_for(state: State, job: LiveJob) -> bool:

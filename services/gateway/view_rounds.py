@@ -7,8 +7,8 @@ from schemas.placement_rules import class_key
 from services.gateway.copies import begin_copy
 from services.gateway.ledger import fold_ledger
 from services.gateway.places import move, place
-from services.gateway.promised_waits import begin_lent, take_back
-from services.gateway.user_limits import count_user
+from services.gateway.revocable import begin_lent, take_back
+from services.gateway.user_tasks import count_user
 from services.gateway.view_classes import fold_pools
 from services.gateway.view_state import Allocation, State, touch
 

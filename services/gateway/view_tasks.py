@@ -9,9 +9,9 @@ from schemas import (
 from schemas.tasks import TaskEnd, TaskFailure, TaskRange
 from services.gateway.copies import end_spare, find_hold, leave_over, own
 from services.gateway.places import move
-from services.gateway.promised_waits import end_lent, taken_text
-from services.gateway.usage import failed_attempt, note_used
-from services.gateway.user_limits import count_user
+from services.gateway.revocable import end_lent, taken_text
+from services.gateway.used import failed_attempt, note_used
+from services.gateway.user_tasks import count_user
 from services.gateway.view_jobs import FailedAttempt
 from services.gateway.view_rounds import (
     add_amounts,

@@ -31,7 +31,8 @@ from services.admission import core as admission
 from services.admission.core.judge import judge
 from services.fairness.core.queue_report import accounts_of
 from services.gateway import view
-from services.gateway.documents import WHY, config_document, job_document, job_documents
+from services.gateway.cell_documents import config_document
+from services.gateway.documents import WHY, job_document, job_documents
 from services.gateway.problems import dumped
 from services.gateway.queue_documents import queue_document
 from services.gateway.view_state import State

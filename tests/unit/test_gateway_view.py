@@ -16,11 +16,12 @@ from schemas.nodes import KnownAttempt
 from schemas.quantities import quantity_texts
 from services.admission.core.judge import lose
 from services.gateway import view
-from services.gateway.documents import Wanted, config_document, job_document, job_documents
+from services.gateway.cell_documents import config_document
+from services.gateway.class_documents import classes_document
+from services.gateway.documents import Wanted, job_document, job_documents
 from services.gateway.node_documents import node_document, node_documents
 from services.gateway.queue_documents import queue_document
 from services.gateway.tally import Tally
-from services.gateway.view_classes import classes_document
 from services.gateway.view_state import State
 from services.simulator.drawn import drawn_cluster, drawn_jobs
 from services.simulator.engine import Cell

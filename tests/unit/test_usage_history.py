@@ -8,7 +8,8 @@ import pytest
 
 from schemas import Asks, LedgerEntry
 from schemas.edge.read import read_cluster, read_workload_line
-from services.gateway.ledger import fold_ledger, ledger_document
+from services.gateway.ledger import fold_ledger
+from services.gateway.ledger_documents import ledger_document
 from services.gateway.view_state import State
 from services.simulator.report import Inputs, charts, comparison_page, comparison_table
 from services.simulator.report.usage import kinds_of, leftover_over_time, used_over_time
