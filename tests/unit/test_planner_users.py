@@ -6,7 +6,7 @@ from schemas import Policy, Queue
 from schemas.knobs import with_knobs
 from schemas.queues import NEW_CELL_KNOBS
 from services.cli.hosting import first_config, is_unused
-from services.gateway.view_state import State as View
+from services.gateway.view.state import State as View
 from services.planner.core.promisable import owner_most
 from services.planner.core.state import State
 from tests.builders import configured, node_lost, registered, reservation, reservation_update
