@@ -11,7 +11,7 @@ from itertools import compress
 from operator import is_not
 
 from schemas.edge.strict_json import loads
-from services.planner.core.following import follow
+from services.planner.core.follow_answer import follow
 from services.planner.core.promisable import limits_of, maxima_of, owner_most, positions, promisable
 from services.planner.core.proposals import weighing
 from services.planner.core.refusals import FAR, GIVEN_BACK, PAST, check_nodes, is_spent, named, too_hard
@@ -24,7 +24,7 @@ from services.planner.planning.book import Book
 from services.planner.planning.following import adjusted
 from services.planner.planning.limits import account, first_above
 from services.planner.planning.node_fit import NodeClass, moments
-from services.planner.planning.rdl import BadRdl, Grid, Windowed, check, read_rdl
+from services.planner.planning.read_rdl import BadRdl, Grid, Windowed, check, read_rdl
 from services.planner.planning.repair import repairing
 from services.planner.planning.request import Lease, Plan, atoms
 from services.planner.planning.residual import FOR_EVER, Known, joined, split

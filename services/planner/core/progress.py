@@ -392,7 +392,7 @@ def planned_atoms(state: State, promise: Promise) -> list[Terms]:
 
 
 def _terms_of(state: State, rdl: str) -> dict[str, Terms]:
-    from services.planner.planning.rdl import Grid, read_rdl  # With numpy: not before something is promised.
+    from services.planner.planning.read_rdl import Grid, read_rdl  # With numpy: not before something is promised.
     from services.planner.planning.request import atoms
     from services.planner.planning.residual import FOR_EVER
 

@@ -9,7 +9,7 @@ from services.planner.planning.answers import Answer, Request
 from services.planner.planning.book import UNLIMITED
 from services.planner.planning.limits import owner_of
 from services.planner.planning.node_fit import NodeClass, units_in
-from services.planner.planning.rdl import BadRdl
+from services.planner.planning.read_rdl import BadRdl
 from services.planner.planning.request import Atom, Node, inside
 from services.planner.planning.search import Search
 

@@ -11,7 +11,7 @@ from services.planner.offline.reorganise import TIME_LIMIT_S, reorganise
 from services.planner.planning.agents import Agent
 from services.planner.planning.answers import Answer, Fixed, Request
 from services.planner.planning.book import Book
-from services.planner.planning.rdl import BadRdl, Grid, Number, Windowed, check, read_rdl
+from services.planner.planning.read_rdl import BadRdl, Grid, Number, Windowed, check, read_rdl
 from services.planner.planning.request import Plan
 from services.planner.rdl.document import read_document
 from services.planner.rdl.faults import BadDocument

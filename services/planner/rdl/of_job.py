@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from schemas.jobs import JobSpec, Stage
 from schemas.quantities import quantity_texts
-from services.planner.planning.rdl import DEPTH_MAX
+from services.planner.planning.read_rdl import DEPTH_MAX
 
 
 @dataclass(slots=True)
