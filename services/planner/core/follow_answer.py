@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from services.planner.core.state import Need, Waiting
+from services.planner.core.waiting import Follow, Need
 from services.planner.planning.agents import Agent
 from services.planner.planning.answers import Answer, Followed
 from services.planner.planning.following import Wanted, chained_atoms, following, release, steps_from
@@ -11,7 +11,7 @@ from services.planner.planning.residual import Known, joined
 from services.planner.planning.search import Search
 
 
-def follow(agent: Agent, known: dict[str, Known], asked: Waiting, step_ms: int) -> Search[Answer]:
+def follow(agent: Agent, known: dict[str, Known], asked: Follow, step_ms: int) -> Search[Answer]:
     """Changes the plan of a promise as its atoms need it, as far as that may be."""
     name = asked.reservation
     if name not in known:

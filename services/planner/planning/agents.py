@@ -13,7 +13,7 @@ optimisation: Joslin and Clements, 1999). Only where all of them find room is an
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from services.planner.planning.answers import AcceptedRequest, Answer, Fixed, Offer, Request
+from services.planner.planning.answers import AcceptedRequest, Answer, Fixed, GridRequest, Offer
 from services.planner.planning.book import Book
 from services.planner.planning.greedy import planning
 from services.planner.planning.limits import UserLimits, average_above, queue_of
@@ -68,11 +68,11 @@ class Agent:
         promise = self.held.get(name) or self.fixed.get(name)
         return None if promise is None else promise.user
 
-    def submit(self, request: Request) -> Answer:
+    def submit(self, request: GridRequest) -> Answer:
         """Accepts a new request, or rejects it."""
         return finished(self.submitting(request))
 
-    def submitting(self, request: Request) -> Search[Answer]:
+    def submitting(self, request: GridRequest) -> Search[Answer]:
         """The same, step by step. While it goes on, nobody else may change the book."""
         node = inside(request.body, request.begin, request.end)
         answer = yield from self.finding_room(request.user, node)
@@ -90,11 +90,11 @@ class Agent:
             answer = yield from self._find_by_moving(user, node)
         return answer or Answer("no_room" if stuck is not None else "limit", self._reason(user, stuck))
 
-    def update(self, request: Request) -> Answer:
+    def update(self, request: GridRequest) -> Answer:
         """New terms for an accepted request: it keeps the old ones if the new ones are rejected."""
         return finished(self.updating(request))
 
-    def updating(self, request: Request) -> Search[Answer]:
+    def updating(self, request: GridRequest) -> Search[Answer]:
         """The same, step by step."""
         old = self._put_aside(request.name)
         answer = yield from self.submitting(request)
@@ -102,11 +102,11 @@ class Agent:
             self._put_back(request.name, old)
         return answer
 
-    def offer(self, request: Request) -> Offer | None:
+    def offer(self, request: GridRequest) -> Offer | None:
         """What would be accepted instead of a request that is not, in place of what it has by now."""
         return finished(self.offering(request))
 
-    def offering(self, request: Request) -> Search[Offer | None]:
+    def offering(self, request: GridRequest) -> Search[Offer | None]:
         """The same, step by step."""
         old = self._put_aside(request.name)
         found = yield from self._offer(request)
@@ -218,7 +218,7 @@ class Agent:
         limited = f" or the limit of user {queue_of(user)}" if self.limits.instant is not None else ""
         return f"atom {stuck.path} finds no room in its window beside what is promised{limited}{moved}"
 
-    def _offer(self, request: Request) -> Search[Offer | None]:
+    def _offer(self, request: GridRequest) -> Search[Offer | None]:
         """The nearest window that would be accepted: with a later end, or an earlier start. Else a smaller size."""
         length = max(1, request.end - request.begin)
         more, whole = length, False
@@ -253,7 +253,7 @@ class Agent:
             self.book.give_back(user, found.plan)
         return found is not None
 
-    def _smaller(self, request: Request) -> Search[Offer | None]:
+    def _smaller(self, request: GridRequest) -> Search[Offer | None]:
         node = inside(request.body, request.begin, request.end)
         low, high = 0, 1000  # `low` is accepted, or nothing; `high` is not.
         for _ in range(SIZE_STEPS):
