@@ -177,7 +177,7 @@ COMPILED = {
         "user_limits",
         "waiting_jobs",
     ),
-    "services/planner/core": ("decide", "fold", "progress", "state"),
+    "services/planner/core": ("decide", "fold", "nodes", "progress", "promises", "state", "waiting"),
     "services/simulator": ("attempts", "cluster", "drive", "engine", "metrics", "steps", "usage_watch"),
 }
 """Package -> modules on the path of every round, by what a profile says."""

@@ -23,7 +23,7 @@ from typing import Any
 
 from services.planner.milp import START_COST, Model, load
 from services.planner.offline.solve import solve
-from services.planner.planning.rdl import Grid, read_rdl
+from services.planner.planning.read_rdl import Grid, read_rdl
 
 STEP = 60
 AGENTS = ("gree", "gree-l", "early", "default")

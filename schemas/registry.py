@@ -3,8 +3,23 @@ newest.
 """
 
 from dataclasses import dataclass
+from typing import get_args
 
 from schemas import asks, grants, jobs, nodes, plans, queues, releases, reservations, rounds, shares, tasks
+
+LogBody = (
+    jobs.JobAdmitted | jobs.JobRejected | jobs.JobCancelled | jobs.JobChanged | jobs.JobEnded | jobs.JobTurns
+    | jobs.InputRefused | jobs.InputRepeated | jobs.InputSkipped
+    | nodes.NodeRegistered | nodes.NodeReported | nodes.NodeDrained | nodes.NodeLost | nodes.NodeRemoved
+    | nodes.NodeForgotten | nodes.AttemptsKnown
+    | tasks.TaskStarted | tasks.TaskFinished | tasks.TaskFailed
+    | queues.ConfigChanged
+    | reservations.ReservationRequested | reservations.ReservationUpdated | reservations.ReservationDeleted
+    | reservations.SeriesRequested | reservations.SeriesEnded
+    | rounds.SequencerClaimed | rounds.SequencerAlive | rounds.TimeReached | rounds.RoundOpened | rounds.RoundClosed
+    | rounds.RoundAbandoned | releases.Releases | plans.Plans | plans.PlanProposed
+)  # fmt: skip
+"""What a record of the log can hold."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,18 +35,7 @@ _VERSIONS = {"JobAdmitted": 2}
 
 NEWEST: dict[str, Released] = {
     model.__name__: Released(model, _VERSIONS.get(model.__name__, 1))
-    for model in (
-        jobs.JobAdmitted, jobs.JobRejected, jobs.JobCancelled, jobs.JobChanged, jobs.JobEnded, jobs.JobTurns,
-        jobs.InputRefused, jobs.InputRepeated, jobs.InputSkipped,
-        nodes.NodeRegistered, nodes.NodeReported, nodes.NodeDrained, nodes.NodeLost, nodes.NodeRemoved,
-        nodes.NodeForgotten, nodes.AttemptsKnown,
-        tasks.TaskStarted, tasks.TaskFinished, tasks.TaskFailed,
-        queues.ConfigChanged,
-        reservations.ReservationRequested, reservations.ReservationUpdated, reservations.ReservationDeleted,
-        reservations.SeriesRequested, reservations.SeriesEnded,
-        rounds.SequencerClaimed, rounds.SequencerAlive, rounds.TimeReached, rounds.RoundOpened, rounds.RoundClosed,
-        rounds.RoundAbandoned, shares.Shares, asks.Asks, grants.Grants, releases.Releases,
-        plans.Plans, plans.PlanProposed, )
-}  # fmt: skip
+    for model in (*get_args(LogBody), shares.Shares, asks.Asks, grants.Grants)
+}
 
 VERSION_OF: dict[type, int] = {released.model: released.version for released in NEWEST.values()}

@@ -13,7 +13,7 @@ from schemas import (
 from schemas.edge.read import ConfigPatch
 from schemas.tasks import TaskEnd, TaskRange
 from services.gateway import view
-from services.gateway.documents import (
+from services.gateway.documents.jobs import (
     job_document,
 )
 from services.simulator.engine import Cell

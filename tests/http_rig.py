@@ -17,11 +17,12 @@ from services.admission import sequencer as admission
 from services.altruism import core as altruism
 from services.estimator import core as estimator
 from services.fairness import core as fairness
-from services.gateway import api, dry_run
-from services.gateway.app import make_app
-from services.gateway.connections import Door, Limits
 from services.gateway.follow import Follower
-from services.gateway.serve import bound, serve
+from services.gateway.http import api
+from services.gateway.http.app import make_app
+from services.gateway.http.connections import Door, Limits
+from services.gateway.http.dry_runs import config as dry_run
+from services.gateway.http.serve import bound, serve
 from services.leftover import core as leftover
 from services.planner import core as planner
 

@@ -14,6 +14,7 @@ from largesse.log.inputs import Input, InputStopped, parse
 from schemas import InputRefused
 from schemas.edge.read import ConfigPatch
 from schemas.edge.strict_json import loads
+from schemas.registry import LogBody
 from services.admission.core import NAME
 from services.admission.core.judge import judge
 from services.admission.core.skips import judge_skip, place_of, refusal_of
@@ -34,7 +35,7 @@ def is_skipped(state: State, topic: str, offset: int) -> bool:
     return place_of(topic, offset) in state.skips
 
 
-async def become(bus: Bus, state: State, taken: dict[str, int], item: Input, time: int) -> object:
+async def become(bus: Bus, state: State, taken: dict[str, int], item: Input, time: int) -> LogBody | None:
     """The body of the record that an input becomes at log time `time` (ms); None if it changes nothing.
 
     `taken`: by topic, the offset of the last input before it. Raises InputStopped, BusError.
@@ -52,7 +53,7 @@ async def become(bus: Bus, state: State, taken: dict[str, int], item: Input, tim
         if isinstance(item.body, ConfigPatch) and item.body.skip is not None:
             asked = item.body.skip
             end = (await bus.bounds(asked.topic, item.partition))[1]
-            body: object = judge_skip(state, asked, item.partition, taken[asked.topic], end, item.author)
+            body: LogBody | None = judge_skip(state, asked, item.partition, taken[asked.topic], end, item.author)
         else:
             body = judge(state, item.body, item.author, time)
     except BusError:

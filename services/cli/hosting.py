@@ -38,13 +38,13 @@ from services.cli.ending import Broken, Ending, Wrong
 from services.cli.leaving import departing_nodes
 from services.estimator import core as estimator
 from services.fairness import core as fairness
-from services.gateway.app import make_app
 from services.gateway.follow import Follower
-from services.gateway.output import tasks_of
-from services.gateway.places import place_of
-from services.gateway.problems import Problem
-from services.gateway.serve import bound, serve
-from services.gateway.view_state import State
+from services.gateway.http.agents.output import tasks_of
+from services.gateway.http.app import make_app
+from services.gateway.http.problems import Problem
+from services.gateway.http.serve import bound, serve
+from services.gateway.view.places import place_of
+from services.gateway.view.state import State
 from services.leftover import core as leftover
 from services.planner import shell as planner
 

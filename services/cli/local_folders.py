@@ -3,7 +3,7 @@
 from pathlib import Path
 
 ENDED = "ended/*"
-"""Where an agent keeps ended jobs: on shelves by time, whose numbers it alone knows (services/gateway/kept.py)."""
+"""Where an agent keeps ended jobs: on shelves by time, whose numbers it alone knows (gateway's result_folders.py)."""
 
 
 def folders_here(pattern: str) -> list[str]:

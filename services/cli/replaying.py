@@ -14,7 +14,7 @@ from services.cli.hosting import BUS
 from services.cli.progress import Tell, counting, progress_of
 from services.cli.show import rendered, span, table
 from services.gateway import view
-from services.gateway.documents import counts, standing_document
+from services.gateway.documents.cell import counts, standing_document
 from services.replay.source import NoLog, Source, open_source, write_export
 from services.replay.verify import verify
 

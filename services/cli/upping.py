@@ -31,7 +31,7 @@ from services.cli.documents import config_of, read_cluster_of
 from services.cli.ending import Broken, Wrong, note, out
 from services.cli.hosting import BUS, Given, Host, Plan, opened
 from services.cli.show import span
-from services.gateway.serve import PortTaken
+from services.gateway.http.serve import PortTaken
 
 AGENTS_MAX = 64
 """Agents in one process: each follows the whole log."""

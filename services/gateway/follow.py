@@ -16,7 +16,7 @@ from largesse.shell import Shell
 from schemas.topics import INPUTS
 from services.gateway import view
 from services.gateway.answers import Answer, Answers
-from services.gateway.view_state import State
+from services.gateway.view.state import State
 
 TURN_RECORDS = 100
 """Records that are folded before requests get a turn of the event loop."""

@@ -10,9 +10,9 @@ from collections.abc import Mapping
 
 from largesse.bus.port import Bus
 from largesse.settings import PREFIX, Settings, SettingWrong, served_hosts
-from services.gateway.app import make_app
 from services.gateway.follow import Follower
-from services.gateway.serve import bound, serve
+from services.gateway.http.app import make_app
+from services.gateway.http.serve import bound, serve
 
 HTTP_DEFAULT = "127.0.0.1:8642"
 

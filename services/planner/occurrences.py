@@ -11,7 +11,9 @@ from itertools import islice, takewhile
 
 from schemas.edge.reservations import MOMENT_S_MAX, occurrence_name
 from schemas.edge.strict_json import loads
-from services.planner.core.state import Promise, Series, State
+from services.planner.core.promises import Promise
+from services.planner.core.state import Series, State
+from services.planner.core.waiting import Request
 from services.planner.rdl.recurrence import occurrence, occurrences
 
 AHEAD_MAX = 64
@@ -197,7 +199,8 @@ def _request_of(name: str, series: Series, rdl: Document, at_s: int) -> Document
 def _standing(state: State) -> dict[str, int]:
     """How many occurrences of each series are promised, or wait for an answer."""
     found: dict[str, int] = {}
-    series = [each.series for each in state.promises.values()] + [each.series for each in state.waiting]
+    series = [each.series for each in state.promises.values()]
+    series += [each.series for each in state.waiting if isinstance(each, Request)]
     series += [each.promise.series for each in state.broken.values()]
     for name in series:
         if name:

@@ -26,7 +26,8 @@ from largesse.shell import Shell
 from largesse.telemetry import logger
 from schemas import Vector
 from services.planner import core
-from services.planner.core.state import State, counted
+from services.planner.core.nodes import counted
+from services.planner.core.state import State
 from services.planner.lifeline import lifeline
 from services.planner.renewing import Renewer
 

@@ -45,6 +45,7 @@ from schemas import (
     TaskStarted,
     TimeReached,
 )
+from schemas.registry import LogBody
 from services.admission.core.judge import judge, lose
 from services.admission.core.rounds import accepts_forecast, cause_of_due, close, due
 from services.replay.differences import Difference, Diverged, first_difference, shown
@@ -174,7 +175,7 @@ class _Check:
         if said is not None:
             self._compare(record, record.cause.partition("/")[0], _plain(body), said)
 
-    def _compare_log(self, step: Step, body: object, cause: str) -> None:
+    def _compare_log(self, step: Step, body: LogBody | None, cause: str) -> None:
         record = step.accepted.record
         if body is None or isinstance(body, InputRefused):
             raise Diverged(_at(record, "cluster.log", "nothing of the kind was due"))

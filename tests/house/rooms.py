@@ -163,6 +163,18 @@ ROOMS = (
         never=("schemas.export",),
     ),
     Room(
+        "the gateway's view",
+        ("services/gateway/view/*",),
+        ours=("schemas", "largesse.core", "largesse.ids", "largesse.lifecycle", "services.gateway.view"),
+        others=STDLIB - CLOCK_AND_CHANCE,
+    ),
+    Room(
+        "the gateway's documents",
+        ("services/gateway/documents/*",),
+        ours=("schemas", "largesse", "services.gateway.view", "services.gateway.documents"),
+        others=STDLIB | {"prometheus_client", "pydantic"},
+    ),
+    Room(
         "the gateway",
         ("services/gateway/*",),
         ours=("schemas", "largesse", "services.gateway"),

@@ -76,8 +76,14 @@ SHELL = "services/leftover/shell.py"
         pytest.param(SHELL, "import fastapi", id="only the gateway speaks HTTP"),
         pytest.param("services/agent/shell.py", "import aiomqtt", id="MQTT goes through the engine"),
         pytest.param(
-            "services/gateway/app.py", "from services.replay import why", id="replay runs in a process of its own"
+            "services/gateway/http/app.py", "from services.replay import why", id="replay runs in a process of its own"
         ),
+        pytest.param(
+            "services/gateway/view/jobs.py",
+            "from services.gateway.documents import Document",
+            id="the view is not worded",
+        ),
+        pytest.param("services/gateway/documents/jobs.py", "import fastapi", id="documents know no HTTP"),
         pytest.param(
             "services/planner/milp.py",
             "from services.planner.core import State",
@@ -86,7 +92,7 @@ SHELL = "services/leftover/shell.py"
         pytest.param(
             "services/simulator/run.py", "from services.admission.sequencer import run", id="a simulator runs no shell"
         ),
-        pytest.param("services/simulator/run.py", "import services.gateway.app", id="a simulator has no gateway"),
+        pytest.param("services/simulator/run.py", "import services.gateway.http.app", id="a simulator has no gateway"),
         pytest.param("services/replay/verify.py", "import typer", id="only the command line talks to people"),
         pytest.param(
             "services/cli/main.py", "import services.leftover.__main__", id="a process is started, not imported"
@@ -133,7 +139,7 @@ def test_a_forbidden_import_is_found(path, line):
         pytest.param(
             "services/planner/milp.py", "import highspy\nfrom services.planner import greedy", id="the solver"
         ),
-        pytest.param("services/gateway/app.py", "import fastapi\nfrom largesse.bus import port", id="the gateway"),
+        pytest.param("services/gateway/http/app.py", "import fastapi\nfrom largesse.bus import port", id="the gateway"),
         pytest.param(
             "services/simulator/run.py", "from services.fairness import core, hdrf\nimport gzip", id="the simulator"
         ),

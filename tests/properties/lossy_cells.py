@@ -8,7 +8,7 @@ import random
 from dataclasses import asdict, dataclass, field
 
 from services.planner import milp
-from services.planner.core.cell_plan import CellPlan
+from services.planner.core.decide import plan_of
 from services.planner.planning.repair import _loss  # What breaking a promise loses.
 from services.planner.planning.request import Node, Plan
 from services.planner.planning.residual import FOR_EVER
@@ -93,7 +93,7 @@ def played(case):
     if not cell.story.state.promises:
         return None
     cell.then(node_lost("n0"))
-    plan = CellPlan(cell.story.state)  # Searches in one go what it searches over many rounds in a cell.
+    plan = plan_of(cell.story.state)  # Searches in one go what it searches over many rounds in a cell.
     plan.move_to(now // MINUTE + 1)
     before = plan.promised
     found = Loss(

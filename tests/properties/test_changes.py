@@ -6,8 +6,8 @@ from random import Random
 
 from schemas import JobAdmitted, JobChanged, JobEnded, JobTurns, RoundClosed, RoundOpened, TaskFailed, TaskFinished
 from services.gateway import view
-from services.gateway.documents import job_document
-from services.gateway.view_jobs import waiting_of
+from services.gateway.documents.jobs import job_document
+from services.gateway.view.jobs import waiting_of
 from tests.cells import SlowCell
 from tests.properties.histories import Play, replay, seeded_histories
 from tests.properties.test_cores import (

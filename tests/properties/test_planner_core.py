@@ -7,7 +7,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 
 from services.planner import core
-from services.planner.core.cell_plan import CellPlan
+from services.planner.core.decide import plan_of
 from services.planner.planning.request import Lease, atoms
 from services.planner.planning.verify import fault
 from tests.builders import (
@@ -106,7 +106,7 @@ class History:
 def check(history):
     """Every promise meets its request, and all together are within the capacity from the next step on."""
     state = history.story.state
-    fresh = CellPlan(state)
+    fresh = plan_of(state)
     for name, promise in state.promises.items():
         node = fresh.read(promise.rdl).node()
         by_path = {atom.path: atom for atom in atoms(node)}
@@ -181,7 +181,7 @@ def test_a_loss_that_leaves_room_for_every_promise_as_it_stands_breaks_none(requ
     history = History()
     for name, rdl in zip(NAMES, requests, strict=False):
         history.take(("request", name, rdl))
-    most = max([0, *(amounts[0] for _, _, amounts in CellPlan(history.story.state).book.used.runs(0, 1_000))])
+    most = max([0, *(amounts[0] for _, _, amounts in plan_of(history.story.state).book.used.runs(0, 1_000))])
 
     # Units of 1, 2 and 4 cores fill nodes of 4 without a gap, so that the sum tells whether they fit.
     if most <= 8_000 and '"3"' not in json.dumps(requests):

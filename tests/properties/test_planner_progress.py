@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from schemas import JobEnd, JobEnded
 from schemas.jobs import JobSpec
-from services.planner.core.cell_plan import CellPlan
+from services.planner.core.decide import plan_of
 from services.planner.core.progress import GROWTH_MAX
 from services.planner.planning.request import atoms
 from services.planner.planning.verify import fault
@@ -99,7 +99,7 @@ class Working(History):
 def check(history):
     """Every promise meets what its terms ask for by now, inside its windows, and all are within the capacity."""
     state = history.story.state
-    fresh = CellPlan(state)
+    fresh = plan_of(state)
     for name, promise in state.promises.items():
         asked = {atom.path: atom for atom in atoms(fresh.read(promise.rdl).node())}
         plan = fresh.promised.plan(name)

@@ -17,7 +17,7 @@ from schemas import (
     TaskFinished,
 )
 from services.gateway import view
-from services.gateway.documents import job_document
+from services.gateway.documents.jobs import job_document
 from tests.cells import SlowCell
 from tests.properties.histories import TREES, Play, seeded_histories
 from tests.strategies import for_all

@@ -14,8 +14,8 @@ from largesse.process.health import served
 from largesse.task_output import PIECE_BYTES_MAX, Piece, Wanted
 from services.agent.folders import attempt_folder
 from services.agent.task_output import pages_of, read_piece
-from services.gateway import asking
-from services.gateway.asking import Unanswered, ask
+from services.gateway.http.agents import asking
+from services.gateway.http.agents.asking import Unanswered, ask
 from tests.printed import read_output
 from tests.unit.test_agent_folders import attempt
 

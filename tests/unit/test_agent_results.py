@@ -15,7 +15,7 @@ from services.agent.folders import Kept
 from services.agent.peers import NotServed, Silent, by_address
 from services.agent.task_output import pages_of
 from services.agent.task_results import read_results, results_beside
-from services.gateway.asking import Unanswered, ask_results
+from services.gateway.http.agents.asking import Unanswered, ask_results
 from tests.result_folders import left
 
 GUARD_S = 240

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from largesse.task_output import Piece, Wanted, cut_of, cut_text
 from services.agent.streams import SPACE_MS, SPACE_PARTS, TIMES, Output, space_ms
 from services.agent.task_output import read_piece
-from services.gateway.output import printed, tail_of
+from services.gateway.http.agents.output import printed, tail_of
 from tests.unit.test_agent_folders import attempt
 
 WANTED = Wanted("j", "map", 0)

@@ -11,8 +11,8 @@ import pytest
 
 from services.cli.client import Gateway, failure_text, timeout_s_of
 from services.cli.ending import Unanswered, Wrong
-from services.gateway.api import ANSWER_WAIT_S
-from services.gateway.dry_run import EFFECT_WAIT_S
+from services.gateway.http.api import ANSWER_WAIT_S
+from services.gateway.http.dry_runs.config import EFFECT_WAIT_S
 from tests.unit.cli_here import largesse
 from tests.unit.cli_process import CLUSTER, ROOT
 from tests.unit.stub_server import respond, serving

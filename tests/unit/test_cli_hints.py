@@ -5,8 +5,8 @@ import json
 import pytest
 
 from largesse.task_output import Wanted
-from services.gateway.output import check_task
-from services.gateway.problems import Problem
+from services.gateway.http.agents.output import check_task
+from services.gateway.http.problems import Problem
 from tests.builders import job, stage
 from tests.cells import one_node_cell
 from tests.gateway_watch import Watched

@@ -14,7 +14,7 @@ from services.cli.plan_chart import charts, list_reservations, one_reservation, 
 from services.cli.reservation_files import Wanted, read_request, read_series
 from services.cli.reserving import _dry_series
 from services.cli.show import listed, moment
-from services.gateway.reservation_models import Reservation
+from services.gateway.documents.models.reservations import Reservation
 from tests.unit.cli_here import largesse
 
 ATOM = {"op": "atom", "b": {"cpu": "1"}, "g": 1, "h": 1, "l": 60, "w": 60}

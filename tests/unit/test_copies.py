@@ -4,7 +4,7 @@ import pytest
 
 from schemas import InputRefused, TaskFailed, TaskFinished
 from services.gateway import view
-from services.gateway.documents import job_document
+from services.gateway.documents.jobs import job_document
 from tests.builders import config, job, known, node, single, stage
 from tests.cells import SlowCell, attempts_of
 

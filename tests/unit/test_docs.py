@@ -15,8 +15,8 @@ from schemas.edge.read import read_input, warnings_of
 from schemas.queues import KNOBS, Policy
 from services.agent.settings import VARIABLES as AGENT
 from services.cli.settings_page import PAGE, settings_page
-from services.gateway.bodies import read_yaml
-from services.gateway.documents import WHY
+from services.gateway.documents.jobs import WHY
+from services.gateway.http.bodies import read_yaml
 from services.gateway.shell import VARIABLES as GATEWAY
 from services.planner.offline.solve import solve
 from services.planner.rdl.document import read_document

@@ -9,7 +9,7 @@ import subprocess
 import pytest
 
 from schemas.edge.read import read_input
-from services.gateway.bodies import read_yaml
+from services.gateway.http.bodies import read_yaml
 from services.planner.offline.solve import solve
 from tests.unit.cli_here import largesse
 from tests.unit.cli_process import ROOT

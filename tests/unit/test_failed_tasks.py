@@ -1,12 +1,14 @@
-"""Which tasks of a stage have failed for good: as the view keeps it, documents have it and the command line shows it."""
+"""Which tasks of a stage have failed for good, as the view, documents and the command line have it."""
+
+from itertools import pairwise
 
 from hypothesis import strategies as st
 
 from services.cli.watching import job_text
-from services.gateway import view_jobs
-from services.gateway.documents import job_document
-from services.gateway.job_models import Job
-from services.gateway.view_jobs import add_span
+from services.gateway.documents.jobs import job_document
+from services.gateway.documents.models.jobs import Job
+from services.gateway.view import jobs as view_jobs
+from services.gateway.view.jobs import add_span
 from tests.gateway_watch import Watched, stage
 from tests.strategies import for_all
 
@@ -23,7 +25,7 @@ def test_spans_are_in_order_and_apart_and_the_lowest_are_kept(indexes, most):
     found = [index for first, last in spans for index in range(first, last + 1)]
 
     assert found == sorted(found)
-    assert all(before[1] + 1 < after[0] for before, after in zip(spans, spans[1:], strict=False))
+    assert all(before[1] + 1 < after[0] for before, after in pairwise(spans))
     assert len(spans) <= most
     if len(spans) < most:
         assert found == sorted(indexes)

@@ -14,7 +14,7 @@ from schemas.edge.strict_json import loads
 from services.cli.groups import numbers_worded
 from services.cli.queues import tree_text
 from services.cli.show import in_zone, show_times_in
-from services.gateway.bodies import read_yaml
+from services.gateway.http.bodies import read_yaml
 from services.simulator.workloads import openb
 from services.simulator.workloads.files import Damaged, read_bytes, read_lines
 from tests.unit.cli_here import largesse

@@ -10,7 +10,7 @@ from largesse.hosts import hosts_of
 from largesse.log.codec import decode, unwrap
 from largesse.task_output import Piece
 from schemas import RoundAbandoned
-from services.gateway.front_page import LINKS
+from services.gateway.http.front_page import LINKS
 from services.leftover import core as leftover
 from tests.gateway_cell import GUARD_S, JOB, STAGE, YAML, run_in_memory, until_ready
 

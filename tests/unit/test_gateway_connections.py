@@ -8,9 +8,9 @@ import pytest
 
 from largesse.hosts import hosts_of
 from schemas.edge.strict_json import INPUT_BYTES_MAX
-from services.gateway import guard
-from services.gateway.connections import PIPELINED_BYTES_MAX, TURNED_AWAY_MAX
-from services.gateway.guard import Budget
+from services.gateway.http import guard
+from services.gateway.http.connections import PIPELINED_BYTES_MAX, TURNED_AWAY_MAX
+from services.gateway.http.guard import Budget
 from tests.http_rig import GUARD_S, HOST, JOB, PATIENT, request, run_over_http, until
 
 HOUR_S = 3_600
@@ -166,7 +166,7 @@ def test_bodies_that_do_not_end_hold_a_limited_number_of_bytes_together(monkeypa
             super().__init__(most=1_000_000)
             budgets.append(self)
 
-    monkeypatch.setattr("services.gateway.app.Budget", Watched)
+    monkeypatch.setattr("services.gateway.http.app.Budget", Watched)
 
     async def story(served):
         clients = [await served.connect() for _ in range(8)]

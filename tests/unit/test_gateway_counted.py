@@ -8,8 +8,8 @@ from largesse.log.snapshots import dump, load
 from schemas import JobRerun, Queue, TaskEnd, TaskFinished
 from schemas.edge.read import ConfigPatch
 from services.gateway import view
-from services.gateway.dry_run import tasks_of
-from services.gateway.tally import Tally
+from services.gateway.documents.tally import Tally
+from services.gateway.http.dry_runs.config import tasks_of
 from tests.builders import tree
 from tests.gateway_watch import Watched, stage
 from tests.unit.test_gateway_metrics import assert_as_documents_say

@@ -4,8 +4,8 @@ import pytest
 
 from schemas import Breach, Device, NodeDrained, NodeRegistered, Queue, Stage
 from schemas.edge.nodes import NodeLeft
-from services.gateway.queue_documents import broken_guarantees
-from services.gateway.queueing import NODES_SHOWN_MAX
+from services.gateway.documents.queueing import NODES_SHOWN_MAX
+from services.gateway.documents.queues import broken_guarantees
 from tests.builders import node
 from tests.gateway_watch import Watched, stage
 

@@ -18,10 +18,10 @@ from schemas.quantities import SHARE_UNITS
 from schemas.queue_tree import with_default
 from schemas.queues import PLANNING, Preset
 from services.fairness.offline.dry_run import effect
-from services.gateway import dry_run as dry
-from services.gateway.dry_run import config_of, dry_run, tasks_of
-from services.gateway.problems import Problem
-from services.gateway.promises import left_nothing
+from services.gateway.http.dry_runs import config as dry
+from services.gateway.http.dry_runs.config import config_of, dry_run, tasks_of
+from services.gateway.http.dry_runs.starved_queues import left_nothing
+from services.gateway.http.problems import Problem
 from tests.builders import queue, tree
 from tests.gateway_cell import run_in_memory
 from tests.gateway_watch import Watched, stage

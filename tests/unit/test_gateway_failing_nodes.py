@@ -5,8 +5,8 @@ import asyncio
 from largesse.lifecycle.failing_nodes import FAILING_MS
 from schemas import NodeRegistered
 from services.cli.getting import node_row
-from services.gateway.cell_metrics import CellMetrics
-from services.gateway.node_documents import node_document
+from services.gateway.documents.metrics import CellMetrics
+from services.gateway.documents.nodes import node_document
 from tests.gateway_watch import Watched, stage
 
 JOBS = ["a", "b", "c", "d"]

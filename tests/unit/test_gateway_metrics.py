@@ -2,6 +2,7 @@
 
 import asyncio
 from dataclasses import replace
+from importlib import import_module
 from random import Random
 
 import pytest
@@ -11,17 +12,28 @@ from largesse.lifecycle.job_classes import class_names
 from largesse.log.snapshots import dump, load
 from schemas import Asks, Device, NodeRegistered
 from schemas.edge.read import ConfigPatch, read_cluster
-from services.gateway import cell_metrics, view, view_state
-from services.gateway.cell_metrics import JOB_STATES, NODE_STATES, QUEUE_DEPTH, QUEUES_MAX, RESOURCES_MAX, CellMetrics
-from services.gateway.counting import added
-from services.gateway.documents import job_document
-from services.gateway.node_documents import node_documents
-from services.gateway.tally import OfClass, Tally
+from services.gateway import view
+from services.gateway.documents import metrics
+from services.gateway.documents.counting import added
+from services.gateway.documents.jobs import job_document
+from services.gateway.documents.metrics import (
+    JOB_STATES,
+    NODE_STATES,
+    QUEUE_DEPTH,
+    QUEUES_MAX,
+    RESOURCES_MAX,
+    CellMetrics,
+)
+from services.gateway.documents.nodes import node_documents
+from services.gateway.documents.tally import OfClass, Tally
+from services.gateway.view import state as view_state
 from tests.builders import job, stage
 from tests.cells import SlowCell
 from tests.gateway_cell import JOB, run_in_memory
 from tests.properties.histories import Play, seeded_histories
 from tests.strategies import for_all
+
+FOLDING = import_module("services.gateway.view.fold")  # The module: the package has a function of that name.
 
 TREES = ("wide", "deep", "uneven", "limited", "capped", "none")
 CPU = {"cpu": 1_000}
@@ -160,7 +172,7 @@ def test_with_more_changes_than_are_noted_everything_is_counted_anew(monkeypatch
 
 
 def test_jobs_and_nodes_that_the_view_forgets_are_counted_no_more(monkeypatch):
-    monkeypatch.setattr(view, "ENDED_JOBS_MAX", 2)
+    monkeypatch.setattr(FOLDING, "ENDED_JOBS_MAX", 2)
     cell, tally = crowd(5), Tally()
     cell.take(ConfigPatch({"node_kept_ms": 1_000}, None), NodeRegistered("n1", "e1", CPU))
     looked(tally, cell.view)
@@ -213,7 +225,7 @@ def test_a_look_that_is_broken_off_forgets_no_change():
 
     cut = 1
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("services.gateway.tally.LOOKED_AT_ONCE", cut)
+        patch.setattr("services.gateway.documents.tally.LOOKED_AT_ONCE", cut)
         assert asyncio.run(broken())
     assert_as_documents_say(tally, cell.view)
 
@@ -380,4 +392,4 @@ def test_the_gateway_serves_them_beside_those_of_its_process():
     families = {family.name for family in text_string_to_metric_families(answer.text)}
     assert {"largesse_jobs", "largesse_capacity", "largesse_round_seconds", "largesse_build_info"} - families == set()
     assert len(families) == sum(line.startswith("# TYPE") for line in answer.text.splitlines())
-    assert cell_metrics.ROOT == "/"
+    assert metrics.ROOT == "/"

@@ -9,8 +9,8 @@ from largesse.log.reader import publish_input
 from largesse.process.health import served
 from largesse.task_output import PIECE_BYTES_MAX, Piece, Wanted
 from services.agent.task_output import pages_of
-from services.gateway.output import printed
-from services.gateway.problems import Problem
+from services.gateway.http.agents.output import printed
+from services.gateway.http.problems import Problem
 from tests.gateway_cell import GUARD_S, JOB, a_cell
 from tests.unit.test_agent_folders import attempt
 

@@ -12,10 +12,10 @@ from schemas import (
 from schemas.edge.nodes import NodeLeft
 from schemas.nodes import ResultsKept
 from schemas.tasks import TaskEnd
-from services.gateway import places
-from services.gateway.documents import job_documents
-from services.gateway.node_documents import node_document
-from services.gateway.places import OutputPlace, place_of
+from services.gateway.documents.jobs import job_documents
+from services.gateway.documents.nodes import node_document
+from services.gateway.view import places
+from services.gateway.view.places import OutputPlace, place_of
 from tests.gateway_watch import CPU, Watched, stage
 
 

@@ -3,9 +3,9 @@
 import pytest
 
 from services.cli.watching import job_text
-from services.gateway.documents import job_document
-from services.gateway.job_models import Job
-from services.gateway.tally import Tally
+from services.gateway.documents.jobs import job_document
+from services.gateway.documents.models.jobs import Job
+from services.gateway.documents.tally import Tally
 from tests.builders import job, stage
 from tests.promised_cell import GRACE, HOUR, advance, give_back, lasting, reserved, step, unestimated
 from tests.unit.test_gateway_metrics import assert_as_documents_say

@@ -31,10 +31,11 @@ from services.admission import core as admission
 from services.admission.core.judge import judge
 from services.fairness.core.queue_report import accounts_of
 from services.gateway import view
-from services.gateway.documents import WHY, config_document, job_document, job_documents
-from services.gateway.problems import dumped
-from services.gateway.queue_documents import queue_document
-from services.gateway.view_state import State
+from services.gateway.documents.cell import config_document
+from services.gateway.documents.jobs import WHY, job_document, job_documents
+from services.gateway.documents.queues import queue_document
+from services.gateway.http.problems import dumped
+from services.gateway.view.state import State
 from tests.builders import queue, tree
 from tests.gateway_watch import Watched, stage
 from tests.queue_trees import queue_trees

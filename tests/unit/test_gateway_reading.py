@@ -2,8 +2,8 @@
 
 import pytest
 
-from services.gateway.problems import Problem
-from services.gateway.reading import YAML_HINT, read_document
+from services.gateway.http.problems import Problem
+from services.gateway.http.reading import YAML_HINT, read_document
 
 
 @pytest.mark.parametrize(

@@ -12,13 +12,13 @@ from schemas.quantities import quantity_texts
 from services.cli.watching import job_text
 from services.fairness.offline.dry_run import effect
 from services.gateway import view
-from services.gateway.documents import job_document, job_documents
-from services.gateway.dry_run import compared, config_of, question_of
-from services.gateway.job_models import Job
-from services.gateway.queue_documents import queue_document
-from services.gateway.reservation_dry_run import is_live
-from services.gateway.reserved_waits import unpromised_warnings
-from services.gateway.tally import Tally
+from services.gateway.documents.jobs import job_document, job_documents
+from services.gateway.documents.models.jobs import Job
+from services.gateway.documents.queues import queue_document
+from services.gateway.documents.reserved_waits import unpromised_warnings
+from services.gateway.documents.tally import Tally
+from services.gateway.http.dry_runs.config import compared, config_of, question_of
+from services.gateway.http.dry_runs.reservations import is_live
 from tests.builders import config, job, node, queue, stage, tree
 from tests.promised_cell import promise, reserved, step
 from tests.strategies import for_all

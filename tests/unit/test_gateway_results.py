@@ -7,7 +7,7 @@ import pytest
 
 from largesse.task_output import PIECE_BYTES_MAX
 from services.agent.task_results import read_results
-from services.gateway.problems import Problem
+from services.gateway.http.problems import Problem
 from tests.gateway_cell import run_in_memory
 from tests.result_folders import left
 
@@ -146,7 +146,7 @@ def test_a_file_that_shrinks_breaks_off_and_one_that_grows_ends_where_it_did(tmp
 
 async def _contents(read):
     from largesse.task_results import WantedResults
-    from services.gateway.results import contents
+    from services.gateway.http.agents.results import contents
 
     wanted = WantedResults("j", "a", 0, file="f")
     return [data async for data in contents(read, wanted, await read(wanted))]

@@ -8,9 +8,9 @@ import pytest
 
 from schemas import JobSpec, PlanAnswer, Stage
 from schemas.edge.reservations import occurrence_name
-from services.gateway.problems import Problem
-from services.gateway.series_jobs import occurrence_for
-from services.gateway.view_state import ReservationRow, SeriesRow, State
+from services.gateway.http.problems import Problem
+from services.gateway.http.series_jobs import occurrence_for
+from services.gateway.view.state import ReservationRow, SeriesRow, State
 from tests.gateway_cell import STAGE, run_in_memory
 from tests.unit.test_gateway_series import occurrence, series
 

@@ -7,8 +7,8 @@ import socket
 import pytest
 
 from largesse.task_output import NUMBER_MAX, PIECE_BYTES_MAX, Piece, Wanted
-from services.gateway.problems import Problem
-from services.gateway.stage_logs import AHEAD, output_rows
+from services.gateway.http.agents.stage_logs import AHEAD, output_rows
+from services.gateway.http.problems import Problem
 from tests.gateway_cell import GUARD_S, a_cell
 from tests.http_rig import run_over_http
 

@@ -6,9 +6,9 @@ import threading
 
 import pytest
 
-from services.gateway import api
-from services.gateway.api import READ_AT_ONCE
-from services.gateway.view_state import ENDED_JOBS_MAX
+from services.gateway.http import api
+from services.gateway.http.api import READ_AT_ONCE
+from services.gateway.view.state import ENDED_JOBS_MAX
 from tests.gateway_cell import run_in_memory
 from tests.http_rig import GUARD_S, JOB, request, run_over_http
 

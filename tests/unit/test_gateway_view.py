@@ -1,5 +1,6 @@
 import asyncio
 from collections import Counter
+from importlib import import_module
 
 import pytest
 
@@ -16,17 +17,20 @@ from schemas.nodes import KnownAttempt
 from schemas.quantities import quantity_texts
 from services.admission.core.judge import lose
 from services.gateway import view
-from services.gateway.documents import Wanted, config_document, job_document, job_documents
-from services.gateway.node_documents import node_document, node_documents
-from services.gateway.queue_documents import queue_document
-from services.gateway.tally import Tally
-from services.gateway.view_classes import classes_document
-from services.gateway.view_state import State
+from services.gateway.documents.cell import config_document
+from services.gateway.documents.classes import classes_document
+from services.gateway.documents.jobs import WantedJobs, job_document, job_documents
+from services.gateway.documents.nodes import node_document, node_documents
+from services.gateway.documents.queues import queue_document
+from services.gateway.documents.tally import Tally
+from services.gateway.view.state import State
 from services.simulator.drawn import drawn_cluster, drawn_jobs
 from services.simulator.engine import Cell
 from services.simulator.run import Options, simulate
 from tests.cells import holds_of
 from tests.gateway_watch import CPU, Watched, stage
+
+FOLDING = import_module("services.gateway.view.fold")  # The module: the package has a function of that name.
 
 
 def test_a_job_goes_from_waiting_to_running_to_its_end():
@@ -131,7 +135,7 @@ def test_a_refused_job_stays_in_view_with_the_field():
     job = cell.job("huge")
     assert (job["state"], job["reason"]) == ("rejected", "exceeds_capacity")
     assert job["detail"].startswith("stages[0].demand: ")
-    assert job_documents(cell.view, Wanted(["rejected"]), limit=10) != []
+    assert job_documents(cell.view, WantedJobs(["rejected"]), limit=10) != []
 
 
 def test_a_name_that_is_taken_leaves_the_other_job_as_it_is():
@@ -240,7 +244,7 @@ def test_jobs_are_found_by_queue_user_and_state():
     cell = Watched(queues=QUEUES).submit("a", stage(), queue="ads/prod", user="eve").submit("b", stage(), queue="ml")
 
     def found(**by):
-        return [job["job"] for job in job_documents(cell.view, Wanted(**by), limit=10)]
+        return [job["job"] for job in job_documents(cell.view, WantedJobs(**by), limit=10)]
 
     assert found() == ["a", "b"]
     assert found(queue="ads") == found(user="eve") == ["a"]
@@ -262,7 +266,7 @@ def test_jobs_are_found_by_class():
     cell.start("c", "s").finish("c", "s")
 
     def found(name):
-        return [job["job"] for job in job_documents(cell.view, Wanted(job_class=name), limit=10)]
+        return [job["job"] for job in job_documents(cell.view, WantedJobs(job_class=name), limit=10)]
 
     assert (found("small"), found("large"), found("medium")) == (["a", "c"], ["b"], [])
 
@@ -309,7 +313,7 @@ def test_the_view_comes_back_from_its_snapshot():
 
 
 def test_ended_jobs_stay_up_to_a_limit(monkeypatch):
-    monkeypatch.setattr(view, "ENDED_JOBS_MAX", 2)
+    monkeypatch.setattr(FOLDING, "ENDED_JOBS_MAX", 2)
     cell = Watched()
     for name in "abc":
         cell.submit(name, stage()).start(name, "s").finish(name, "s")

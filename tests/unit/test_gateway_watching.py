@@ -5,8 +5,8 @@ import json
 
 import pytest
 
-from services.gateway import api, app, watching
-from services.gateway.watching import WOKEN_AT_ONCE, Watching
+from services.gateway.http import api, app, watching
+from services.gateway.http.watching import WOKEN_AT_ONCE, Watching
 from tests.gateway_cell import run_in_memory
 from tests.http_rig import HOST, JOB, request, run_over_http, until
 
@@ -96,9 +96,9 @@ class PacedFollower:
 
 
 def test_however_often_a_job_changes_it_is_told_once_a_gap_and_its_last_state_always(monkeypatch):
-    worded = watching.documents.job_document
+    worded = watching.job_document
     # With each record the job is another one.
-    monkeypatch.setattr(watching.documents, "job_document", lambda state, name: worded(state, name) | {"n": state.seq})
+    monkeypatch.setattr(watching, "job_document", lambda state, name: worded(state, name) | {"n": state.seq})
 
     async def story(cell):
         await cell.post(JOB)
@@ -247,7 +247,7 @@ def test_a_fault_in_wording_ends_the_streams_and_is_not_waited_for(failing, monk
         seen = Watching(cell.follower, gap_s=0)
         task = asyncio.ensure_future(heard(seen))
         await watchers_there(seen, 1)
-        monkeypatch.setattr(watching.documents, failing, lambda state, name: 1 // 0)
+        monkeypatch.setattr(watching, failing, lambda state, name: 1 // 0)
         telling = seen._telling
         await cell.post(job("other"))
         await task

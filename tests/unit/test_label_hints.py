@@ -3,7 +3,7 @@
 import pytest
 
 from schemas import NodeRegistered
-from services.gateway.label_hints import label_hint
+from services.gateway.documents.label_hints import label_hint
 from tests.gateway_watch import Watched
 
 FIELD = "stages[1].labels"

@@ -3,9 +3,10 @@
 import pytest
 
 from schemas import Asks, LedgerEntry
-from services.gateway import ledger
-from services.gateway.ledger import LEDGER_JOBS_MAX, fold_ledger, ledger_document
-from services.gateway.view_state import State
+from services.gateway.documents.ledger import ledger_document
+from services.gateway.view import ledger
+from services.gateway.view.ledger import LEDGER_JOBS_MAX, fold_ledger
+from services.gateway.view.state import State
 from tests.builders import config, job, single, stage, tree
 from tests.unit.test_altruism_plans import bodies, cell, forked
 

@@ -9,7 +9,7 @@ from schemas.edge.read import Malformed, read_input
 from services.cli.ending import Wrong
 from services.cli.getting import node_row
 from services.cli.operating import SPAN_MS_MAX, _span_ms
-from services.gateway.node_documents import node_document
+from services.gateway.documents.nodes import node_document
 from tests.builders import job, node, stage
 from tests.cells import running_cell
 from tests.gateway_cell import run_in_memory

@@ -3,7 +3,7 @@
 import pytest
 
 from schemas.plans import PlanAnswer
-from services.planner.core.restoring import RETRIES_MAX
+from services.planner.core.broken import RETRIES_MAX
 from tests.builders import configured, node_lost, registered, reservation, reservation_delete, reservation_update
 from tests.planner_cell import HOUR, MINUTE, Cell, answers, flat, two_nodes
 

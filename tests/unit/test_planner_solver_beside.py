@@ -13,6 +13,7 @@ from largesse.settings import Settings
 from largesse.shell import Shell
 from schemas import NodeRegistered, PlanProposed, Plans, Policy
 from services.planner import core, shell
+from services.planner.core.promises import Lease
 from services.planner.offline import reorganise_cell
 from services.planner.offline.dry_run import Cell as Question
 from services.planner.offline.dry_run import state_of
@@ -64,7 +65,7 @@ def test_the_solver_leaves_a_plan_alone_that_it_cannot_better():
     (plan,) = first["plans"]
     state = cell.story.state
     state.promises["r"].leases = [
-        core.state.Lease(each["atom"], each["from_ms"] // 60_000, each["to_ms"] // 60_000, each["units"])
+        Lease(each["atom"], each["from_ms"] // 60_000, each["to_ms"] // 60_000, each["units"])
         for each in plan["leases"]
     ]
     again = reorganise_cell.better_plans(Question(**question_of(state, 1_000)))

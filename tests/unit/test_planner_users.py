@@ -6,9 +6,8 @@ from schemas import Policy, Queue
 from schemas.knobs import with_knobs
 from schemas.queues import NEW_CELL_KNOBS
 from services.cli.hosting import first_config, is_unused
-from services.gateway.view_state import State as View
+from services.gateway.view.state import State as View
 from services.planner.core.promisable import owner_most
-from services.planner.core.state import State
 from tests.builders import configured, node_lost, registered, reservation, reservation_update
 from tests.planner_cell import Cell, answers
 
@@ -84,7 +83,7 @@ def test_a_loss_of_capacity_breaks_no_promise_for_the_limit(permille):
 
 def test_cells_of_before_have_no_limit():
     assert Policy().reservation_user_permille == 1_000
-    assert owner_most(State(), [10]) is None
+    assert owner_most(Policy(), [10]) is None
     story = cell(1_000).then(asked("r", 10))
     assert answers(story.settle(at=0)) == {"r": "accepted"}
 

@@ -20,7 +20,7 @@ from schemas.quantities import (
     rounded_text,
     vector_text,
 )
-from services.gateway.bodies import read_yaml
+from services.gateway.http.bodies import read_yaml
 from tests.strategies import for_all
 
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import strategies as st
 
 from schemas.jobs import JobSpec, Stage
-from services.planner.planning.rdl import DEPTH_MAX
+from services.planner.planning.read_rdl import DEPTH_MAX
 from services.planner.rdl.document import read_document
 from services.planner.rdl.of_job import request_text
 from services.planner.rdl.times import clock

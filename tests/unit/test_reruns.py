@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from schemas import AntiAffinity, InputRefused, JobAdmitted, JobChanged, JobRerun, JobSpec, Spread
 from schemas.edge.job_document import job_document
 from schemas.edge.read import Malformed, read_input
-from services.gateway import reruns
-from services.gateway.documents import job_document as shown_job
-from services.gateway.places import place_of
+from services.gateway.documents.jobs import job_document as shown_job
+from services.gateway.view import reruns
+from services.gateway.view.places import place_of
 from tests.builders import config, job, stage
 from tests.cells import AUTHOR, SlowCell, indexes, one_node_cell, place, running_cell
 from tests.gateway_cell import JOB, STAGE, run_in_memory

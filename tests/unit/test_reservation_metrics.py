@@ -7,7 +7,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from schemas import Plans
 from schemas.plans import PlanAnswer
-from services.gateway.cell_metrics import CellMetrics
+from services.gateway.documents.metrics import CellMetrics
 from tests.promised_cell import step
 from tests.unit.test_gateway_reserved import cell
 

@@ -17,9 +17,9 @@ from schemas import (
 from schemas.edge.read import Malformed, read_input
 from services.cli.plan_chart import one_reservation, one_series
 from services.cli.reservation_files import Wanted, read_request, read_series
-from services.gateway.reservation_documents import reservation_document
-from services.gateway.view_reservations import RESERVATION_FOLDS
-from services.gateway.view_state import State as View
+from services.gateway.documents.reservations import reservation_document
+from services.gateway.view.reservations import RESERVATION_FOLDS
+from services.gateway.view.state import State as View
 from services.planner.core.state import Series, State
 from services.planner.milp import Model, solve
 from services.planner.occurrences import Occurrences

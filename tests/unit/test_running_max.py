@@ -10,8 +10,8 @@ from schemas.edge.jobs import read_job
 from services.admission.core.keys import digest_of
 from services.admission.job_class import class_of
 from services.altruism.core.giving import LIMITS_MAX
-from services.gateway.bodies import read_yaml
-from services.gateway.dry_run import tasks_of as could_use
+from services.gateway.http.bodies import read_yaml
+from services.gateway.http.dry_runs.config import tasks_of as could_use
 from services.planner.rdl.of_job import request_text
 from tests.builders import config, job, node, single, tree
 from tests.builders import stage as tasks_of

@@ -8,8 +8,8 @@ from schemas import Grant, InputRefused, NodeReported
 from schemas.edge.nodes import UNSCHEDULABLE_MAX, read_node
 from schemas.edge.read import Malformed
 from services.cli.getting import node_row
-from services.gateway.documents import counts
-from services.gateway.node_documents import node_document
+from services.gateway.documents.cell import counts
+from services.gateway.documents.nodes import node_document
 from tests.builders import job, node, report, stage
 from tests.cells import SlowCell, holds_of
 from tests.gateway_watch import Watched

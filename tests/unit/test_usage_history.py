@@ -8,8 +8,9 @@ import pytest
 
 from schemas import Asks, LedgerEntry
 from schemas.edge.read import read_cluster, read_workload_line
-from services.gateway.ledger import fold_ledger, ledger_document
-from services.gateway.view_state import State
+from services.gateway.documents.ledger import ledger_document
+from services.gateway.view.ledger import fold_ledger
+from services.gateway.view.state import State
 from services.simulator.report import Inputs, charts, comparison_page, comparison_table
 from services.simulator.report.usage import kinds_of, leftover_over_time, used_over_time
 from services.simulator.run import Options, simulate

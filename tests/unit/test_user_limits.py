@@ -7,7 +7,7 @@ import pytest
 from schemas import JobAdmitted, JobCancelled, JobChanged, JobRejected
 from schemas.edge.queues import tree_document
 from services.cli.queues import limits_text
-from services.gateway.queue_documents import settings_document
+from services.gateway.documents.queues import settings_document
 from tests.builders import config, job, queue, stage, tree
 from tests.cells import AUTHOR, one_node_cell
 

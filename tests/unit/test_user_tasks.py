@@ -15,9 +15,9 @@ from schemas.edge.queues import QueueInput, tree_of
 from schemas.edge.read import ConfigPatch
 from schemas.edge.validated import validated
 from schemas.queues import Preset
-from services.gateway.dry_run import notes
-from services.gateway.dry_run import tasks_of as could_use
-from services.gateway.tally import Tally
+from services.gateway.documents.tally import Tally
+from services.gateway.http.dry_runs.config import notes
+from services.gateway.http.dry_runs.config import tasks_of as could_use
 from services.leftover.placement.board_state import BoardState
 from services.leftover.placement.waiting_jobs import WaitingJobs
 from tests.builders import config, job, node, queue, single, stage, tree

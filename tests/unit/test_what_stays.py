@@ -1,5 +1,7 @@
 """What a cell holds follows what lives in it: of jobs that have passed, only what is stated, within its bounds."""
 
+from importlib import import_module
+
 import orjson
 import pytest
 
@@ -7,10 +9,11 @@ from largesse.log.codec import decode
 from largesse.log.snapshots import dump, load
 from schemas import JobCancelled
 from services.agent import core as agent
-from services.gateway import view
-from services.gateway.documents import job_document, job_documents
-from services.gateway.view_state import State
+from services.gateway.documents.jobs import job_document, job_documents
+from services.gateway.view.state import State
 from tests.gateway_watch import Watched, stage
+
+FOLDING = import_module("services.gateway.view.fold")  # The module: the package has a function of that name.
 
 STATED = {
     "admission": {"ended"},
@@ -87,7 +90,7 @@ def test_states_hold_no_more_after_many_jobs_than_after_few(preset):
 
 
 def test_ended_jobs_go_where_they_come_to_too_many_characters(monkeypatch):
-    monkeypatch.setattr(view, "ENDED_CHARACTERS_MAX", 1_300)
+    monkeypatch.setattr(FOLDING, "ENDED_CHARACTERS_MAX", 1_300)
     cell = Watched()
     for name in "abcd":
         cell.submit(name, stage(retries=1)).start(name, "s").fail(name, "s", detail="x" * 400).settle(5_000)

@@ -44,6 +44,7 @@ from schemas.jobs import Rejection
 from schemas.knobs import knob_conflict, with_knobs
 from schemas.nodes import KnownAttempt, devices_of
 from schemas.queue_tree import stranded, tree_conflict, with_default
+from schemas.registry import LogBody
 from services.admission.core.changes import is_same, judge_change
 from services.admission.core.classes import judged_class
 from services.admission.core.copies import spare_among
@@ -70,7 +71,7 @@ from services.admission.core.state import LIVE_JOBS_MAX, State
 from services.admission.core.task_reports import judge_report, known_parts
 
 
-def judge(state: State, body: object, author: str, time: int) -> object:
+def judge(state: State, body: object, author: str, time: int) -> LogBody | None:
     """The body of the log record that an input becomes at log time `time` (ms), or None if it changes nothing."""
     match body:  # What comes most often stands first.
         case TaskStarted() | TaskFinished() | TaskFailed():

@@ -20,4 +20,4 @@ NAME = "planner"
 TOPIC = "plans"
 UPSTREAM = ()
 READS = ()
-LAYOUT = 8
+LAYOUT = 9

@@ -4,94 +4,38 @@ What a search has found stays tentative until the log says it: then it is confir
 may go on over many rounds, and a planner that begins anew finds the same in as many.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from itertools import compress
-from operator import is_not
 
+from schemas import Policy, Vector
 from schemas.edge.strict_json import loads
-from services.planner.core.following import follow
+from services.planner.core.follow_answer import follow
+from services.planner.core.found import Asked, Found, Lack, Promises, reservation_of
+from services.planner.core.nodes import Node, counted
 from services.planner.core.promisable import limits_of, maxima_of, owner_most, positions, promisable
+from services.planner.core.promises import Promise
 from services.planner.core.proposals import weighing
 from services.planner.core.refusals import FAR, GIVEN_BACK, PAST, check_nodes, is_spent, named, too_hard
 from services.planner.core.restoring import restoring
-from services.planner.core.state import Promise, State, Waiting, counted
-from services.planner.core.turns import given_back
+from services.planner.core.waiting import Follow, Proposal, Request, Restore, given_back
 from services.planner.planning.agents import Agent
-from services.planner.planning.answers import AcceptedRequest, Answer, Request
+from services.planner.planning.answers import AcceptedRequest, Answer, GridRequest
 from services.planner.planning.book import Book
 from services.planner.planning.following import adjusted
 from services.planner.planning.limits import account, first_above
 from services.planner.planning.node_fit import NodeClass, moments
-from services.planner.planning.rdl import BadRdl, Grid, Windowed, check, read_rdl
+from services.planner.planning.read_rdl import BadRdl, Grid, Windowed, check, read_rdl
 from services.planner.planning.repair import repairing
-from services.planner.planning.request import Lease, Plan, atoms
-from services.planner.planning.residual import FOR_EVER, Known, joined, split
+from services.planner.planning.request import Lease, atoms, bounds, fastest
+from services.planner.planning.residual import FOR_EVER, Known, joined, remainder, split
 from services.planner.planning.search import Search
 from services.planner.planning.shortfall import NODE_MOMENTS_MAX, over_from
 
 
 @dataclass(slots=True)
-class Promises:
-    """All promises: `held`, what can still move; `known`, requests as they were accepted and what began of them."""
-
-    held: dict[str, AcceptedRequest]
-    known: dict[str, Known]
-
-    def plan(self, name: str) -> Plan:
-        """All leases of a promise."""
-        held = self.held.get(name)
-        return joined(self.known[name].begun, held.plan if held is not None else [])
-
-    def changed_since(self, before: "Promises") -> list[str]:
-        """Promises that are others, or gone, or new, in order of their names. Told by identity, as promises are
-        replaced and never changed; in C, since a loop over a thousand would cost more than an answer.
-        """
-        known, held = self.known, self.held
-        found = sorted(before.known.keys() - known.keys())
-        found += compress(known, map(is_not, known.values(), map(before.known.get, known)))
-        found += compress(known, map(is_not, map(held.get, known), map(before.held.get, known)))
-        return sorted(dict.fromkeys(found))
-
-    def leases(self, name: str) -> list[tuple[str, list[Lease]]]:
-        """The same by the paths of the atoms, which may be known in a smaller or a larger window."""
-        return sorted((atom.path, leases) for atom, leases in self.plan(name))
-
-
-@dataclass(slots=True)
-class Found:
-    """What became of one request (`asked`), or of a repair (None), and what it has `broken`. `work`: what it took,
-    `before`: but for its last step. `after`: all promises then, `entries`: of the book's journal. `touched`: the only
-    promises that may have changed; None: any may. `lack`: what made a repair necessary.
-    """
-
-    asked: Waiting | None
-    answer: Answer
-    broken: list[str]
-    work: int
-    before: int
-    after: Promises
-    entries: int
-    touched: list[str] | None = None
-    lack: "Lack | None" = None
-
-    def changed_since(self, before: Promises) -> list[str]:
-        """Promises that are others than before it, in order of their names; some may be as they were."""
-        return self.after.changed_since(before) if self.touched is None else sorted(self.touched)
-
-
-@dataclass(slots=True, frozen=True)
-class Lack:
-    """From a step on more is promised than there is: of a resource, by its position; None: it does not fit on nodes."""
-
-    step: int
-    resource: int | None
-
-
-@dataclass(slots=True)
 class _Running:
-    asked: Waiting | None
+    asked: Asked | None
     search: Search[Answer]
     broken: list[str]
     lack: Lack | None = None
@@ -102,24 +46,33 @@ class _Running:
 class CellPlan:
     """`found`: what was found since the last plan in the log, in the order of the requests. `promised`: what holds."""
 
-    def __init__(self, state: State) -> None:
-        """All promises, as the state has them."""
-        self.step_ms = state.step_ms
-        self.horizon = max(1, state.policy.reservation_horizon_ms // state.step_ms)
-        self.check = max(1, state.policy.reservation_check_ms // state.step_ms)
-        self.open = state.policy.reservations == "on"
-        capacity = promisable(state)
-        step_s = Fraction(state.step_ms, 1000)
-        amounts = list(capacity.values())
-        self.grid = Grid(step_s, FOR_EVER, positions(capacity), amounts, [1] * len(capacity), as_quantities=True)
-        self.limits = limits_of(state)
+    def __init__(
+        self,
+        policy: Policy,
+        step_ms: int,
+        nodes: Mapping[str, Node],
+        capacity: Vector,
+        ceilings: Mapping[str, Vector],
+        promises: Mapping[str, Promise],
+    ) -> None:
+        """All promises, in the order in which they were accepted. `capacity`: of the nodes that count; `ceilings`: what
+        queues may hold together."""
+        self.policy = policy
+        self.step_ms = step_ms
+        self.horizon = max(1, policy.reservation_horizon_ms // step_ms)
+        self.check = max(1, policy.reservation_check_ms // step_ms)
+        self.open = policy.reservations == "on"
+        most = promisable(policy, capacity)
+        step_s = Fraction(step_ms, 1000)
+        self.grid = Grid(step_s, FOR_EVER, positions(most), list(most.values()), [1] * len(most), as_quantities=True)
+        self.limits = limits_of(policy, step_ms)
         by_queue = self.limits.average is not None
         self.book = Book(self.grid.capacity, self.limits.instant_most(self.grid.capacity), by_queue)
-        self.agent = Agent(state.policy.reservation_agent, self.book, self.limits, 0)
-        self.book.set_nodes(self._classes(state))
-        self.book.set_owner_most(owner_most(state, self.grid.capacity))
+        self.agent = Agent(policy.reservation_agent, self.book, self.limits, 0)
+        self.book.set_nodes(self._classes(nodes))
+        self.book.set_owner_most(owner_most(self.policy, self.grid.capacity))
         self.by_owner = self.book.owner_most is not None
-        self.book.set_maxima(maxima_of(state, self.grid.resources))
+        self.book.set_maxima(maxima_of(ceilings, self.grid.resources))
         self.known: dict[str, Known] = {}
         self.edges: dict[str, int] = {}  # By promise, as of `edges_of` and of step `edges_at`.
         self.edges_of = Promises({}, {})
@@ -131,30 +84,30 @@ class CellPlan:
         self.running: _Running | None = None
         self.said: object = None
         self.published = 0
-        for name, promise in state.promises.items():
+        for name, promise in promises.items():
             self._hold(name, promise)
         self._settle()
 
     # ---------------------------------------------------------------- what changes under a search
-    def resize(self, state: State) -> bool:
+    def resize(self, nodes: Mapping[str, Node], capacity: Vector) -> bool:
         """The capacity has changed. False: so have the kinds of resource, and this plan is of no use any more."""
         self.undo()
-        capacity = promisable(state)
-        if positions(capacity) != self.grid.resources:
+        promised_most = promisable(self.policy, capacity)
+        if positions(promised_most) != self.grid.resources:
             return False
-        self.grid.capacity = list(capacity.values())
+        self.grid.capacity = list(promised_most.values())
         self.book.capacity = tuple(self.grid.capacity)
         self.fits = False
         most = self.limits.instant_most(self.grid.capacity)
         self.book.instant_most = None if most is None else tuple(most)
-        self.book.set_nodes(self._classes(state))
-        self.book.set_owner_most(owner_most(state, self.grid.capacity))
+        self.book.set_nodes(self._classes(nodes))
+        self.book.set_owner_most(owner_most(self.policy, self.grid.capacity))
         return True
 
-    def _classes(self, state: State) -> list[NodeClass]:
+    def _classes(self, nodes: Mapping[str, Node]) -> list[NodeClass]:
         """Nodes that are alike, and how many there are."""
         counts: dict[tuple[int, ...], int] = {}
-        for node in state.nodes.values():
+        for node in nodes.values():
             capacity = counted(node)
             if capacity:
                 alike = tuple(capacity.get(resource, 0) for resource in self.grid.resources)
@@ -212,11 +165,11 @@ class CellPlan:
         self.book.journal = []
 
     # ---------------------------------------------------------------- the search
-    def search(self, waiting: list[Waiting], allowed: int, most: int) -> list[Found]:
+    def search(self, waiting: Sequence[Asked], allowed: int, most: int) -> list[Found]:
         """Goes on until `most` answers are there, or it has come to `allowed` work. Returns those that a search which
         began now would have found by that.
         """
-        self.given_back = given_back(waiting)
+        self.given_back = given_back([each for each in waiting if isinstance(each, Request)])
         work = sum(each.work for each in self.found)
         work += self.running.work if self.running is not None else 0
         while work < allowed:
@@ -234,7 +187,7 @@ class CellPlan:
         self.published = len(found)
         return found
 
-    def _next(self, waiting: list[Waiting], most: int) -> _Running | None:
+    def _next(self, waiting: Sequence[Asked], most: int) -> _Running | None:
         """What is to be searched next: a repair before any answer."""
         over = not self.found and self.is_over()
         if over:
@@ -244,12 +197,13 @@ class CellPlan:
         if answered >= len(waiting) or len(self.found) >= most:
             return None
         asked = waiting[answered]
-        match asked.kind:
-            case "proposal":
+        match asked:
+            case Proposal():
                 search = weighing(self.agent, self.known, asked, self.step_ms)
-            case "restore":
-                search = restoring(self, asked)
-            case "progress":
+            case Restore():
+                terms = self.read(asked.rdl).node()
+                search = restoring(self.agent, self.known, asked, terms, self.account(asked))
+            case Follow():
                 search = follow(self.agent, self.known, asked, self.step_ms)
             case _:
                 search = self._answering(asked)
@@ -335,8 +289,8 @@ class CellPlan:
             after = Promises(dict(self.agent.held), dict(self.known))
             entries = len(self.book.journal)
             asked = running.asked
-            is_request = asked is not None and asked.kind != "proposal"
-            touched = [asked.reservation, *answer.moved] if asked is not None and is_request else None
+            name = reservation_of(asked)
+            touched = None if name is None else [name, *answer.moved]
             work_done = running.work, running.before
             self.found.append(Found(asked, answer, running.broken, *work_done, after, entries, touched, running.lack))
             self.running = None
@@ -356,7 +310,7 @@ class CellPlan:
             broken += yield from repairing(self.agent, self.known, first, first + self.check)
         return Answer()
 
-    def _answering(self, asked: Waiting) -> Search[Answer]:
+    def _answering(self, asked: Request) -> Search[Answer]:
         name = asked.reservation
         if asked.kind == "delete":
             self._drop(name)
@@ -395,11 +349,11 @@ class CellPlan:
             self._put_back(name, before)
         return answer
 
-    def _request(self, asked: Waiting, windowed: Windowed) -> Request:
+    def _request(self, asked: Request, windowed: Windowed) -> GridRequest:
         begin, end = max(windowed.begin, self.agent.first), min(windowed.end, self.agent.horizon)
-        return Request(asked.reservation, self.account(asked), windowed.body, begin, end)
+        return GridRequest(asked.reservation, self.account(asked), windowed.body, begin, end)
 
-    def account(self, of: Waiting | Promise) -> str:
+    def account(self, of: Request | Restore | Promise) -> str:
         """Under what a promise is booked."""
         return account(of.queue, of.user) if self.by_owner else of.queue
 
@@ -408,6 +362,16 @@ class CellPlan:
         return read_rdl(loads(rdl.encode()), self.grid)
 
     # ---------------------------------------------------------------- promises
+    def retry_until_ms(self, name: str, before: Promises) -> int | None:
+        """Until when a promise that breaks is tried again; None: nothing could restore it."""
+        first = self.agent.first
+        rest = remainder(before.known[name].node, before.plan(name), first).rest
+        if rest is None:
+            return None
+        begin, end = bounds(rest)
+        end = min(end, self.agent.horizon)
+        return end * self.step_ms if end - max(begin, first) >= fastest(rest) else None
+
     def _hold(self, name: str, promise: Promise) -> None:
         asked = self.read(promise.rdl).node()
         by_path = {atom.path: atom for atom in atoms(asked)}

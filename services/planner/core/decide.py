@@ -6,14 +6,16 @@ from typing import TYPE_CHECKING, cast, get_args
 from largesse.core import OpenRound
 from schemas import AtomOrder, AtomProgress, PlanAnswer, PlanProfile, Plans, PlanStep, ProposalAnswer
 from schemas.plans import PlanForm, PlanReason, ProposalReason
+from services.planner.core.broken import AGAIN
 from services.planner.core.progress import follows
-from services.planner.core.restoring import AGAIN, retry_until_ms
 from services.planner.core.state import State
 from services.planner.core.turns import ordered
+from services.planner.core.waiting import Follow, Proposal, Restore
 from services.planner.planning.request import Atom, Node, Plan, atoms
 
 if TYPE_CHECKING:
-    from services.planner.core.cell_plan import CellPlan, Found, Promises
+    from services.planner.core.cell_plan import CellPlan
+    from services.planner.core.found import Asked, Found, Promises
     from services.planner.planning.answers import Answer
 
 WORK_MAX = 4_000
@@ -36,9 +38,9 @@ def decide(state: State, opened: OpenRound) -> list[Plans]:
         return [] if state.plan_seq else [Plans(after=0)]
     plan = state.plan
     if plan is None:
-        plan = state.plan = _plan_of(state)
+        plan = state.plan = plan_of(state)
     plan.move_to(state.first)
-    waiting = [*state.looks, *state.retries, *ordered(state.waiting)]
+    waiting: list[Asked] = [*state.looks, *state.retries, *ordered(state.waiting)]
     found = plan.search(waiting, state.rounds * WORK_MAX, state.policy.reservations_per_round_max)
     body = _plans_of(state, plan, found)
     body.wake_ms = _wake_ms(state, plan, found, body, opened.time)
@@ -53,10 +55,11 @@ def decide(state: State, opened: OpenRound) -> list[Plans]:
     return [body]
 
 
-def _plan_of(state: State) -> "CellPlan":
+def plan_of(state: State) -> "CellPlan":
+    """All promises of a cell, to plan with."""
     from services.planner.core.cell_plan import CellPlan  # With numpy: not before there is something to plan.
 
-    return CellPlan(state)
+    return CellPlan(state.policy, state.step_ms, state.nodes, state.capacity, state.ceilings, state.promises)
 
 
 def _plans_of(state: State, plan: "CellPlan", found: "list[Found]") -> Plans:
@@ -67,14 +70,14 @@ def _plans_of(state: State, plan: "CellPlan", found: "list[Found]") -> Plans:
     gone = dict.fromkeys(state.ended, True)
     before, changed = plan.promised, {}
     for each in found:
-        if each.asked is not None and each.asked.kind == "proposal":
+        if isinstance(each.asked, Proposal):
             proposals.append(_weighed(each.asked.seq, each.answer))
         else:
             _answer(state, plan, each, answers)
             _note_progress(plan, each, progress)
         for name in _changed(before, each):
             changed[name] = True
-            if each.asked is None or name != each.asked.reservation:
+            if each.asked is None or isinstance(each.asked, Proposal) or name != each.asked.reservation:
                 _explain(plan, name, each, before, answers)
         before = each.after
     profiles = []
@@ -102,12 +105,12 @@ def _changed(before: "Promises", each: "Found") -> list[str]:
 
 def _answer(state: State, plan: "CellPlan", found: "Found", answers: list[PlanAnswer]) -> None:
     asked, answer = found.asked, found.answer
-    if asked is None:
+    if asked is None or isinstance(asked, Proposal):
         return
-    if asked.kind == "restore":
+    if isinstance(asked, Restore):
         answers.append(_tried_again(state, asked.reservation, answer))
         return
-    if asked.kind == "progress" and not answer.code:
+    if isinstance(asked, Follow) and not answer.code:
         return  # Nothing is promised to it any more.
     accepted = answer.code in ("", "deleted", "ahead", "behind")
     published = PlanAnswer(asked.reservation, accepted, _reason(answer.code), answer.reason, form=_FORMS[answer.form])
@@ -126,9 +129,9 @@ def _tried_again(state: State, name: str, answer: "Answer") -> PlanAnswer:
 def _note_progress(plan: "CellPlan", found: "Found", progress: dict[str, list[AtomProgress]]) -> None:
     """What a plan that follows its jobs has for its atoms; nothing any more once its owner has other terms."""
     asked = found.asked
-    if asked is None:
+    if asked is None or isinstance(asked, Proposal):
         return
-    if asked.kind == "progress":
+    if isinstance(asked, Follow):
         progress[asked.reservation] = [
             AtomProgress(each.atom, each.units * plan.step_ms, each.missing) for each in found.answer.followed
         ]
@@ -162,12 +165,12 @@ def _explain(plan: "CellPlan", name: str, found: "Found", before: "Promises", an
     if name in found.broken:
         lacking = _lacking(plan, name, found, before)
         detail = f"the cell has lost capacity: {lacking}; no plan that was tried keeps all promises"
-        until_ms = retry_until_ms(plan, name, before)
+        until_ms = plan.retry_until_ms(name, before)
         answers.append(PlanAnswer(name, False, "broken", detail, retry_until_ms=until_ms))
         return
     if found.asked is None:
         why = "after a loss of capacity"
-    elif found.asked.kind == "proposal":
+    elif isinstance(found.asked, Proposal):
         why = "the solver found a plan with fewer starts and ends"
     else:
         why = f"to make room for {found.asked.reservation}"

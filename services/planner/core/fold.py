@@ -26,10 +26,13 @@ from schemas import (
 )
 from schemas.plans import UNASKED
 from schemas.queue_tree import walk
+from services.planner.core.broken import fold_retries, forget_broken, keep_broken, list_retries, restored
+from services.planner.core.nodes import Node, counted
 from services.planner.core.progress import admit, end, learn, look, overruns
-from services.planner.core.restoring import fold_retries, forget_broken, keep_broken, list_retries, restored
-from services.planner.core.state import Lease, Node, Promise, Series, State, Waiting, counted
+from services.planner.core.promises import Lease, Promise
+from services.planner.core.state import Series, State
 from services.planner.core.turns import answered, begin_anew, step, take, turn
+from services.planner.core.waiting import Proposal, Request
 
 
 def start(shard: int = 0, of: int = 1) -> State:
@@ -46,7 +49,7 @@ def fold(state: State, record: Record) -> None:
 def _requested(state: State, record: Record[ReservationRequested]) -> None:
     body = record.body
     forget_broken(state, body.reservation)
-    asked = Waiting("request", body.reservation, body.user, body.queue, body.rdl, record.seq, series=body.series)
+    asked = Request("request", body.reservation, body.user, body.queue, body.rdl, record.seq, series=body.series)
     asked.weight = body.weight
     take(state, asked)
     if body.series in state.series:
@@ -56,7 +59,7 @@ def _requested(state: State, record: Record[ReservationRequested]) -> None:
 def _updated(state: State, record: Record[ReservationUpdated]) -> None:
     body = record.body
     broken = state.broken.get(body.reservation)
-    asked = Waiting("update", body.reservation, body.user, body.queue, body.rdl, record.seq, weight=body.weight)
+    asked = Request("update", body.reservation, body.user, body.queue, body.rdl, record.seq, weight=body.weight)
     if broken is not None:  # Nothing is promised to it that other terms could take the place of.
         asked.kind, asked.series = "request", broken.promise.series
     take(state, asked)
@@ -67,7 +70,7 @@ def _deleted(state: State, record: Record[ReservationDeleted]) -> None:
     if body.reservation in state.broken:
         forget_broken(state, body.reservation)
         begin_anew(state)
-    take(state, Waiting("delete", body.reservation, body.user, "", "", record.seq))
+    take(state, Request("delete", body.reservation, body.user, "", "", record.seq))
 
 
 def _series(state: State, record: Record[SeriesRequested]) -> None:
@@ -81,7 +84,7 @@ def _series_ended(state: State, record: Record[SeriesEnded]) -> None:
 
 
 def _proposed(state: State, record: Record[PlanProposed]) -> None:
-    take(state, Waiting("proposal", "", "", "", "", record.seq, record.body.plans))
+    take(state, Proposal(record.seq, record.body.plans))
 
 
 # ---------------------------------------------------------------- capacity
@@ -147,7 +150,7 @@ def _set_node(state: State, name: str, node: Node) -> None:
         state.rounds = 0
     if any(old.get(resource, 0) < amount for resource, amount in new.items()):
         state.freed = state.returned = True
-    if state.plan is not None and not state.plan.resize(state):
+    if state.plan is not None and not state.plan.resize(state.nodes, state.capacity):
         state.plan = None
 
 

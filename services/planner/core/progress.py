@@ -29,7 +29,9 @@ from schemas import JobEnd, JobSpec, Stage, Vector
 from schemas.edge.strict_json import loads
 from schemas.estimates import duration_ms, total_ms
 from schemas.tasks import TaskEnd, TaskFailure
-from services.planner.core.state import Job, Need, Promise, State, Terms, Waiting
+from services.planner.core.promises import Promise, Terms
+from services.planner.core.state import Job, State
+from services.planner.core.waiting import Follow, Need
 
 LOOKS_MAX = 16
 """So many reservations are compared with their jobs in a round at most; the others follow in the next."""
@@ -141,7 +143,7 @@ def look(state: State, now_ms: int, *, new_step: bool) -> bool:
         del state.due[name]
         needs = _needs(state, name, now_ms, again=state.retry)
         if needs:
-            state.looks.append(Waiting("progress", name, "", "", "", 0, needs=needs))
+            state.looks.append(Follow(name, needs))
     return bool(state.looks)
 
 
@@ -392,7 +394,7 @@ def planned_atoms(state: State, promise: Promise) -> list[Terms]:
 
 
 def _terms_of(state: State, rdl: str) -> dict[str, Terms]:
-    from services.planner.planning.rdl import Grid, read_rdl  # With numpy: not before something is promised.
+    from services.planner.planning.read_rdl import Grid, read_rdl  # With numpy: not before something is promised.
     from services.planner.planning.request import atoms
     from services.planner.planning.residual import FOR_EVER
 

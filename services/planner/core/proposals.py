@@ -1,6 +1,6 @@
 """What a solver proposed, as the planner reads it."""
 
-from services.planner.core.state import Waiting
+from services.planner.core.waiting import Proposal
 from services.planner.planning.adoption import adopting
 from services.planner.planning.agents import Agent
 from services.planner.planning.answers import Answer
@@ -9,7 +9,7 @@ from services.planner.planning.residual import Known
 from services.planner.planning.search import Search
 
 
-def weighing(agent: Agent, known: dict[str, Known], asked: Waiting, step_ms: int) -> Search[Answer]:
+def weighing(agent: Agent, known: dict[str, Known], asked: Proposal, step_ms: int) -> Search[Answer]:
     """Adopts what a solver proposed, or says why not."""
     plans: dict[str, dict[str, list[Lease]]] = {}
     for plan in asked.proposed:

@@ -3,13 +3,14 @@
 from collections.abc import Mapping, Sequence
 
 from schemas.quantities import quantity_text
-from services.planner.core.state import Waiting
+from services.planner.core.found import Asked
+from services.planner.core.waiting import Request, Restore
 from services.planner.planning.agents import Agent
-from services.planner.planning.answers import Answer, Request
+from services.planner.planning.answers import Answer, GridRequest
 from services.planner.planning.book import UNLIMITED
 from services.planner.planning.limits import owner_of
 from services.planner.planning.node_fit import NodeClass, units_in
-from services.planner.planning.rdl import BadRdl
+from services.planner.planning.read_rdl import BadRdl
 from services.planner.planning.request import Atom, Node, inside
 from services.planner.planning.search import Search
 
@@ -34,11 +35,11 @@ RESTARTS_MAX = 6
 """Each new step that ends a search halves what the next may take, so often at most."""
 
 
-def is_spent(asked: Waiting | None, work: int) -> bool:
+def is_spent(asked: Asked | None, work: int) -> bool:
     """Whether the search for a request has taken what it may."""
-    if asked is not None and asked.kind == "restore":
+    if isinstance(asked, Restore):
         return work >= RETRY_WORK_MAX
-    if asked is None or asked.kind not in ("request", "update"):
+    if not isinstance(asked, Request) or asked.kind == "delete":
         return False
     return work >= REQUEST_WORK_MAX >> min(asked.restarts, RESTARTS_MAX)
 
@@ -72,7 +73,7 @@ def check_nodes(node: Node, nodes: Sequence[NodeClass]) -> None:
             check_nodes(branch, nodes)
 
 
-def named(agent: Agent, resources: Mapping[str, int], request: Request, answer: Answer) -> Search[Answer]:
+def named(agent: Agent, resources: Mapping[str, int], request: GridRequest, answer: Answer) -> Search[Answer]:
     """The same answer; where a request has room but for the limit of its owner, or the maximum of a queue, one that
     names what is in the way."""
     book = agent.book

@@ -6,7 +6,8 @@ ASIDE_MAX times at most, so that a stream of small requests does not keep a larg
 the log, as a planner that begins anew has to come to the same order.
 """
 
-from services.planner.core.state import State, Waiting
+from services.planner.core.state import State
+from services.planner.core.waiting import Proposal, Request, given_back
 
 SLICE_ROUNDS = 8
 """A search may take so many rounds while others wait."""
@@ -15,18 +16,17 @@ ASIDE_MAX = 4
 """So often others go before a request."""
 
 
-def ordered(waiting: list[Waiting]) -> list[Waiting]:
+def ordered(waiting: list[Request | Proposal]) -> list[Request | Proposal]:
     """The requests in the order in which they are answered; those for one reservation in that of the log."""
-    if not any(each.aside or each.kind == "delete" for each in waiting):
+    if not any(each.aside or (isinstance(each, Request) and each.kind == "delete") for each in waiting):
         return waiting
     deleted = given_back(waiting)
     later: dict[str, bool] = {}
     ranks: dict[int, int] = {}
     for each in waiting:
-        named = each.kind != "proposal"
-        if named and each.reservation in deleted:
+        if isinstance(each, Request) and each.reservation in deleted:
             rank = 1
-        elif named and (0 < each.aside <= ASIDE_MAX or each.reservation in later):
+        elif isinstance(each, Request) and (0 < each.aside <= ASIDE_MAX or each.reservation in later):
             rank, later[each.reservation] = 3, True
         else:
             rank = 2 if each.aside <= ASIDE_MAX else 0
@@ -34,12 +34,7 @@ def ordered(waiting: list[Waiting]) -> list[Waiting]:
     return sorted(waiting, key=lambda each: (ranks[each.seq], each.seq))
 
 
-def given_back(waiting: list[Waiting]) -> dict[str, bool]:
-    """The reservations that are to be deleted."""
-    return {each.reservation: True for each in waiting if each.kind == "delete"}
-
-
-def take(state: State, asked: Waiting) -> None:
+def take(state: State, asked: Request | Proposal) -> None:
     """Something more waits. What goes before others ends the search for them, which begins anew."""
     before = ordered(state.waiting)
     state.waiting = [*state.waiting, asked]
@@ -57,7 +52,7 @@ def turn(state: State) -> None:
     if state.rounds <= SLICE_ROUNDS or len(state.waiting) < 2 or state.looks:
         return
     first = ordered(state.waiting)[0]
-    if first.kind in ("request", "update") and not first.aside:
+    if isinstance(first, Request) and first.kind != "delete" and not first.aside:
         first.aside = 1
         begin_anew(state)
         state.rounds = 1
@@ -66,19 +61,21 @@ def turn(state: State) -> None:
 def step(state: State) -> None:
     """A new step begins: the search for the first begins anew, and may take less."""
     if state.rounds and state.waiting:
-        ordered(state.waiting)[0].restarts += 1
+        first = ordered(state.waiting)[0]
+        if isinstance(first, Request):
+            first.restarts += 1
 
 
-def answered(state: State, names: list[str], proposals: list[int]) -> list[Waiting]:
-    """Takes what is answered out of what waits, by reservation and by seq of a proposal. Returns it."""
+def answered(state: State, names: list[str], proposals: list[int]) -> list[Request]:
+    """Takes what is answered out of what waits, by reservation and by seq of a proposal. Returns the requests."""
     before = ordered(state.waiting)
-    found: list[Waiting] = []
+    found: list[Request] = []
     for name in names:
-        found.append(next(each for each in state.waiting if each.kind != "proposal" and each.reservation == name))
+        found.append(next(each for each in state.waiting if isinstance(each, Request) and each.reservation == name))
         state.waiting.remove(found[-1])
     weighed = dict.fromkeys(proposals, True)
-    found += [each for each in state.waiting if each.kind == "proposal" and each.seq in weighed]
     done = {each.seq: True for each in found}
+    done.update((each.seq, True) for each in state.waiting if isinstance(each, Proposal) and each.seq in weighed)
     state.waiting = [each for each in state.waiting if each.seq not in done]
     if ordered(state.waiting) != [each for each in before if each.seq not in done]:
         state.plan = None

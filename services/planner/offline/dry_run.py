@@ -18,7 +18,9 @@ from schemas.knobs import with_knobs
 from schemas.plans import UNASKED
 from schemas.queues import Policy
 from services.planner import core
-from services.planner.core.state import Lease, Node, Promise, Waiting
+from services.planner.core.nodes import Node
+from services.planner.core.promises import Lease, Promise
+from services.planner.core.waiting import Request
 
 ROUNDS_MAX = 2_000
 UNANSWERED = (
@@ -78,7 +80,7 @@ def would_answer(question: Question) -> dict[str, object]:
     state = state_of(question, with_knobs(Policy(), knobs_of(question.policy, "policy")))
     ask = question.ask
     state.waiting.append(
-        Waiting(
+        Request(
             "update" if ask.update else "request", ask.reservation, ask.user, ask.queue, ask.rdl, 0, weight=ask.weight
         )
     )

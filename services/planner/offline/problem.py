@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 
 from services.planner.planning.limits import UserLimits
 from services.planner.planning.profile import AMOUNT_MAX
-from services.planner.planning.rdl import SECONDS_MAX, STEPS_MAX, BadRdl, Grid, Number, read_amount
+from services.planner.planning.read_rdl import SECONDS_MAX, STEPS_MAX, BadRdl, Grid, Number, read_amount
 
 KINDS = ("reservation", "reservation-policy", "rdl-validation", "order-no-gap-check", "capacity-profile", "replan")
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from services.planner.lifeline import lifeline
 from services.planner.planning.agents import Agent
-from services.planner.planning.answers import AcceptedRequest, Request
+from services.planner.planning.answers import AcceptedRequest, GridRequest
 from services.planner.planning.request import Lease, Node, Plan, atoms, inside
 from services.planner.planning.verify import changes, fault, over_capacity
 
@@ -24,7 +24,7 @@ GRACE_S = 120  # For building the model, and for a solver that looks at its cloc
 
 
 def reorganise(
-    agent: Agent, rejected: list[Request], time_limit_s: int, weights: Mapping[str, int]
+    agent: Agent, rejected: list[GridRequest], time_limit_s: int, weights: Mapping[str, int]
 ) -> tuple[list[str], str]:
     """Plans all held and rejected requests anew. Returns the names of those newly accepted, and what became of it:
     adopted, or why the plans stay as they were. `weights`: of requests by name, 1 where it is not there.

@@ -17,6 +17,7 @@ from schemas.edge.validated import validated
 from schemas.knobs import with_knobs
 from schemas.queues import Policy
 from services.planner.core.cell_plan import CellPlan
+from services.planner.core.decide import plan_of
 from services.planner.lifeline import end_with_parent
 from services.planner.offline.dry_run import Cell, state_of
 from services.planner.offline.reorganise import asked
@@ -41,7 +42,7 @@ def better_plans(question: Cell) -> Document:
     """A proposal as the topic `reservations` takes it, without `after`; or why there is none."""
     policy = with_knobs(Policy(), knobs_of(question.policy, "policy"))
     state = state_of(question, policy)
-    plan = CellPlan(state)
+    plan = plan_of(state)
     limit_ms = policy.reservation_solver_limit_ms
     first = (question.now_ms + limit_ms + ANSWER_MS) // plan.step_ms + 1
     plan.move_to(first)

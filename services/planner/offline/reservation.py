@@ -9,9 +9,9 @@ from schemas.reservations import WEIGHT_MAX
 from services.planner.offline.problem import Problem, bad, listed, number, record, shown, text
 from services.planner.offline.reorganise import TIME_LIMIT_S, reorganise
 from services.planner.planning.agents import Agent
-from services.planner.planning.answers import Answer, Fixed, Request
+from services.planner.planning.answers import Answer, Fixed, GridRequest
 from services.planner.planning.book import Book
-from services.planner.planning.rdl import BadRdl, Grid, Number, Windowed, check, read_rdl
+from services.planner.planning.read_rdl import BadRdl, Grid, Number, Windowed, check, read_rdl
 from services.planner.planning.request import Plan
 from services.planner.rdl.document import read_document
 from services.planner.rdl.faults import BadDocument
@@ -48,7 +48,7 @@ def reservation(problem: Problem) -> Json:
         operations = listed(problem.input, "sequence")
     results: list[Json] = []
     weights: dict[str, int] = {}  # Of the terms asked for last.
-    rejected: dict[str, tuple[int, Request]] = {}  # What the solver may accept after all, with its place.
+    rejected: dict[str, tuple[int, GridRequest]] = {}  # What the solver may accept after all, with its place.
     for i, each in enumerate(operations):
         path = "input.request" if problem.input.get("request") is not None else f"input.sequence[{i}]"
         if not isinstance(each, dict):
@@ -119,7 +119,7 @@ def _all_occurrences(rdl: Any, recurrence: str | int, known: Clock, grid: Grid) 
     return read_rdl(every, grid)
 
 
-def _answer(agent: Agent, grid: Grid, known: Clock, raw: Json, path: str) -> tuple[Answer, Request | None]:
+def _answer(agent: Agent, grid: Grid, known: Clock, raw: Json, path: str) -> tuple[Answer, GridRequest | None]:
     """The answer to an operation, and the request that it was about, if it came so far."""
     name, user, op = text(raw, "id", path), str(raw.get("user") or ""), raw.get("op", "submit")
     if op not in ("submit", "update", "delete"):
@@ -141,7 +141,7 @@ def _answer(agent: Agent, grid: Grid, known: Clock, raw: Json, path: str) -> tup
             windowed = _all_occurrences(raw.get("rdl"), recurrence, known, grid)
     except BadRdl as fault:
         return Answer("invalid", str(fault)), None
-    request = Request(name, user, windowed.body, max(windowed.begin, agent.first), windowed.end)
+    request = GridRequest(name, user, windowed.body, max(windowed.begin, agent.first), windowed.end)
     try:
         check(windowed, grid, known.now_s)
     except BadRdl as fault:

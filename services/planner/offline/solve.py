@@ -16,7 +16,7 @@ from services.planner.offline.reservation import clock_of, plain, recurrence_of,
 from services.planner.planning.book import Book
 from services.planner.planning.limits import average_above, first_above
 from services.planner.planning.profile import Profile
-from services.planner.planning.rdl import BadRdl, Grid, Number, check
+from services.planner.planning.read_rdl import BadRdl, Grid, Number, check
 from services.planner.planning.replan import Promise, not_kept
 from services.planner.rdl.recurrence import least_distance_s
 from services.planner.rdl.times import Clock

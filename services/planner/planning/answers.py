@@ -7,7 +7,7 @@ from services.planner.planning.request import Node, Plan
 
 
 @dataclass(slots=True)
-class Request:
+class GridRequest:
     """`body`: the request without its outermost window, which is steps `[begin, end)`."""
 
     name: str

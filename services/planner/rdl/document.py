@@ -17,7 +17,7 @@ _NODES_MAX = 20_000  # Of a YAML document, with what aliases repeat.
 
 
 def read_document(document: str, known: Clock) -> dict[str, Any]:
-    """RDL as `planning/rdl.py` reads it: seconds of the plan, quantities as text. Raises BadDocument."""
+    """RDL as `planning/read_rdl.py` reads it: seconds of the plan, quantities as text. Raises BadDocument."""
     return read_located(document, known)[0]
 
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 from schemas.jobs import JobSpec, Stage
 from schemas.quantities import quantity_texts
-from services.planner.planning.rdl import DEPTH_MAX
+from services.planner.planning.read_rdl import DEPTH_MAX
 
 PARTS_DEPTH_MAX = DEPTH_MAX - 1
 """The window is a level of a request, too, and `any` one inside `all` and `order`."""

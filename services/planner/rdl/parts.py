@@ -1,7 +1,7 @@
 """The parts of a request in whatever form it was written, checked one by one: each fault is reported with its place.
 
 Text and YAML are both read into calls with named arguments; from there on they are alike. The result is RDL as
-`services/planner/planning/rdl.py` reads it: seconds, and quantities as text.
+`services/planner/planning/read_rdl.py` reads it: seconds, and quantities as text.
 """
 
 import re
@@ -10,7 +10,7 @@ from difflib import get_close_matches
 from typing import Any, NoReturn
 
 from schemas.quantities import RESOURCE_NAME, parse_quantity
-from services.planner.planning.rdl import ATOMS_MAX, DEPTH_MAX, KINDS, SECONDS_MAX, UNITS_MAX, WORK_MAX
+from services.planner.planning.read_rdl import ATOMS_MAX, DEPTH_MAX, KINDS, SECONDS_MAX, UNITS_MAX, WORK_MAX
 from services.planner.rdl.faults import BadDocument, Spot
 from services.planner.rdl.times import Clock, duration_s, time_s
 

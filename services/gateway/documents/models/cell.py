@@ -1,0 +1,267 @@
+"""Answers of the gateway as models: /openapi.json is made from them. The routes write plain documents (`documents/`,
+`http/dry_runs/`); tests hold each recorded answer against its model.
+
+Quantities are strings that read back (`"500m"`, `"2Gi"`), times Unix milliseconds, shares parts of 1.
+"""
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, Field
+
+from schemas.grants import HoldReason
+from schemas.plans import PlanForm, PlanReason
+from schemas.queues import Preset
+
+Quantities = Annotated[dict[str, str], Field(examples=[{"cpu": "500m", "memory": "2Gi"}])]
+Share = Annotated[float, Field(ge=0, description="part of the cell: 0.25 is a quarter")]
+Ms = Annotated[int, Field(ge=0, description="Unix time in milliseconds")]
+Count = Annotated[int, Field(ge=0)]
+
+JobState = Literal["waiting", "running", "succeeded", "failed", "cancelled", "rejected"]
+
+
+class ReservationAnswer(BaseModel):
+    accepted: bool
+    reason: PlanReason
+    detail: str
+    offer_from_ms: int | None
+    offer_to_ms: int | None
+    size_permille: int | None
+    form: PlanForm
+    retry_until_ms: Ms | None
+
+
+class Problem(BaseModel):
+    """Why a request failed (RFC 9457). `type` is permanent; `field` is the path of what is wrong in the request."""
+
+    type: Annotated[str, Field(pattern="^urn:largesse:", examples=["urn:largesse:refused:unknown_queue"])]
+    title: str
+    status: Annotated[int, Field(ge=400, le=599)]
+    detail: str
+    field: str | None = None
+    reason: Annotated[str | None, Field(description="the cell's reason to refuse, or the detail without its field")] = (
+        None
+    )
+    job: Annotated[str | None, Field(description="the job that was refused")] = None
+    job_state: Annotated[JobState | None, Field(description="of the job that has the name already")] = None
+    answer: Annotated[ReservationAnswer | None, Field(description="of the planner, to a reservation")] = None
+    update_refused: Annotated[
+        bool | None, Field(description="of a reservation: the terms accepted before stay in force")
+    ] = None
+    warnings: list[str] | None = None
+    reservation: Annotated[str | None, Field(description="the occurrence that the job was bound to")] = None
+    limit: Annotated[int | None, Field(description="in bytes")] = None
+    size: Annotated[int | None, Field(description="in bytes")] = None
+    node: Annotated[str | None, Field(description="the node that keeps the output")] = None
+    live: Annotated[bool | None, Field(description="whether the job of the task has yet to end")] = None
+
+
+# ---------------------------------------------------------------- health
+class Live(BaseModel):
+    status: Literal["live"]
+
+
+class Ready(BaseModel):
+    """How far the gateway has read the log: `seq`, `round` and `time` of the last record."""
+
+    status: Literal["ready"]
+    cell: str
+    seq: Count
+    round: Count
+    time: Ms
+
+
+# ---------------------------------------------------------------- queues
+class QueueLimits(BaseModel):
+    guaranteed: Quantities
+    max: Quantities
+    running_jobs_max: int | None
+    user_jobs_max: int | None
+    user_running_max: int | None
+    submitters: list[str]
+
+
+class IgnoredLimits(BaseModel):
+    """Resources of which a limit does not count under the preset in force, or below a queue that is served as a
+    list."""
+
+    guaranteed: list[str]
+    max: list[str]
+
+
+class JobCounts(BaseModel):
+    """Jobs that have not ended. `parked`: those of the waiting ones that `running_jobs_max` holds back."""
+
+    waiting: Count
+    running: Count
+    parked: Count
+
+
+class Shortage(BaseModel):
+    """A guarantee that is broken. `winner`: the queue that holds most beyond its own. `placeable`: whether anything
+    that waits finds room."""
+
+    since_ms: Ms
+    guaranteed: Share
+    allocated: Share
+    winner: str | None
+    placeable: bool
+
+
+class QueueStatus(BaseModel):
+    """A queue and those below it. Shares are dominant shares of the cell; null where a queue has none of its own: the
+    root, and queues inside a list that is served as a whole. `held` and `target` are older names of `allocated` and of
+    the level."""
+
+    queue: Annotated[str, Field(description='the path, "" for the root')]
+    weight: Annotated[float, Field(gt=0)]
+    policy: str | None
+    limits: QueueLimits
+    ignored: IgnoredLimits
+    policy_in_force: str
+    guaranteed: Share | None
+    fair: Share | None
+    allocated: Share
+    lent: Share | None
+    borrowed: Share | None
+    resource: Annotated[str | None, Field(description="the resource of which it holds the largest part")]
+    held: Share
+    used: Quantities
+    promised: Annotated[Quantities, Field(description="what its reservations may have now")]
+    jobs: JobCounts
+    target: Share | None
+    breach: Shortage | None
+    children: list["QueueStatus"]
+    preset: Annotated[Preset | None, Field(description="the preset in force; at the root alone")] = None
+
+
+# ---------------------------------------------------------------- nodes
+class HeldRoom(BaseModel):
+    """Room of a node that is kept free on purpose."""
+
+    why: HoldReason
+    demand: Quantities
+
+
+class DeviceStatus(BaseModel):
+    """`milli`: its size in thousandths of a whole device."""
+
+    index: Count
+    milli: int
+    model: str
+
+
+class Drain(BaseModel):
+    """`until_ms`: when what runs there is ended and placed elsewhere; null: it runs on."""
+
+    author: str
+    reason: str
+    until_ms: Ms | None
+
+
+class Failing(BaseModel):
+    """`jobs`: of which attempts have failed there, with no success in between. `until_ms`: until then the node is
+    placed last, if nothing else fails there and nothing succeeds.
+    """
+
+    jobs: list[str]
+    until_ms: Ms
+
+
+class Node(BaseModel):
+    """`running`: tasks that hold room there. `unschedulable`: why its agent takes no new tasks, empty if it does.
+    `failing`: why it is placed last; null: it is not.
+    """
+
+    node: str
+    state: Literal["ready", "draining", "unschedulable", "lost", "left", "removed"]
+    capacity: Quantities
+    used: Quantities
+    free: Quantities
+    kept: HeldRoom | None
+    running: Count
+    labels: dict[str, str]
+    devices: dict[str, list[DeviceStatus]]
+    epoch: str
+    address: str
+    unschedulable: str
+    drain: Drain | None
+    failing: Failing | None
+
+
+class Nodes(BaseModel):
+    nodes: list[Node]
+
+
+# ---------------------------------------------------------------- classes
+class ClassJobs(BaseModel):
+    running: Count
+    waiting: Count
+
+
+class Coming(BaseModel):
+    """What running tasks are forecast to give back within so many seconds."""
+
+    seconds: Count
+    amount: Quantities
+
+
+class ClassStatus(BaseModel):
+    """A class of jobs. `threshold`: its largest request; null: of the class of all others. `pool`: null where classes
+    have no pools. `room`: what the pool is; `held`: what tasks of the class hold."""
+
+    class_: Annotated[str, Field(alias="class")]
+    threshold: Share | None
+    pool: Share | None
+    room: Quantities
+    held: Quantities
+    jobs: ClassJobs
+    coming: list[Coming]
+
+
+class HorizonError(BaseModel):
+    """The mean absolute error of forecasts so many seconds ahead, as a part of the cell."""
+
+    seconds: Count
+    error: Share
+    forecasts: Count
+
+
+class ForecasterScore(BaseModel):
+    forecaster: Literal["ramp", "durations"]
+    errors: list[HorizonError]
+
+
+class PoolsSince(BaseModel):
+    """By class, in their order; empty: there were no pools."""
+
+    since_ms: Ms
+    pools: list[Share]
+
+
+class Classes(BaseModel):
+    """`forecaster`: the one whose forecast is in force, made at `forecast_ms`. `history`: every change of the pools,
+    the last ones."""
+
+    pools: Literal["on", "off"]
+    classes: list[ClassStatus]
+    forecaster: Literal["ramp", "durations"] | None
+    forecast_ms: Ms | None
+    scores: list[ForecasterScore]
+    history: list[PoolsSince]
+
+
+# ---------------------------------------------------------------- rounds, inputs
+class Abandoned(BaseModel):
+    """`abandoned`: whether the log has said so."""
+
+    round: int
+    abandoned: bool
+
+
+class Skipped(BaseModel):
+    """`skipped`: whether the log has said so."""
+
+    topic: str
+    offset: int
+    skipped: bool

@@ -1,0 +1,174 @@
+"""What the routes of the API share."""
+
+import asyncio
+from collections.abc import Callable, Iterable
+from itertools import chain, islice
+from typing import Any
+
+from fastapi import Request
+from fastapi.responses import Response
+from fastapi.routing import APIRoute
+
+from largesse.descriptors import connections_within
+from largesse.readers import Readers, ReadersBusy
+from largesse.task_output import Piece, Wanted
+from largesse.task_results import FilePiece, Listed, WantedResults
+from schemas import InputRefused
+from schemas.edge.base import at_key, author_of
+from schemas.edge.read import Malformed
+from schemas.edge.strict_json import INPUT_BYTES_MAX
+from schemas.wording import nearest
+from services.gateway.answers import Answer
+from services.gateway.documents import Document
+from services.gateway.documents.jobs import job_document
+from services.gateway.documents.metrics import CellMetrics
+from services.gateway.follow import Follower
+from services.gateway.http.agents.output import ReadOutput, fetch_output
+from services.gateway.http.agents.results import ReadResults, fetch_results
+from services.gateway.http.agents.stage_logs import ANSWERS_MAX
+from services.gateway.http.connections import CONNECTIONS_MAX
+from services.gateway.http.problems import Problem, dumped, malformed
+from services.gateway.http.reading import read_document, read_request
+from services.gateway.http.streams import StreamLimit
+from services.gateway.http.watching import WATCHERS_MAX, Watching
+from services.gateway.view.state import State
+
+ANSWER_WAIT_S = 10.0
+"""How long a request waits for the log's answer; after that it is answered with 202."""
+
+DRY_RUNS_MAX = 2
+"""Dry runs at a time; each runs in a process of its own."""
+
+LISTS_MAX = 2
+"""Long lists that are encoded at a time; further ones wait."""
+
+LISTING_S = 0.005
+"""Seconds for which a list is encoded before other requests get a turn."""
+
+READ_AT_ONCE = 16 << 10
+"""Documents up to this size are parsed in the event loop: about ten milliseconds for YAML."""
+
+OUTPUTS_MAX = 128
+"""Answers with task output at a time; each holds a piece of it in memory, and a connection to an agent."""
+
+NEAREST_AMONG = 200
+"""So many names of jobs, live ones first, are compared with one that is unknown: some hundredths of a second."""
+
+
+class Api:
+    """What the routes share. `author`: recorded for requests that do not say who makes them."""
+
+    def __init__(
+        self, follower: Follower, read_output: ReadOutput | None, read_results: ReadResults | None, author: str
+    ) -> None:
+        self.follower = follower
+        self.read_output = read_output or self._ask_agent
+        self.read_results = read_results or self._ask_for_results
+        self.author = author
+        self.lists = asyncio.Semaphore(LISTS_MAX)
+        self.reading = Readers(threads=1)
+        self.dry_runs = asyncio.Semaphore(DRY_RUNS_MAX)
+        self.outputs = StreamLimit(OUTPUTS_MAX, "answers with output")
+        self.stage_outputs = StreamLimit(ANSWERS_MAX, "answers with output of whole jobs or stages")
+        # Watchers must leave connections to others.
+        self.watchers = StreamLimit(min(WATCHERS_MAX, connections_within(CONNECTIONS_MAX) // 2), "watchers")
+        self.watching = Watching(follower)
+        self.metrics = CellMetrics()
+
+    async def _ask_agent(self, wanted: Wanted) -> Piece | None:
+        self.job(wanted.job)
+        return await fetch_output(self.follower.state, wanted)
+
+    async def _ask_for_results(self, wanted: WantedResults) -> Listed | FilePiece | None:
+        return await fetch_results(self.follower.state, wanted)
+
+    async def check_parameters(self, request: Request) -> None:
+        """Refuses query parameters that the route does not have: most likely they are misspelt. Raises Problem."""
+        route = request.scope.get("route")
+        if not isinstance(route, APIRoute) or not route.path.startswith("/v1/"):
+            return
+        known = sorted(parameter.alias for parameter in route.dependant.query_params)
+        for name in request.query_params:
+            if name not in known:
+                close = nearest(name, known)
+                text = f'did you mean "{close}"? ' if close else ""
+                text += f"known here: {', '.join(known)}" if known else "none is known here"
+                raise malformed(Malformed(at_key(name), f"unknown parameter; {text}"), 400)
+
+    async def is_ready(self) -> None:
+        """Raises Problem until the view has read what the log had at the start."""
+        if not self.follower.ready:
+            raise Problem(503, "not_ready", "the gateway has not read the whole log yet")
+
+    def job(self, name: str) -> Document:
+        """The job's document. Raises Problem."""
+        document = job_document(self.follower.state, name)
+        if document is None:
+            close = _nearest_job(self.follower.state, name)
+            text = f'did you mean "{close}"?' if close else "ended jobs are remembered for a while only"
+            raise Problem(404, "unknown_job", f'job "{name}" is unknown; {text}')
+        return document
+
+    async def listed(self, name: str, each: Iterable[Document], **more: Any) -> Response:
+        """A document with a long list under `name`, and `more` beside it. Others get turns meanwhile."""
+        parts: list[bytes] = []
+        clock = asyncio.get_running_loop().time
+        async with self.lists:
+            begun = clock()
+            for document in each:
+                parts.append(dumped(document))
+                if clock() - begun >= LISTING_S:
+                    await asyncio.sleep(0)
+                    begun = clock()
+        whole = b'{"%b":[%b]%b' % (name.encode(), b",".join(parts), b"," if more else b"}")
+        return Response(whole + dumped(more)[1:] if more else whole, media_type="application/json")
+
+    async def body(self, request: Request, topic: str) -> tuple[Any, Any]:
+        """The document that the request carries, and what it is as an input of the topic. Raises Problem."""
+        found: tuple[Any, Any] = await self._read(request, lambda data, kind: read_request(data, kind, topic))
+        return found
+
+    async def document(self, request: Request) -> Any:
+        """The document that the request carries. Raises Problem."""
+        return await self._read(request, read_document)
+
+    async def _read(self, request: Request, read: Callable[[bytes, str], Any]) -> Any:
+        data = bytearray()
+        async for chunk in request.stream():
+            data += chunk
+            if len(data) > INPUT_BYTES_MAX:
+                raise Problem(
+                    413, "too_large", f"at most {INPUT_BYTES_MAX} bytes are accepted", "", limit=INPUT_BYTES_MAX
+                )
+        kind = request.headers.get("content-type", "")
+        if len(data) <= READ_AT_ONCE:
+            return read(bytes(data), kind)
+        try:
+            # Parsing a large one may take a second: in a thread, one at a time, while others are served.
+            return await self.reading.read(lambda: read(bytes(data), kind))
+        except ReadersBusy:
+            raise Problem(503, "busy", "too many large documents wait to be parsed: try again") from None
+
+    async def send(self, topic: str, data: bytes, asker: str) -> Answer:
+        """Publishes an input and waits for its answer. `asker`: "" where the request has no name. Raises Problem where
+        it is refused."""
+        found = await self.follower.send(topic, data, author_of(asker or self.author), ANSWER_WAIT_S)
+        refused = found.record.body if found.record is not None else None
+        if isinstance(refused, InputRefused):
+            raise Problem(409, "refused:input", refused.reason, refused.field, reason=refused.reason)
+        return found
+
+    async def until(self, holds: Callable[[State], bool]) -> bool:
+        """Waits until the view shows what is asked for; False where it does not within ANSWER_WAIT_S."""
+        return await self.follower.until(holds, ANSWER_WAIT_S)
+
+
+def _nearest_job(state: State, name: str) -> str | None:
+    """The job whose name one is a slip for. A name with other digits is none: they count jobs that are alike."""
+    digits = _digits(name)
+    names = islice(chain(state.jobs, reversed(state.ended)), NEAREST_AMONG)
+    return nearest(name, (each for each in names if _digits(each) == digits))
+
+
+def _digits(name: str) -> str:
+    return "".join(filter(str.isdigit, name))

@@ -1,0 +1,114 @@
+"""/openapi.json: what each route answers, with which status and media type, and what its requests carry.
+
+FastAPI makes the document from the routes. Added here is what it cannot know: bodies that the routes read themselves,
+in JSON or YAML, and that errors are problem documents (RFC 9457).
+"""
+
+from typing import Annotated, Any
+
+from fastapi import FastAPI, Header, Query
+from fastapi.routing import APIRoute
+from pydantic import BaseModel
+from pydantic.json_schema import JsonSchemaMode
+
+from schemas.edge.config import ConfigInput
+from schemas.edge.jobs import JobPatch, JobRerunRequest, JobSubmission
+from schemas.edge.reservations import ReservationRequest, ReservationTerms, SeriesRequest
+from services.gateway.documents import Document
+from services.gateway.documents.models.cell import Problem
+from services.gateway.http.problems import MEDIA_TYPE, TITLES
+
+Responses = dict[int | str, dict[str, Any]]
+
+USER_HEADER = "Largesse-User"
+Asker = Annotated[
+    str, Header(alias=USER_HEADER, description="who asks: a name for the log. Nothing checks it; by default the cell's")
+]
+
+Owner = Annotated[str | None, Query(description="whose it is; by default the one whom Largesse-User names")]
+
+EVERYWHERE = (400, 403, 408, 500, 503)
+"""Statuses of errors that any request may get: malformed, wrong origin, too slow, internal, unavailable."""
+
+_BODIES: dict[tuple[str, str], type[BaseModel]] = {
+    ("/v1/jobs", "post"): JobSubmission,
+    ("/v1/jobs/{job}", "patch"): JobPatch,
+    ("/v1/jobs/{job}/rerun", "post"): JobRerunRequest,
+    ("/v1/config", "put"): ConfigInput,
+    ("/v1/reservations", "post"): ReservationRequest,
+    ("/v1/reservations/{reservation}", "put"): ReservationTerms,
+    ("/v1/series", "post"): SeriesRequest,
+}
+_BODY_TYPES = ("application/json", "application/yaml")
+_PROBLEM = {"$ref": f"#/components/schemas/{Problem.__name__}"}
+_VALIDATION = ("HTTPValidationError", "ValidationError")
+"""FastAPI's own error documents; a Problem is sent instead."""
+
+
+def answer(model: type[BaseModel] | None, description: str, **headers: str) -> dict[str, Any]:
+    """One answer of a route: its JSON document (None: another media type, or nothing), and its headers with what they
+    say (`Task_State` for `Task-State`)."""
+    said: dict[str, Any] = {"description": description}
+    if model is not None:
+        said["model"] = model
+    if headers:
+        said["headers"] = {
+            name.replace("_", "-"): {"description": text, "schema": {"type": "string"}, "required": True}
+            for name, text in headers.items()
+        }
+    return said
+
+
+def problems(*statuses: int) -> Responses:
+    """Errors that a route may answer with, beside those that any may."""
+    # A model would have FastAPI make a validator for each error of each route, which took most of a start.
+    content = {MEDIA_TYPE: {"schema": _PROBLEM}}
+    found: Responses = {status: {"description": TITLES[status], "content": content} for status in statuses}
+    if 503 in found:
+        found[503] |= answer(None, TITLES[503], Retry_After="seconds after which to try again")
+    return found
+
+
+def operation_id(route: APIRoute) -> str:
+    """Names an operation for generated clients: as the route's function is called."""
+    return route.name
+
+
+def complete(app: FastAPI) -> None:
+    """Has the app's OpenAPI document completed when it is first asked for."""
+    generate = app.openapi
+
+    def openapi() -> dict[str, Any]:
+        if app.openapi_schema is None:
+            app.openapi_schema = _completed(generate())
+        return app.openapi_schema
+
+    app.openapi = openapi  # type: ignore[method-assign]
+
+
+def _completed(document: dict[str, Any]) -> dict[str, Any]:
+    components = document["components"]["schemas"]
+    _add_schemas(components, Problem, "serialization")
+    for (path, method), model in _BODIES.items():
+        _add_schemas(components, model, "validation")
+        named = {"schema": {"$ref": f"#/components/schemas/{model.__name__}"}}
+        content = dict.fromkeys(_BODY_TYPES, named)
+        document["paths"][path][method]["requestBody"] = {"required": True, "content": content}
+    for path in document["paths"].values():
+        for operation in path.values():
+            _complete(operation["responses"])
+    for name in _VALIDATION:
+        components.pop(name, None)
+    return document
+
+
+def _add_schemas(components: Document, model: type[BaseModel], mode: JsonSchemaMode) -> None:
+    schema = model.model_json_schema(mode=mode, ref_template="#/components/schemas/{model}")
+    for name, part in {**schema.pop("$defs", {}), model.__name__: schema}.items():
+        assert components.setdefault(name, part) == part, f"{name} names two schemas"
+
+
+def _complete(responses: dict[str, Any]) -> None:
+    for status, response in list(responses.items()):
+        if int(status) >= 400 and MEDIA_TYPE not in response.get("content", {}):
+            del responses[status]  # FastAPI adds a 422 of its own wherever there is a parameter, a free text too.

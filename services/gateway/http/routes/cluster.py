@@ -1,0 +1,174 @@
+"""Routes of queues, nodes and config: what there is, and what an operator changes."""
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+from fastapi import Depends, FastAPI, Path, Query, Request
+from fastapi.responses import Response
+
+from schemas import ConfigChanged
+from schemas.edge.base import DURATION_MS_MAX
+from schemas.edge.config import SKIP_REASON_MAX
+from schemas.edge.nodes import DRAIN_REASON_MAX
+from schemas.edge.read import ConfigPatch, Malformed, read_input, warnings_of
+from schemas.quantities import QUANTITY_MAX
+from services.gateway.documents import Document
+from services.gateway.documents.cell import config_document
+from services.gateway.documents.classes import classes_document
+from services.gateway.documents.ledger import ledger_document
+from services.gateway.documents.models.cell import Abandoned, Classes, Node, Nodes, QueueStatus, Skipped
+from services.gateway.documents.models.config import Config, ConfigApplied, DryRun
+from services.gateway.documents.models.reservations import Ledger
+from services.gateway.documents.nodes import each_node_document, node_document
+from services.gateway.documents.queues import queue_document
+from services.gateway.http.dry_runs import config as dry
+from services.gateway.http.openapi import Asker, Responses, answer, problems
+from services.gateway.http.problems import Problem, as_json, dumped, malformed
+from services.gateway.http.reading import message_of
+
+if TYPE_CHECKING:
+    from services.gateway.http.api import Api
+
+_UNANSWERED = "the log has not answered within 10 s"
+_ABANDONED: Responses = {
+    200: answer(Abandoned, "the round is given up"),
+    202: answer(Abandoned, _UNANSWERED),
+    **problems(409, 422),
+}
+_SKIPPED: Responses = {
+    200: answer(Skipped, "the input is skipped"),
+    202: answer(Skipped, _UNANSWERED),
+    **problems(409, 422),
+}
+_REMOVED: Responses = {
+    200: answer(Node, "the node as it was, in state `removed`"),
+    202: answer(Node, _UNANSWERED),
+    **problems(404, 409),
+}
+_DRAINED: Responses = {
+    200: answer(Node, "the node as it is now"),
+    202: answer(Node, _UNANSWERED),
+    **problems(404, 409),
+}
+_CONFIGURED: Responses = {
+    200: answer(None, "what is in force now, or what a dry run found") | {"model": ConfigApplied | DryRun},
+    202: answer(ConfigApplied, _UNANSWERED),
+    **problems(409, 413, 422),
+}
+
+
+def add_cluster(app: FastAPI, api: "Api") -> None:
+    """Queues and nodes; ways past what stops a cell."""
+    ready = [Depends(api.is_ready)]
+
+    @app.get("/v1/queues", tags=["cluster"], dependencies=ready, responses={200: answer(QueueStatus, "the root queue")})
+    async def get_queues() -> Response:
+        """The queue tree: weights, limits, shares, jobs."""
+        return as_json(queue_document(api.follower.state))
+
+    @app.get("/v1/nodes", tags=["cluster"], dependencies=ready, responses={200: answer(Nodes, "all nodes")})
+    async def list_nodes() -> Response:
+        """Nodes with their capacity, what is free, and their state."""
+        return await api.listed("nodes", each_node_document(api.follower.state))
+
+    @app.get("/v1/classes", tags=["cluster"], dependencies=ready, responses={200: answer(Classes, "all classes")})
+    async def get_classes() -> Response:
+        """Classes of jobs: their pools, also over time, what is to come of them, and how far forecasts were off."""
+        state = api.follower.state
+        return as_json(classes_document(state, await api.metrics.tally.look(state)))
+
+    @app.get("/v1/ledger", tags=["cluster"], dependencies=ready, responses={200: answer(Ledger, "all accounts")})
+    async def get_ledger() -> Response:
+        """What queues and jobs have given away and received, where jobs are planned (preset `carbyne`)."""
+        return as_json(ledger_document(api.follower.state))
+
+    @app.post("/v1/rounds/{number}/abandon", tags=["cluster"], dependencies=ready, responses=_ABANDONED)
+    async def abandon_round(number: Annotated[int, Path(ge=1)], asker: Asker = "") -> Response:
+        """Gives up the open round, which a stopped service cannot answer; all that waited goes to the next."""
+        found = await api.send("config", dumped({"abandon_round": number}), asker)
+        return as_json({"round": number, "abandoned": found.answered}, 200 if found.answered else 202)
+
+    @app.post("/v1/inputs/{topic}/{offset}/skip", tags=["cluster"], dependencies=ready, responses=_SKIPPED)
+    async def skip_input(
+        topic: str,
+        offset: Annotated[int, Path(ge=0, le=QUANTITY_MAX)],
+        reason: Annotated[str, Query(max_length=SKIP_REASON_MAX)] = "",
+        asker: Asker = "",
+    ) -> Response:
+        """Has the sequencer refuse an input that it cannot read, without looking at it."""
+        document = {"skip_input": {"topic": topic, "offset": offset, "reason": reason}}
+        try:
+            read_input("config", document, "")
+        except Malformed as fault:
+            raise malformed(fault) from None
+        found = await api.send("config", dumped(document), asker)
+        answer = {"topic": topic, "offset": offset, "skipped": found.answered}
+        return as_json(answer, 200 if found.answered else 202)
+
+
+def add_nodes(app: FastAPI, api: "Api") -> None:
+    """Single nodes: draining, removal."""
+    ready = [Depends(api.is_ready)]
+
+    def known(node: str) -> Document:
+        if (document := node_document(api.follower.state, node)) is None:
+            raise Problem(404, "unknown_node", f'node "{node}" is not known here', "node")
+        return document
+
+    async def drain(node: str, asker: str, **said: Any) -> Response:
+        known(node)
+        found = await api.send("nodes", dumped({"drain": {"node": node, **said}}), asker)
+        return as_json(known(node), 200 if found.answered else 202)
+
+    @app.delete("/v1/nodes/{node}", tags=["cluster"], dependencies=ready, responses=_REMOVED)
+    async def remove_node(node: str, asker: Asker = "") -> Response:
+        """Removes a node that is lost and does not come back. 409: it is alive."""
+        document = known(node)
+        found = await api.send("nodes", dumped({"remove": {"node": node}}), asker)
+        over = found.answered and await api.until(lambda view: node not in view.nodes)
+        return as_json({**document, "state": "removed"} if over else document, 200 if over else 202)
+
+    @app.post("/v1/nodes/{node}/drain", tags=["cluster"], dependencies=ready, responses=_DRAINED | problems(422))
+    async def drain_node(
+        node: str,
+        reason: Annotated[str, Query(max_length=DRAIN_REASON_MAX)] = "",
+        within_ms: Annotated[int | None, Query(ge=0, le=DURATION_MS_MAX)] = None,
+        asker: Asker = "",
+    ) -> Response:
+        """Stops new placements on a node. What runs there runs on, or, with `within_ms`, ends after so long and runs
+        elsewhere. The last call counts, whole."""
+        return await drain(node, asker, draining=True, reason=reason, within_ms=within_ms)
+
+    @app.post("/v1/nodes/{node}/resume", tags=["cluster"], dependencies=ready, responses=_DRAINED)
+    async def resume_node(node: str, asker: Asker = "") -> Response:
+        """Takes new placements on a node again."""
+        return await drain(node, asker, draining=False)
+
+
+def add_config(app: FastAPI, api: "Api") -> None:
+    """Knobs and queue tree."""
+    ready = [Depends(api.is_ready)]
+
+    @app.get("/v1/config", tags=["cluster"], dependencies=ready, responses={200: answer(Config, "what is in force")})
+    async def get_config() -> Response:
+        """Knobs and queue tree in force."""
+        return as_json(config_document(api.follower.state))
+
+    @app.put("/v1/config", tags=["cluster"], dependencies=ready, responses=_CONFIGURED)
+    async def apply_config(request: Request, dry_run: bool = False, asker: Asker = "") -> Response:
+        """Sets knobs (`set`), the whole queue tree (`queues`), or both. `changed`: whether anything is different now.
+
+        `notes`: what the cell takes and yet may not be meant. `dry_run`: nothing is changed; the answer says which
+        shares would change, and the errors are the same.
+        """
+        document, patch = await api.body(request, "config")
+        warnings = warnings_of(document)
+        if dry_run:
+            assert isinstance(patch, ConfigPatch)
+            async with api.dry_runs:
+                return as_json(await dry.dry_run(api.follower.state, patch) | {"warnings": warnings})
+        found = await api.send("config", message_of(document), asker)
+        changed = found.record is not None and isinstance(found.record.body, ConfigChanged)
+        state = api.follower.state
+        answer = {"changed": changed, **config_document(state), "warnings": warnings}
+        answer["notes"] = dry.notes(state, state.policy, state.queues) if changed else []
+        return as_json(answer, 200 if found.answered else 202)

@@ -1,0 +1,148 @@
+"""What the gateway's view learns of rounds: winning Shares, Asks and Grants, and what a closing grants."""
+
+from largesse.ids import shard_of
+from largesse.lifecycle.failing_nodes import expire
+from schemas import Asks, ClassWait, Grants, Record, RoundClosed, RoundOpened, Shares, Vector
+from schemas.placement_rules import class_key
+from services.gateway.view.classes import fold_pools
+from services.gateway.view.copies import begin_copy
+from services.gateway.view.ledger import fold_ledger
+from services.gateway.view.places import move, place
+from services.gateway.view.revocable import begin_lent, take_back
+from services.gateway.view.state import Allocation, State, touch
+from services.gateway.view.user_tasks import count_user
+
+
+def fold_opened(state: State, record: Record) -> None:
+    """A round begins; jobs may be of other classes."""
+    body: RoundOpened = record.body
+    state.round, state.open, state.opened = record.round, True, record.seq
+    if state.failures:
+        expire(state.failures, record.time)
+    fold_pools(state, record)
+    for judged in body.judged:
+        state.jobs[judged.job].job_class = judged.job_class
+        touch(state, judged.job)
+
+
+def fold_closed(state: State, record: Record) -> None:
+    """What was granted holds room from now on."""
+    body: RoundClosed = record.body
+    state.open, state.answered = False, state.opened
+    for grant in body.grants:
+        job = state.jobs[grant.job]
+        at = job.graph.position[grant.stage]
+        demand, queue = job.graph.stages[at].demand, job.spec.queue
+        hold = Allocation(grant.attempt, grant.node, queue, demand, job.spec.user)
+        is_copy = grant.why == "speculative"
+        if is_copy:
+            begin_copy(state, grant, hold)
+        else:
+            place(job.places[at], grant.first, grant.count, grant.node)
+            for index in range(grant.first, grant.first + grant.count):
+                state.holds[f"{grant.job}/{grant.stage}/{index}"] = Allocation(
+                    grant.attempt, grant.node, queue, demand, hold.user
+                )
+            job.starting[at] += grant.count
+            job.asked[at] = max(0, job.asked[at] - grant.count)
+            if grant.revocable:
+                begin_lent(state, grant)
+        node = state.nodes[grant.node]
+        node.holds += grant.count
+        add_amounts(node.used, demand, grant.count)
+        add_amounts(state.used.setdefault(queue, {}), demand, grant.count)
+        state.tasks[queue] = state.tasks.get(queue, 0) + grant.count
+        count_user(state, hold, grant.count)
+        move(job.nodes[at], grant.node, grant.count)
+        touch(state, grant.job, grant.node)
+    for item in body.revoked:
+        take_back(state, item)
+
+
+def fold_abandoned(state: State, record: Record) -> None:
+    """The round is given up."""
+    state.open = False
+
+
+def fold_shares(state: State, record: Record) -> None:
+    """Levels and guarantees of queues."""
+    body: Shares = record.body
+    if body.full:  # Names every queue of which there is something to tell.
+        state.levels, state.shares = {}, {}
+    for queue in body.gone:
+        state.levels.pop(queue, None)
+    state.levels.update({level.queue: level.target for level in body.levels})
+    state.shares.update({share.queue: share for share in body.queues})
+    for breach in body.breaches:
+        if breach.over:
+            state.breaches.pop(breach.queue, None)
+        else:
+            state.breaches[breach.queue] = breach
+
+
+def fold_asks(state: State, record: Record) -> None:
+    """What jobs ask for, and their accounts."""
+    body: Asks = record.body
+    fold_ledger(state, body)
+    if body.full:
+        for name, job in state.jobs.items():
+            if job.began < state.opened and shard_of(name, body.of) == body.shard:
+                job.asked = [0] * len(job.asked)
+                touch(state, name)
+    for planned in body.jobs:
+        found = state.jobs.get(planned.job)
+        if found is None or found.admitted > state.opened:
+            continue  # Another job had the name when it was asked for.
+        if found.hold is None:  # Else it is held since.
+            found.asked = [0] * len(found.asked)
+            touch(state, planned.job)
+            for ask in planned.asks:
+                found.asked[found.graph.position[ask.stage]] += ask.count
+
+
+def fold_grants(state: State, record: Record) -> None:
+    """Room that is kept free, and why classes of tasks wait."""
+    body: Grants = record.body
+    if body.full:
+        state.waits, state.retries, state.kept, state.vacated, state.promised = {}, {}, {}, {}, {}
+    for held in body.held:
+        if held.why == "locality":
+            continue  # Anybody may use it.
+        rooms = state.vacated if held.why == "promise" else state.kept
+        if held.demand:
+            rooms[held.node] = held
+        else:
+            rooms.pop(held.node, None)
+    for promised in body.promised:
+        touch(state, promised.job)
+        if promised.reservation and promised.job in state.jobs:
+            state.promised[f"{promised.job}/{promised.stage}"] = promised
+        else:
+            state.promised.pop(f"{promised.job}/{promised.stage}", None)
+    for wait in body.waits:
+        key = class_key(wait.demand, wait.labels, wait.prefer, wait.gang, wait.rules, wait.near)
+        if any(rule.nodes for rule in wait.rules):
+            _note_retries(state, wait, key)
+        elif wait.reason == "none":
+            state.waits.pop(key, None)
+        else:
+            state.waits[key] = wait.reason
+
+
+def _note_retries(state: State, wait: ClassWait, key: str) -> None:
+    """Why tasks wait that have failed on some nodes."""
+    rules = [rule for rule in wait.rules if not rule.nodes]
+    stage_key = class_key(wait.demand, wait.labels, wait.prefer, wait.gang, rules)
+    waits = state.retries.setdefault(stage_key, {})
+    if wait.reason == "none":
+        waits.pop(key, None)
+        if not waits:
+            del state.retries[stage_key]
+    else:
+        waits[key] = wait.reason
+
+
+def add_amounts(used: Vector, demand: Vector, tasks: int) -> None:
+    """So many tasks more (fewer, where negative) hold `demand` each."""
+    for resource, amount in demand.items():
+        used[resource] = used.get(resource, 0) + amount * tasks
