@@ -9,7 +9,6 @@ from schemas.quantities import on_devices, tasks_on_devices
 from schemas.queue_tree import upwards, walk
 from services.admission.core.granted import attempt_of, is_held, marks
 from services.altruism.core.waits import does_wait, first_of, waiting
-from services.fairness.core.backoff import could_start
 from services.fairness.hdrf.static import fill
 from services.fairness.tree import TreeNode
 from services.leftover.core.asks import asks_of
@@ -264,7 +263,7 @@ def check_could_start(cell):
         if tasks:
             leaf = cell.fairness.jobs[name].queue
             asked[leaf] = asked.get(leaf, 0) + tasks
-    found = {leaf: could_start(cell.fairness, leaf) for leaf in cell.fairness.waits}
+    found = {leaf: demand.could_start() for leaf, demand in cell.fairness.demands.leaves.items() if demand.waits}
     starting = {leaf: tasks for leaf, (tasks, _) in found.items() if tasks}
     assert starting == asked or (limits_users(cell.admission.queues) and {*starting} <= {*asked})
     for tasks, amounts in found.values():

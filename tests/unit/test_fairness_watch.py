@@ -5,10 +5,9 @@ from dataclasses import replace
 import pytest
 
 from schemas import Breach, NodeReported, QueueShare
-from services.fairness.core.backoff import could_start
 from services.fairness.core.decide import SETTLE_MS
 from tests.builders import config, job, node, queue, single, stage, tree
-from tests.cells import SlowCell
+from tests.cells import SlowCell, by_leaf
 
 ALL = 1_000_000_000
 
@@ -104,7 +103,7 @@ def test_what_tasks_hold_counts_until_their_node_gives_it_back():
     story.settle()
     assert said(story)["a"] == (0, 0, 0, 0, 0, "")
     assert story.fairness.shares == {}
-    assert (story.fairness.held, story.fairness.used, story.fairness.running) == ({}, {}, {})
+    assert (story.fairness.held, by_leaf(story.fairness, "used"), story.fairness.running) == ({}, {}, {})
 
 
 def test_a_lost_node_gives_back_what_it_held():
@@ -117,7 +116,7 @@ def test_a_lost_node_gives_back_what_it_held():
     story.lose("n2")
     story.settle()
     later(story)
-    assert story.fairness.used == {"a": {"cpu": 10_000}}
+    assert by_leaf(story.fairness, "used") == {"a": {"cpu": 10_000}}
 
 
 def test_in_a_list_only_the_whole_has_a_share():
@@ -287,13 +286,13 @@ def test_who_rests_stands_for_no_other_task_of_its_queue():
     story.settle()
     gang = [single(grant, i) for grant in story.granted if grant.job == "gang" for i in range(grant.count)]
     story.at(10).fail(gang[0])
-    assert could_start(story.fairness, "a") == (13, {"cpu": 13_000})
+    assert story.fairness.demands.of("a").could_start() == (13, {"cpu": 13_000})
     story.at(20).fail(*gang[1:])
-    assert could_start(story.fairness, "a") == (13, {"cpu": 13_000})
+    assert story.fairness.demands.of("a").could_start() == (13, {"cpu": 13_000})
     assert [rest.at_ms for rest in story.fairness.backing_off["gang"].values()] == [60_020]
 
     story.cancel("gang")
-    assert (could_start(story.fairness, "a")[0], story.fairness.backing_off) == (13, {})
+    assert (story.fairness.demands.of("a").could_start()[0], story.fairness.backing_off) == (13, {})
 
 
 @pytest.mark.parametrize("gone", [True, False])
@@ -346,14 +345,17 @@ def crossing(first, second):
 
 def test_promises_in_different_kinds_are_both_kept_where_each_leaves_the_other_its_own():
     story = crossing((1_000, 200), (200, 1_000))
-    assert {name: sum(vector.values()) for name, vector in story.fairness.used.items()} == {"a": 9_600, "b": 9_600}
+    assert {name: sum(vector.values()) for name, vector in by_leaf(story.fairness, "used").items()} == {
+        "a": 9_600,
+        "b": 9_600,
+    }
     assert breaches(story) == []
     assert story.fairness.broken == {}
 
 
 def test_of_promises_that_no_cell_could_keep_each_gets_its_part_and_the_breach_names_the_other():
     story = crossing((1_000, 1_000), (1_000, 1_000))
-    assert {name: vector["cpu"] for name, vector in story.fairness.used.items()} == {"a": 5_000, "b": 5_000}
+    assert {name: vector["cpu"] for name, vector in by_leaf(story.fairness, "used").items()} == {"a": 5_000, "b": 5_000}
 
     published = [record for record in story.decided if record.type == "Shares"]
     found = [(one.queue, one.guaranteed // 10**6, one.winner) for record in published for one in record.body.breaches]
@@ -364,5 +366,5 @@ def test_of_promises_that_no_cell_could_keep_each_gets_its_part_and_the_breach_n
     ended = [single(g, i) for g in story.granted if g.job == "j-b" for i in range(g.first, g.first + g.count)]
     story.finish(*ended[-5:])
     story.settle()
-    assert story.fairness.used == {"a": {"cpu": 10_000, "memory": 10_000}}
+    assert by_leaf(story.fairness, "used") == {"a": {"cpu": 10_000, "memory": 10_000}}
     assert story.fairness.broken == {}

@@ -94,7 +94,7 @@ class CachedTree:
 
     def _stands(self, state: State, account: QueueAccount, caps: Caps) -> bool:
         """Whether the unit's present demand can be expressed in the tree as it was built."""
-        sets = state.sets.get(account.name, {})
+        sets = state.demands.of(account.name).sets
         if account.name in self._pieces or (len(sets) > 1 and not account.children):
             names = [f"{account.name}{PIECE}{key}" for key in sorted(sets)]
             return self._pieces.get(account.name) == names and account.name not in caps
@@ -134,7 +134,7 @@ class CachedTree:
 
     def _join(self, leaf: str, state: State, accounts: TreeAccounts) -> None:
         """Turns the levels of the nodes below a leaf into parts of the leaf's level."""
-        sets = state.sets.get(leaf, {})
+        sets = state.demands.of(leaf).sets
         self.parts[leaf], self.pieces[leaf] = {}, {}
         for name in self._pieces[leaf]:
             key, at = name.partition(PIECE)[2], self._at[name]
@@ -164,7 +164,7 @@ def is_asked_of(state: State, account: QueueAccount) -> bool:
     """Whether jobs of a unit ask for something, if only for what the cell has not got."""
     if account.children:
         return any(is_asked_of(state, child) for child in account.children)
-    return account.name in state.demand
+    return bool(state.demands.of(account.name).asked)
 
 
 def _is_kept(accounts: TreeAccounts) -> bool:

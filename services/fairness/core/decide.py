@@ -99,7 +99,7 @@ def _publish_queues(
 ) -> None:
     shares.queues = queue_shares(accounts, full=shares.full)
     shares.breaches = breaches(state, accounts, shares.queues, dues, opened.time)
-    if state.waits and state.changed_seq > state.settled:
+    if state.demands.waits and state.changed_seq > state.settled:
         shares.wake_ms = opened.time + SETTLE_MS
 
 

@@ -75,9 +75,7 @@ def _filled(state: State) -> dict[str, int]:
     for key, path in paths.items():
         sums = directions.sums[key]
         demand = {kind: part * state.capacity[kind] // SHARE_UNITS for kind, part in sums.items()}
-        scratch.demand[path], scratch.sets[path] = demand, {set_of(demand): demand}
-        for kind, amount in demand.items():
-            scratch.total[kind] = scratch.total.get(kind, 0) + amount
+        scratch.demands.add(path, demand, 1, 0)
     filled, _ = levels_in(scratch, accounts_of(scratch))
     levels = filled.levels if filled is not None else {}
     found = {

@@ -87,11 +87,12 @@ class FillTree:
         self.churned: list[TreeNode] = []
         self.asking: dict[str, bool] = {}
         self._goes_by_holdings = state.by_holdings
-        self.asked = {accounts.group_of(leaf).name: True for leaf in accounts.leaves_of(state.demand)}
+        asking = [leaf for leaf, of_leaf in state.demands.leaves.items() if of_leaf.asked]
+        self.asked = {accounts.group_of(leaf).name: True for leaf in accounts.leaves_of(asking)}
         self.whole = len(self.asked) >= arrays.LEAVES_MIN and self._may_be_whole()
         if self.whole:
             self.asking = dict.fromkeys(accounts.queues, True)
-        for leaf in accounts.leaves_of([*state.demand, *(state.used if self._goes_by_holdings else ())]):
+        for leaf in accounts.leaves_of(state.demands.leaves if self._goes_by_holdings else asking):
             at: QueueAccount | None = accounts.queues[leaf]
             while at is not None and at.name not in self.asking:
                 self.asking[at.name] = True
@@ -209,7 +210,7 @@ class FillTree:
 
     def _divide_leaf(self, leaf: TreeNode) -> None:
         """A node for each set of kinds that a leaf asks for, all with the same weight, where there are several."""
-        sets = self._state.sets.get(leaf.name, {})
+        sets = self._state.demands.of(leaf.name).sets
         if len(sets) < 2 or leaf.name in self._caps or self._goes_by_holdings:
             return
         self.pieces[leaf.name] = pieces = [f"{leaf.name}{PIECE}{key}" for key in sorted(sets)]
@@ -297,7 +298,7 @@ class FillTree:
         leaf, _, key = unit.partition(PIECE)
         if not key:
             return self._accounts.queues[unit].demand
-        demand = self._state.sets[leaf][key]
+        demand = self._state.demands.of(leaf).sets[key]
         return [demand.get(kind, 0) for kind in self._accounts.kinds]
 
     def _set_bases(self) -> None:
@@ -403,7 +404,7 @@ def bases_of(state: State, accounts: TreeAccounts, leaves: Iterable[str]) -> dic
     found: dict[str, list[int]] = {}
     for leaf in leaves:
         account = accounts.queues[leaf]
-        if account.base and not account.children and len(state.sets.get(leaf, {})) == 1:
+        if account.base and not account.children and len(state.demands.of(leaf).sets) == 1:
             found[leaf] = account.base
     return found
 

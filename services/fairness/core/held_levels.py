@@ -14,7 +14,6 @@ from dataclasses import replace
 
 from services.fairness.accounts.queue_account import Limits, QueueAccount
 from services.fairness.accounts.tree_accounts import TreeAccounts
-from services.fairness.core.backoff import could_start
 from services.fairness.core.demand import kinds_of
 from services.fairness.core.fill_tree import TOP
 from services.fairness.core.state import State
@@ -56,7 +55,7 @@ def _could_start(state: State, account: QueueAccount, kinds: Sequence[str]) -> t
         tasks = sum([each for each, _ in found])
         waiting = [sum(column) for column in zip(*[vector for _, vector in found], strict=True)]
     else:
-        tasks, vector = could_start(state, account.name)
+        tasks, vector = state.demands.of(account.name).could_start()
         waiting = [vector.get(kind, 0) for kind in kinds]
     room = [
         max(0, most - held) * tasks // asked

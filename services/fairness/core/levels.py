@@ -132,7 +132,7 @@ def _satisfied(state: State, accounts: TreeAccounts, before: CellLevels | None) 
     """The levels if every demand can be met: each unit's level is its demand, so only changed demands are looked at."""
     if before is None or not before.all_fits:
         before = CellLevels({}, {}, {}, {}, all_fits=True)
-        before.moved = dict.fromkeys(state.demand, True)
+        before.moved = dict.fromkeys(state.demands.leaves, True)
     for leaf in accounts.leaves_of(before.moved):
         unit = accounts.group_of(leaf)
         if unit.asks or is_asked_of(state, unit):
@@ -145,7 +145,7 @@ def _satisfied(state: State, accounts: TreeAccounts, before: CellLevels | None) 
 def _join_pieces(state: State, accounts: TreeAccounts, filled: CellLevels, pieces: Mapping[str, Sequence[str]]) -> None:
     """Turns the levels of nodes below leaves into parts of the leaves' levels."""
     for leaf, names in pieces.items():
-        levels, sets = filled.levels, state.sets.get(leaf, {})
+        levels, sets = filled.levels, state.demands.of(leaf).sets
         filled.parts[leaf], filled.pieces[leaf] = {}, {}
         for name in names:
             key = name.partition(PIECE)[2]
@@ -189,7 +189,8 @@ def _fill(state: State, accounts: TreeAccounts, fill_tree: FillTree) -> CellLeve
         levels |= {unit: accounts.share_of(vector) for unit, vector in held.items()}
         for node in walk(top):
             nodes.pop(node.name, None)
-    asking = {accounts.group_of(leaf).name: True for leaf in accounts.leaves_of(state.demand)}
+    leaves_asking = [leaf for leaf, of_leaf in state.demands.leaves.items() if of_leaf.asked]
+    asking = {accounts.group_of(leaf).name: True for leaf in accounts.leaves_of(leaves_asking)}
     nodes = {**_passed_over(got, nodes), **nodes}
     satisfied = {unit: at.satisfied for unit, at in found.leaves.items()}
     filled = CellLevels(levels, nodes, {}, satisfied)

@@ -94,7 +94,7 @@ def is_divided(state: State, unit: str) -> bool:
     """Whether a unit is a leaf that asks for several sets of kinds. Such a leaf is never capped: its total holdings do
     not say which of the sets it cannot place.
     """
-    return len(state.sets.get(unit, ())) > 1
+    return len(state.demands.of(unit).sets) > 1
 
 
 def cap_of(cap: Cap, accounts: TreeAccounts) -> list[int]:

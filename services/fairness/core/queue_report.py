@@ -10,13 +10,12 @@ all room that came free in the meantime went to others.
 from collections.abc import Mapping, Sequence
 
 from largesse.lifecycle.queue_policy import sharing_of
-from schemas import Breach, Queue, QueueShare, Shares, Vector
+from schemas import Breach, Queue, QueueShare, Shares
 from schemas.queue_tree import below, upwards, walk
 from schemas.queues import LIST_POLICIES, Sharing
 from services.fairness.accounts.queue_account import NOTHING, Published, QueueAccount
 from services.fairness.accounts.standing import base_of
 from services.fairness.accounts.tree_accounts import TreeAccounts
-from services.fairness.core.backoff import could_start
 from services.fairness.core.demand import kinds_of
 from services.fairness.core.fill_tree import HELD
 from services.fairness.core.refill import CellLevels
@@ -36,7 +35,7 @@ def accounts_of(state: State) -> TreeAccounts | None:
         accounts.kinds = kinds  # Another capacity makes new accounts.
         for said in state.shares.values():
             _tell(accounts, said)
-        accounts.moved = dict.fromkeys({**state.demand, **state.used}, True)
+        accounts.moved = dict.fromkeys(state.demands.leaves, True)
     if accounts.moved:
         for leaf in accounts.moved:
             _put(state, accounts, leaf)
@@ -48,23 +47,19 @@ def _put(state: State, accounts: TreeAccounts, leaf: str) -> None:
     account, kinds = accounts.queues.get(leaf), accounts.kinds
     if account is None or account.children:
         return  # Tasks of ended jobs still run there, and a new tree has removed the leaf.
-    tasks, waiting = could_start(state, leaf)
-    demand, used = (sums.get(leaf, _NONE) for sums in (state.demand, state.used))
+    demand = state.demands.of(leaf)
+    tasks, waiting = demand.could_start()
+    asked = [demand.asked.get(kind, 0) for kind in kinds]
     if account.most:
-        asked, waits = ([sums.get(kind, 0) for kind in kinds] for sums in (demand, state.waiting.get(leaf, _NONE)))
-        account.base = base_of(asked, waits, accounts.capacity)
+        account.base = base_of(asked, [demand.waiting.get(kind, 0) for kind in kinds], accounts.capacity)
     accounts.put(
         account,
-        [demand.get(kind, 0) for kind in kinds],
-        [used.get(kind, 0) for kind in kinds],
+        asked,
+        [demand.used.get(kind, 0) for kind in kinds],
         [waiting.get(kind, 0) for kind in kinds],
         tasks,
-        mixed=len(state.sets.get(leaf, _NO_SETS)) > 1,
+        mixed=len(demand.sets) > 1,
     )
-
-
-_NONE: Vector = {}
-_NO_SETS: dict[str, Vector] = {}
 
 
 def _account(

@@ -105,11 +105,11 @@ def _moves(accounts: TreeAccounts, filled: CellLevels, leaf: str, state: State) 
     unit = accounts.group_of(leaf)
     if unit.name in filled.caps:
         return False  # What it asks for does not count; whether it is capped has been looked at.
-    sets = state.sets.get(leaf, {})
+    sets = state.demands.of(leaf).sets
     if unit.name in filled.pieces or (len(sets) > 1 and not unit.children):
         return _a_part_moves(accounts, filled, unit.name, sets)
     if not unit.asks or unit.name not in filled.levels:
-        return leaf in state.demand or unit.name in filled.levels
+        return bool(state.demands.of(leaf).asked) or unit.name in filled.levels
     if filled.satisfied[unit.name] or direction_of(unit.demand) != direction_of(filled.asked[unit.name]):
         return True
     return accounts.share_of(unit.demand) <= filled.levels[unit.name] + 1

@@ -9,6 +9,7 @@ from largesse.lifecycle.run_times import NOTHING_SEEN, History, Seen
 from largesse.lifecycle.state import Graph, JobLife, Progress, Promises, RunningLimits
 from schemas import Cache, Policy, Queue, QueueShare, Vector
 from services.fairness.accounts.tree_accounts import TreeAccounts
+from services.fairness.core.demands import Demands
 
 if TYPE_CHECKING:
     from services.fairness.core.entitlement import Directions
@@ -128,13 +129,9 @@ class State:
     what it has under such limits; `users_touched`: users of whom that has changed since the last opening
     (user_demand.py).
 
-    By leaf queue, in base units: `demand`, all that jobs run or could start (`total` its sum over the leaves), and
-    `sets`, the same by set of kinds asked for;
-    `waiting`, the part of it that no task holds, and `waits`, how many tasks that is; `used`, all that is held, also of
-    jobs that are over. `held` is keyed "job/stage"; `running`: log time of a closing -> tasks that it granted and that
-    still hold. `backing_off`: by job, what waits out a back-off, by "stage/index", a gang by "stage"; `backoff_ends`: a
-    heap of when, for which job and what; `backoff_tasks` and `backoff_demand`: by leaf, how many tasks that is and what
-    they ask for.
+    `demands`: what leaf queues ask for and hold. `held` is keyed "job/stage"; `running`: log time of a closing -> tasks
+    that it granted and that still hold. `backing_off`: by job, what waits out a back-off, by "stage/index", a gang by
+    "stage"; `backoff_ends`: a heap of when, for which job and what.
 
     `levels`: those in force, `parts`: those by set of kinds of leaves that ask for several; `shares` what was published
     of queues, `full_round` the last round in which everything was. `below`: queues that hold less than they are
@@ -174,18 +171,11 @@ class State:
     history: History = field(default_factory=History)
     jobs: dict[str, Job] = field(default_factory=dict)
     on_hold: dict[str, bool] = field(default_factory=dict)
-    demand: dict[str, Vector] = field(default_factory=dict)
-    sets: dict[str, dict[str, Vector]] = field(default_factory=dict)
-    total: Vector = field(default_factory=dict)
-    waiting: dict[str, Vector] = field(default_factory=dict)
-    waits: dict[str, int] = field(default_factory=dict)
-    used: dict[str, Vector] = field(default_factory=dict)
+    demands: Demands = field(default_factory=Demands)
     held: dict[str, Allocation] = field(default_factory=dict)
     running: dict[int, int] = field(default_factory=dict)
     backing_off: dict[str, dict[str, Backoff]] = field(default_factory=dict)
     backoff_ends: list[tuple[int, str, str]] = field(default_factory=list)
-    backoff_tasks: dict[str, int] = field(default_factory=dict)
-    backoff_demand: dict[str, Vector] = field(default_factory=dict)
     levels: dict[str, int] = field(default_factory=dict)
     parts: dict[str, dict[str, int]] = field(default_factory=dict)
     shares: dict[str, QueueShare] = field(default_factory=dict)

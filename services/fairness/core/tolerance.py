@@ -44,7 +44,7 @@ def fits(state: State, accounts: TreeAccounts) -> bool:
     """Whether the cell can meet all demands. A kind that the cell has nothing of is ignored."""
     have = state.capacity
     return not accounts.over and all(
-        amount <= have.get(kind, 0) or not have.get(kind) for kind, amount in state.total.items()
+        amount <= have.get(kind, 0) or not have.get(kind) for kind, amount in state.demands.total.items()
     )
 
 
@@ -59,7 +59,7 @@ def _has_moved(state: State, accounts: TreeAccounts, time: int) -> bool:
         if left < 0:
             break
         if leaf in accounts.queues:
-            now = state.sets.get(leaf, {})
+            now = state.demands.of(leaf).sets
             if _asks_otherwise(state, accounts.group_of(leaf), before, now):
                 return True
             left -= sum([_distance(state, before.get(kinds, {}), now.get(kinds, {})) for kinds in {**before, **now}])
@@ -68,7 +68,7 @@ def _has_moved(state: State, accounts: TreeAccounts, time: int) -> bool:
 
 def newcomers(state: State, accounts: TreeAccounts) -> dict[str, int]:
     """Units that have begun to ask since the last refill and have no level yet -> the one they get without a refill."""
-    leaves = [leaf for leaf in state.asked_before if leaf in state.sets and leaf in accounts.queues]
+    leaves = [leaf for leaf in state.asked_before if state.demands.of(leaf).asked and leaf in accounts.queues]
     units = {unit.name: unit for unit in map(accounts.group_of, leaves)}
     return {name: accounts.share_of(unit.demand) for name, unit in sorted(units.items()) if name not in state.levels}
 
