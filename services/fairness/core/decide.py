@@ -4,13 +4,14 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from largesse.core import OpenRound
-from schemas import Level, Shares
+from schemas import KindsLevel, Level, Shares
 from services.fairness.accounts.guarantees import guarantees_of
 from services.fairness.accounts.tree_accounts import TreeAccounts
+from services.fairness.core.accounts import accounts_of, levels_of
 from services.fairness.core.entitlement import entitlements
-from services.fairness.core.levels import lent_in, levels_in
-from services.fairness.core.queue_report import accounts_of, breaches, queue_shares, share_out
-from services.fairness.core.refill import kinds_levels, unpublished
+from services.fairness.core.levels import lent_in
+from services.fairness.core.queue_report import breaches, queue_shares
+from services.fairness.core.refill import share_out, unpublished
 from services.fairness.core.state import State
 from services.fairness.core.tolerance import newcomers
 
@@ -30,10 +31,10 @@ def decide(state: State, opened: OpenRound) -> list[Shares]:
         shares = _kept(state, accounts, opened)
         shares.entitlements = entitled
         return [shares]
-    filled, dues = levels_in(state, accounts)
+    plain, filled, dues = levels_of(state, accounts)
     levels = filled.levels if filled is not None else {}
     parts = filled.parts if filled is not None else {}
-    lent = lent_in(state, levels, dues)
+    lent = lent_in(plain, levels, dues) if plain is not None else {}
     shares = Shares([], full=full, entitlements=entitled)
     moved = unpublished(filled, state.levels)
     said = sorted(levels) if full else _moved(state, moved, levels, dues, parts, lent)
@@ -55,7 +56,8 @@ def _level(
     parts: Mapping[str, Mapping[str, int]],
     lent: Mapping[str, int],
 ) -> Level:
-    return Level(at, levels[at], dues.get(at), kinds_levels(parts.get(at)), lent.get(at, 0))
+    kinds = [KindsLevel(key.split(","), target) for key, target in sorted(parts.get(at, {}).items())]
+    return Level(at, levels[at], dues.get(at), kinds, lent.get(at, 0))
 
 
 def _kept(state: State, accounts: TreeAccounts | None, opened: OpenRound) -> Shares:

@@ -136,8 +136,3 @@ def add_rest(state: State, job: Job, demand: Vector, tasks: int) -> None:
             note_user(state, job.user, job.queue, demand, rests=tasks)
         state.demands.add(job.queue, counted_demand(state.policy, demand), 0, 0, resting=tasks)
         change_sums(state, job.queue)
-
-
-def kinds_of(state: State) -> list[str]:
-    """The kinds that the cell has something of, in the order of every vector here."""
-    return sorted(kind for kind, amount in state.capacity.items() if amount > 0)

@@ -102,15 +102,10 @@ def cap_of(cap: Cap, accounts: TreeAccounts) -> list[int]:
     return [cap.amounts.get(kind, 0) for kind in accounts.kinds]
 
 
-def is_short(account: QueueAccount, held: int, level: int) -> bool:
-    """Whether a unit waits for more and, with one task more, would still be within the level (billionths)."""
-    return account.waiting > 0 and held + account.slack <= level
-
-
 def _measure(state: State, accounts: TreeAccounts, unit: QueueAccount) -> None:
     level = max(state.levels.get(unit.name, 0), state.dues.get(unit.name, 0)) if unit.waiting else 0
     held = accounts.share_of(unit.used) if level else 0
-    if not level or not is_short(unit, held, level) or is_divided(state, unit.name):
+    if not level or not unit.is_short(held, level) or is_divided(state, unit.name):
         state.short.pop(unit.name, None)
         return
     claim = _claim(state, accounts, unit, held, unit.slack, level)

@@ -9,91 +9,15 @@ all room that came free in the meantime went to others.
 
 from collections.abc import Mapping, Sequence
 
-from largesse.lifecycle.queue_policy import sharing_of
-from schemas import Breach, Queue, QueueShare, Shares
-from schemas.queue_tree import below, upwards, walk
-from schemas.queues import LIST_POLICIES, Sharing
+from schemas import Breach, QueueShare, Shares
+from schemas.queue_tree import upwards, walk
 from services.fairness.accounts.queue_account import NOTHING, Published, QueueAccount
-from services.fairness.accounts.standing import base_of
 from services.fairness.accounts.tree_accounts import TreeAccounts
-from services.fairness.core.demand import kinds_of
-from services.fairness.core.fill_tree import HELD
-from services.fairness.core.refill import CellLevels
+from services.fairness.core.accounts import accounts_of, tell
 from services.fairness.core.state import State
 
 
-# ---------------------------------------------------------------- accounts
-def accounts_of(state: State) -> TreeAccounts | None:
-    """The accounts of all queues, brought up to date; None without a tree."""
-    if state.queues is None or not state.queues.children:
-        return None
-    accounts: TreeAccounts | None = state.accounts
-    if accounts is None:
-        kinds = kinds_of(state)
-        account = _account(state.queues, "", sharing_of(state.policy.preset), kinds)
-        state.accounts = accounts = TreeAccounts(account, [state.capacity[kind] for kind in kinds])
-        accounts.kinds = kinds  # Another capacity makes new accounts.
-        for said in state.shares.values():
-            _tell(accounts, said)
-        accounts.moved = dict.fromkeys(state.demands.leaves, True)
-    if accounts.moved:
-        for leaf in accounts.moved:
-            _put(state, accounts, leaf)
-        accounts.moved = {}
-    return accounts
-
-
-def _put(state: State, accounts: TreeAccounts, leaf: str) -> None:
-    account, kinds = accounts.queues.get(leaf), accounts.kinds
-    if account is None or account.children:
-        return  # Tasks of ended jobs still run there, and a new tree has removed the leaf.
-    demand = state.demands.of(leaf)
-    tasks, waiting = demand.could_start()
-    asked = [demand.asked.get(kind, 0) for kind in kinds]
-    if account.most:
-        account.base = base_of(asked, [demand.waiting.get(kind, 0) for kind in kinds], accounts.capacity)
-    accounts.put(
-        account,
-        asked,
-        [demand.used.get(kind, 0) for kind in kinds],
-        [waiting.get(kind, 0) for kind in kinds],
-        tasks,
-        mixed=len(demand.sets) > 1,
-    )
-
-
-def _account(
-    queue: Queue, path: str, above: Sharing, kinds: list[str], *, listed: bool = False, by_holdings: bool = False
-) -> QueueAccount:
-    policy = queue.policy or above
-    limits = ([limit.get(kind) for kind in kinds] if limit else () for limit in (queue.guaranteed, queue.max))
-    account = QueueAccount(path, queue.weight, *limits, listed=listed, by_holdings=by_holdings)
-    listed, by_holdings = listed or policy in LIST_POLICIES, by_holdings or policy in HELD
-    for child in queue.children:
-        path_below = below(path, child.name)
-        account.grow(_account(child, path_below, policy, kinds, listed=listed, by_holdings=by_holdings))
-    return account
-
-
 # ---------------------------------------------------------------- published values
-def share_out(accounts: TreeAccounts, filled: CellLevels | None) -> None:
-    """The levels that are in force from now on."""
-    before = accounts.source
-    if before is filled and not accounts.keeps_levels:
-        return
-    accounts.source = filled
-    if filled is None or filled.all_fits:
-        accounts.share_out(None)
-        return
-    kept = filled.kept
-    if kept is not None and isinstance(before, CellLevels) and before.levels is filled.levels:
-        accounts.share_moved({name: filled.levels.get(name, filled.nodes.get(name, 0)) for name in kept.unshared})
-    else:
-        accounts.share_out({**filled.nodes, **filled.levels})
-    if kept is not None:
-        kept.unshared = {}
-
-
 def queue_shares(accounts: TreeAccounts, *, full: bool) -> list[QueueShare]:
     """Queues with a value that has moved by a permille; with `full` all that have one."""
     accounts.settle()
@@ -109,11 +33,6 @@ def _said(name: str, values: Published, kinds: Sequence[str]) -> QueueShare:
     return QueueShare(name, *values[:5], kinds[values.kind] if values.kind >= 0 else "")
 
 
-def _tell(accounts: TreeAccounts, said: QueueShare) -> None:
-    values = Published(said.guaranteed, said.fair, said.allocated, said.lent, said.borrowed)
-    accounts.publish(said.queue, values)
-
-
 def fold_said(state: State, body: Shares) -> None:
     """Values that were published. Queues that another tree has removed since are ignored."""
     accounts = accounts_of(state)
@@ -126,7 +45,7 @@ def fold_said(state: State, body: Shares) -> None:
     for said in body.queues:
         if said.queue not in accounts.queues:
             continue
-        _tell(accounts, said)
+        tell(accounts, said)
         if accounts.queues[said.queue].published == NOTHING:
             state.shares.pop(said.queue, None)
         else:

@@ -1,7 +1,6 @@
 """What fairness keeps of a cell: what queues ask for, what tasks hold since when, what has been published."""
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from mypy_extensions import mypyc_attr
 
@@ -10,11 +9,8 @@ from largesse.lifecycle.state import Graph, JobLife, Progress, Promises, Running
 from schemas import Cache, Policy, Queue, QueueShare, Vector
 from services.fairness.accounts.tree_accounts import TreeAccounts
 from services.fairness.core.demands import Demands
-
-if TYPE_CHECKING:
-    from services.fairness.core.entitlement import Directions
-    from services.fairness.core.refill import CellLevels
-
+from services.fairness.core.directions import Directions
+from services.fairness.core.refill import CellLevels
 
 NOTHING_RESTS: dict[int, int] = {}
 """Of jobs of which that is so: shared, and never changed."""
@@ -147,8 +143,7 @@ class State:
     Since the last round that worked the levels out anew (tolerance.py): `asked_before`, what those leaves asked
     for then, by set of kinds, that ask for something else now; `caps_moved`, by how much caps have moved, in
     billionths; `spared_ms`, when the first round did without; `fitted`: all demands fitted into the cell then.
-    `refills`: whether the round that was opened last does; `refill_due`: the next one must. `by_holdings`: levels go by
-    what is held somewhere in the tree.
+    `refills`: whether the round that was opened last does; `refill_due`: the next one must.
 
     `entitled`: by queue and set of kinds, what jobs are entitled to, as published; `entitlement_due`: jobs, queues or
     capacity have changed since the last opening; `entitles`: that one's round works it out anew.
@@ -196,7 +191,6 @@ class State:
     fitted: bool = False
     refills: bool = True
     refill_due: bool = True
-    by_holdings: bool = False
     changed_seq: int = 0
     opened: int = 0
     settled: int = 0
@@ -204,6 +198,6 @@ class State:
     entitled: dict[str, int] = field(default_factory=dict)
     entitlement_due: bool = False
     entitles: bool = False
-    directions: Cache["Directions | None"] = None
-    filled: Cache["CellLevels | None"] = None
+    directions: Cache[Directions | None] = None
+    filled: Cache[CellLevels | None] = None
     accounts: Cache[TreeAccounts | None] = None

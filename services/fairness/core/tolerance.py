@@ -35,22 +35,23 @@ def open_round(state: State, accounts: TreeAccounts | None, record: Record) -> N
     state.refills = is_full or state.refill_due or accounts is None or _has_moved(state, accounts, record.time)
     if state.refills:
         state.refill_due, state.spared_ms, state.caps_moved, state.asked_before = False, None, 0, {}
-        state.fitted = accounts is not None and fits(state, accounts)
+        state.fitted = accounts is not None and fits(accounts, state.demands.total, state.capacity)
     elif state.spared_ms is None and (state.asked_before or state.capped):
         state.spared_ms = record.time
 
 
-def fits(state: State, accounts: TreeAccounts) -> bool:
-    """Whether the cell can meet all demands. A kind that the cell has nothing of is ignored."""
-    have = state.capacity
+def fits(accounts: TreeAccounts, total: Vector, capacity: Vector) -> bool:
+    """Whether all demands, `total` together, can be met. A kind that the cell has nothing of is ignored."""
     return not accounts.over and all(
-        amount <= have.get(kind, 0) or not have.get(kind) for kind, amount in state.demands.total.items()
+        amount <= capacity.get(kind, 0) or not capacity.get(kind) for kind, amount in total.items()
     )
 
 
 def _has_moved(state: State, accounts: TreeAccounts, time: int) -> bool:
     policy = state.policy
-    if not policy.demand_tolerance_permille or state.by_holdings or state.fitted or fits(state, accounts):
+    if not policy.demand_tolerance_permille or accounts.by_holdings or state.fitted:
+        return True
+    if fits(accounts, state.demands.total, state.capacity):
         return True
     if time - (state.spared_ms if state.spared_ms is not None else time) >= policy.demand_tolerance_ms:
         return True
