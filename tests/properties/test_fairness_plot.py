@@ -6,7 +6,7 @@ import pytest
 from hypothesis import strategies as st
 
 from schemas import Queue
-from services.fairness.core import levels as core_levels
+from services.fairness.filling import levels as filling_levels
 from services.fairness.hdrf import arrays
 from tests.builders import queue, tree
 from tests.properties.fairness_books import Books, walked
@@ -152,13 +152,13 @@ def test_a_list_of_which_one_leaf_asks_for_what_there_is_not_keeps_its_level_whe
 def built(monkeypatch):
     """The trees built, one after the other."""
     found = []
-    build = core_levels.FillTree
+    build = filling_levels.FillTree
 
     def counting(*given):
         found.append(build(*given))
         return found[-1]
 
-    monkeypatch.setattr(core_levels, "FillTree", counting)
+    monkeypatch.setattr(filling_levels, "FillTree", counting)
     return found
 
 

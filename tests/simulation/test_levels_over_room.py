@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from schemas import NodeRegistered
 from schemas.queue_tree import walk
 from services.admission.core.judge import lose
-from services.fairness.core.levels import CAPPINGS_MAX
+from services.fairness.filling.levels import CAPPINGS_MAX
 from tests.builders import queue
 from tests.simulation.placed_cells import AUTHOR, Load, PlacedCell
 from tests.strategies import for_all

@@ -6,12 +6,12 @@ from schemas.queues import LIST_POLICIES
 from services.fairness.accounts.queue_account import Published
 from services.fairness.accounts.queue_tree import accounts_for, put_leaf
 from services.fairness.accounts.tree_accounts import TreeAccounts
-from services.fairness.core.levels import levels_in
 from services.fairness.core.placeable import cap_of
-from services.fairness.core.refill import CellLevels
-from services.fairness.core.shared_tree import SharedTree
 from services.fairness.core.state import State
 from services.fairness.core.tolerance import fits
+from services.fairness.filling.cell_levels import CellLevels
+from services.fairness.filling.levels import levels_in
+from services.fairness.filling.shared_tree import SharedTree
 
 
 def accounts_of(state: State) -> TreeAccounts | None:

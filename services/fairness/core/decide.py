@@ -9,11 +9,11 @@ from services.fairness.accounts.guarantees import guarantees_of
 from services.fairness.accounts.tree_accounts import TreeAccounts
 from services.fairness.core.accounts import accounts_of, levels_of
 from services.fairness.core.entitlement import entitlements
-from services.fairness.core.levels import lent_in
 from services.fairness.core.queue_report import breaches, queue_shares
-from services.fairness.core.refill import share_out, unpublished
 from services.fairness.core.state import State
 from services.fairness.core.tolerance import newcomers
+from services.fairness.filling.cell_levels import share_out, unpublished
+from services.fairness.filling.levels import lent_in
 
 SETTLE_MS: Final = 1_000
 """If some job still waits this long after the last change that may have led to a grant, and no other round has opened,

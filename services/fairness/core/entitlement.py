@@ -17,10 +17,10 @@ from schemas.queues import LIST_POLICIES, PLANNING, Sharing
 from services.fairness.accounts.queue_tree import accounts_for, put_leaf
 from services.fairness.core.demands import Demands
 from services.fairness.core.directions import Directions
-from services.fairness.core.levels import levels_in
-from services.fairness.core.shared_tree import SharedTree
 from services.fairness.core.state import State
 from services.fairness.core.tolerance import fits
+from services.fairness.filling.levels import levels_in
+from services.fairness.filling.shared_tree import SharedTree
 
 _AS_HDRF = ("naive-hdrf", "capacity")
 """Policies whose tree is divided as under `hdrf` here: what jobs are entitled to depends on no holdings."""

@@ -22,9 +22,9 @@ from schemas import Grant, Shares
 from schemas.quantities import SHARE_UNITS
 from services.fairness.accounts.queue_account import QueueAccount
 from services.fairness.accounts.tree_accounts import TreeAccounts
-from services.fairness.core.refill import confirm
 from services.fairness.core.state import Cap, Short, State
 from services.fairness.core.tolerance import note_cap
+from services.fairness.filling.cell_levels import confirm
 
 _RATIO_BITS: Final = 30
 _TIER_BITS: Final = 62

@@ -10,7 +10,7 @@ from schemas import Cache, Policy, Queue, QueueShare, Vector
 from services.fairness.accounts.tree_accounts import TreeAccounts
 from services.fairness.core.demands import Demands
 from services.fairness.core.directions import Directions
-from services.fairness.core.refill import CellLevels
+from services.fairness.filling.cell_levels import CellLevels
 
 NOTHING_RESTS: dict[int, int] = {}
 """Of jobs of which that is so: shared, and never changed."""

@@ -26,7 +26,7 @@ from schemas.queues import LIST_POLICIES, Queue
 from services.fairness.accounts.amounts import factor_beside, factor_of
 from services.fairness.accounts.queue_account import Limits, QueueAccount
 from services.fairness.accounts.queue_tree import HELD
-from services.fairness.core.shared_tree import SharedTree
+from services.fairness.filling.shared_tree import SharedTree
 from services.fairness.hdrf import arrays
 from services.fairness.hdrf.static import fill
 from services.fairness.tree import ONE, ONE_BITS, TreeNode, leaves

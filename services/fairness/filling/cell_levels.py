@@ -6,8 +6,8 @@ from math import gcd
 
 from services.fairness.accounts.queue_account import QueueAccount
 from services.fairness.accounts.tree_accounts import TreeAccounts
-from services.fairness.core.cached_tree import CachedTree
-from services.fairness.core.fill_tree import Caps
+from services.fairness.filling.cached_tree import CachedTree
+from services.fairness.filling.fill_tree import Caps
 
 Direction = tuple[int, ...]
 

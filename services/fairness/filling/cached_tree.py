@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 
 from services.fairness.accounts.queue_account import QueueAccount
 from services.fairness.accounts.tree_accounts import TreeAccounts
-from services.fairness.core.fill_tree import PIECE, TOP, Caps, FillTree
+from services.fairness.filling.fill_tree import PIECE, TOP, Caps, FillTree
 from services.fairness.hdrf import arrays
 from services.fairness.hdrf.array_fill import LastFill
 from services.fairness.hdrf.arrays import ArrayTree, array_tree_of

@@ -10,11 +10,11 @@ from schemas.queue_tree import upwards
 from services.fairness.accounts.queue_account import QueueAccount
 from services.fairness.accounts.quiet_band import PUBLISH_STEP
 from services.fairness.accounts.tree_accounts import TreeAccounts
-from services.fairness.core.cached_tree import CachedTree, cached_tree_of, is_asked_of
-from services.fairness.core.fill_tree import PIECE, TOP, Caps, FillTree
-from services.fairness.core.held_levels import handed_out
-from services.fairness.core.refill import CellLevels, matters
-from services.fairness.core.shared_tree import SharedTree
+from services.fairness.filling.cached_tree import CachedTree, cached_tree_of, is_asked_of
+from services.fairness.filling.cell_levels import CellLevels, matters
+from services.fairness.filling.fill_tree import PIECE, TOP, Caps, FillTree
+from services.fairness.filling.held_levels import handed_out
+from services.fairness.filling.shared_tree import SharedTree
 from services.fairness.hdrf.static import Fill, fill
 from services.fairness.tree import ONE, ONE_BITS, leaves, share_units, walk
 

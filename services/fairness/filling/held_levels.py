@@ -14,7 +14,7 @@ from dataclasses import replace
 
 from services.fairness.accounts.queue_account import Limits, QueueAccount
 from services.fairness.accounts.tree_accounts import TreeAccounts
-from services.fairness.core.fill_tree import TOP
+from services.fairness.filling.fill_tree import TOP
 from services.fairness.hdrf.whole_tasks import held_at_last
 from services.fairness.tree import TreeNode, leaves, walk
 
