@@ -109,7 +109,7 @@ COMPILED = {
         "tolerance",
         "user_demand",
     ),
-    "services/fairness/filling": ("cell_levels", "fill_tree", "levels", "shared_tree"),
+    "services/fairness/filling": ("cell_levels", "fill_tree", "levels", "shared_tree", "unit_levels"),
     "services/fairness/hdrf": ("leaf_fill", "node_fill", "static"),
     "services/leftover/core": (
         "asks",

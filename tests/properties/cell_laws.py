@@ -241,7 +241,7 @@ def check_levels(cell, before):
     state = cell.admission
     if is_limited(state.queues) or limits_users(state.queues):
         return  # Other tests check what limits and policies make of levels.
-    dues = {queue: due for queue, due in cell.fairness.dues.items() if queue not in said.gone}
+    dues = {queue: due for queue, due in cell.fairness.levels.dues().items() if queue not in said.gone}
     dues = {queue: due for queue, due in dues.items() if all(level.queue != queue for level in said.levels)}
     dues |= {level.queue: level.due for level in said.levels if level.due is not None}
     demand = demand_of(state)

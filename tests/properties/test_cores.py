@@ -15,7 +15,7 @@ from services.admission.core.judge import lose
 from services.leftover.placement import board_state
 from services.simulator.engine import Cell
 from tests.builders import config
-from tests.cells import AUTHOR, SlowCell, by_leaf, holds_of
+from tests.cells import AUTHOR, SlowCell, by_leaf, holds_of, targets
 from tests.properties.cell_laws import (
     Attempts,
     check_asks,
@@ -116,7 +116,7 @@ class Watched(SlowCell):
         return record
 
     def _answer(self):
-        levels = dict(self.fairness.levels)
+        levels = dict(targets(self.fairness))
         super()._answer()
         self.opened_at = len(self.records)
         check_grants_fit(self)

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from services.fairness.accounts.queue_account import QueueAccount
 from services.fairness.accounts.tree_accounts import TreeAccounts
 from tests.builders import queue, tree
+from tests.cells import targets
 from tests.properties.fairness_books import Books, walked
 from tests.strategies import for_all
 
@@ -387,4 +388,4 @@ def test_what_a_queue_at_its_maximum_goes_on_from_is_not_rounded_to_base_units()
     books.job(1, {"cpu": 1_000}, 90)
     books.look()
 
-    assert books.state.shares["a"].guaranteed == books.state.levels["a"] == 896_250 * 1_000_000 // 65_536
+    assert books.state.shares["a"].guaranteed == targets(books.state)["a"] == 896_250 * 1_000_000 // 65_536

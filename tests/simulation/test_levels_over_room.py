@@ -12,6 +12,7 @@ from schemas.queue_tree import walk
 from services.admission.core.judge import lose
 from services.fairness.filling.levels import CAPPINGS_MAX
 from tests.builders import queue
+from tests.cells import targets
 from tests.simulation.placed_cells import AUTHOR, Load, PlacedCell
 from tests.strategies import for_all
 
@@ -44,7 +45,7 @@ def test_a_group_has_its_half_though_one_of_its_queues_finds_no_room(held_back, 
 
 
 def levels_of(cell):
-    return cell.cell.fairness.levels, cell.cell.fairness.dues
+    return targets(cell.cell.fairness), cell.cell.fairness.levels.dues()
 
 
 def labelled(**knobs):

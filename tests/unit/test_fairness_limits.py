@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from tests.builders import config, job, node, queue, single, stage, tree
-from tests.cells import SlowCell, by_leaf
+from tests.cells import SlowCell, by_leaf, targets
 
 CORE = {"cpu": 1_000}
 
@@ -21,7 +21,7 @@ def cell(*queues, cpu=10_000, **knobs):
 def levels(story):
     """The levels in force after a round, in permille of the cell."""
     story.settle()
-    return {name: (target + 1) // 1_000_000 for name, target in story.fairness.levels.items()}
+    return {name: (target + 1) // 1_000_000 for name, target in targets(story.fairness).items()}
 
 
 def wants(name, tasks, queue_name, cpu=1_000, memory=0, **more):

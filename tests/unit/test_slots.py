@@ -4,7 +4,7 @@ import pytest
 
 from schemas.edge.config import SLOTS_MAX
 from tests.builders import config, job, node, queue, report, single, stage, tree
-from tests.cells import SlowCell, indexes
+from tests.cells import SlowCell, indexes, targets
 
 
 def cell(*given, slots=4, queues=(), **knobs):
@@ -15,7 +15,7 @@ def cell(*given, slots=4, queues=(), **knobs):
 
 def levels(story):
     """The levels in force, in permille of the cell's places."""
-    return {name: target // 1_000_000 for name, target in story.fairness.levels.items()}
+    return {name: target // 1_000_000 for name, target in targets(story.fairness).items()}
 
 
 def served(grants):

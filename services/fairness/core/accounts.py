@@ -9,8 +9,7 @@ from services.fairness.accounts.tree_accounts import TreeAccounts
 from services.fairness.core.placeable import cap_of
 from services.fairness.core.state import State
 from services.fairness.core.tolerance import fits
-from services.fairness.filling.cell_levels import CellLevels
-from services.fairness.filling.levels import levels_in
+from services.fairness.filling.levels import Division, levels_in
 from services.fairness.filling.shared_tree import SharedTree
 
 
@@ -37,17 +36,15 @@ def tell(accounts: TreeAccounts, said: QueueShare) -> None:
     accounts.publish(said.queue, values)
 
 
-def levels_of(
-    state: State, accounts: TreeAccounts | None
-) -> tuple[CellLevels | None, CellLevels | None, dict[str, int]]:
-    """What `levels_in` says of the cell; None where it is not shared out."""
+def levels_of(state: State, accounts: TreeAccounts | None) -> Division | None:
+    """What the units are due by what is asked for now; None where the cell is not shared out."""
     if accounts is None or state.queues is None or state.policy.preset == "fifo":
-        return None, None, {}
+        return None
     sharing = sharing_of(state.policy.preset)
     if (state.queues.policy or sharing) in LIST_POLICIES:
-        return None, None, {}
+        return None
     placeable = {unit: cap_of(cap, accounts) for unit, cap in state.capped.items()}
     fit = fits(accounts, state.demands.total, state.capacity)
-    plain, filled, dues = levels_in(SharedTree(state.queues, sharing, accounts), state.filled, placeable, fits=fit)
-    state.filled = plain
-    return plain, filled, dues
+    division = levels_in(SharedTree(state.queues, sharing, accounts), state.filled, placeable, fits=fit)
+    state.filled = division.plain
+    return division

@@ -54,8 +54,7 @@ def _filled(state: State) -> dict[str, int]:
         demands.add(path, demand, 1, 0)
         put_leaf(accounts, path, demands.of(path))
     fit = fits(accounts, demands.total, state.capacity)
-    filled, _, _ = levels_in(SharedTree(tree, "hdrf", accounts), None, {}, fits=fit)
-    levels = filled.levels
+    levels = levels_in(SharedTree(tree, "hdrf", accounts), None, {}, fits=fit).plain.levels
     found = {
         key: levels.get(path, 0) * SHARE_UNITS // max(directions.sums[key].values()) for key, path in paths.items()
     }

@@ -15,7 +15,7 @@ def all_changed(state: State) -> None:
     refill(state)
     entitle(state)
     state.filled = state.accounts = state.directions = None
-    for unit in state.levels:
+    for unit in state.levels.units:
         state.touched[unit] = True
 
 

@@ -11,6 +11,7 @@ from services.fairness.accounts.tree_accounts import TreeAccounts
 from services.fairness.core.demands import Demands
 from services.fairness.core.directions import Directions
 from services.fairness.filling.cell_levels import CellLevels
+from services.fairness.filling.unit_levels import UnitLevels
 
 NOTHING_RESTS: dict[int, int] = {}
 """Of jobs of which that is so: shared, and never changed."""
@@ -129,16 +130,14 @@ class State:
     that it granted and that still hold. `backing_off`: by job, what waits out a back-off, by "stage/index", a gang by
     "stage"; `backoff_ends`: a heap of when, for which job and what.
 
-    `levels`: those in force, `parts`: those by set of kinds of leaves that ask for several; `shares` what was published
+    `levels`: those in force; `shares` what was published
     of queues, `full_round` the last round in which everything was. `below`: queues that hold less than they are
     guaranteed -> since when; `broken`: those of which that has been published, `mended`: of which it is no longer so,
     and that has not been published; `unplaced`: those published to find no room for what waits. `oldest_ms`: since when
     the longest task had been running after the last closing.
 
-    Of units (queues with a level of their own): `dues`, what those are due that cannot place all of it, as published,
-    and `lent`, how much of its level or due each has only because others cannot place it; `short`: those below their
-    level; `capped`: those whose levels follow what they can place. `touched`: queues of which a sum or the level has
-    changed since the last closing.
+    Of units (queues with a level of their own): `short`, those below their level; `capped`, those whose levels follow
+    what they can place. `touched`: queues of which a sum or the level has changed since the last closing.
 
     Since the last round that worked the levels out anew (tolerance.py): `asked_before`, what those leaves asked
     for then, by set of kinds, that ask for something else now; `caps_moved`, by how much caps have moved, in
@@ -171,8 +170,7 @@ class State:
     running: dict[int, int] = field(default_factory=dict)
     backing_off: dict[str, dict[str, Backoff]] = field(default_factory=dict)
     backoff_ends: list[tuple[int, str, str]] = field(default_factory=list)
-    levels: dict[str, int] = field(default_factory=dict)
-    parts: dict[str, dict[str, int]] = field(default_factory=dict)
+    levels: UnitLevels = field(default_factory=UnitLevels)
     shares: dict[str, QueueShare] = field(default_factory=dict)
     full_round: int = 0
     below: dict[str, int] = field(default_factory=dict)
@@ -180,8 +178,6 @@ class State:
     mended: dict[str, int] = field(default_factory=dict)
     unplaced: dict[str, bool] = field(default_factory=dict)
     oldest_ms: int | None = None
-    dues: dict[str, int] = field(default_factory=dict)
-    lent: dict[str, int] = field(default_factory=dict)
     short: dict[str, Short] = field(default_factory=dict)
     capped: dict[str, Cap] = field(default_factory=dict)
     touched: dict[str, bool] = field(default_factory=dict)

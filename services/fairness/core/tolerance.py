@@ -71,14 +71,16 @@ def newcomers(state: State, accounts: TreeAccounts) -> dict[str, int]:
     """Units that have begun to ask since the last refill and have no level yet -> the one they get without a refill."""
     leaves = [leaf for leaf in state.asked_before if state.demands.of(leaf).asked and leaf in accounts.queues]
     units = {unit.name: unit for unit in map(accounts.group_of, leaves)}
-    return {name: accounts.share_of(unit.demand) for name, unit in sorted(units.items()) if name not in state.levels}
+    known = state.levels.units
+    return {name: accounts.share_of(unit.demand) for name, unit in sorted(units.items()) if name not in known}
 
 
 def _asks_otherwise(state: State, unit: QueueAccount, before: Mapping[str, Vector], now: Mapping[str, Vector]) -> bool:
     """Whether a leaf asks for other sets of kinds, and has, or is to have, a level for each."""
     if unit.children or not now or before.keys() == now.keys():
         return False
-    return len(now) > 1 or unit.name in state.parts
+    level = state.levels.units.get(unit.name)
+    return len(now) > 1 or (level is not None and bool(level.kinds))
 
 
 def _distance(state: State, before: Vector, now: Vector) -> int:

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from services.fairness.accounts.queue_account import QueueAccount
 from services.fairness.accounts.tree_accounts import TreeAccounts
 from services.fairness.filling.fill_tree import PIECE, TOP, Caps, FillTree
+from services.fairness.filling.unit_levels import UnitLevel
 from services.fairness.hdrf import arrays
 from services.fairness.hdrf.array_fill import LastFill
 from services.fairness.hdrf.arrays import ArrayTree, array_tree_of
@@ -84,11 +85,12 @@ class CachedTree:
         for leaf in divided:
             self._join(leaf, accounts)
 
-    def confirm(self, units: Sequence[str], published: Mapping[str, int]) -> None:
+    def confirm(self, units: Sequence[str], published: Mapping[str, UnitLevel]) -> None:
         """The levels in force of these units have changed; `published` are those of all units."""
         if self.unpublished is not None:
             for unit in units:
-                if self.levels.get(unit) == published.get(unit):
+                in_force = published.get(unit)
+                if self.levels.get(unit) == (in_force.target if in_force is not None else None):
                     self.unpublished.pop(unit, None)
                 else:
                     self.unpublished[unit] = True

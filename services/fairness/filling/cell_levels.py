@@ -8,6 +8,7 @@ from services.fairness.accounts.queue_account import QueueAccount
 from services.fairness.accounts.tree_accounts import TreeAccounts
 from services.fairness.filling.cached_tree import CachedTree
 from services.fairness.filling.fill_tree import Caps
+from services.fairness.filling.unit_levels import UnitLevel
 
 Direction = tuple[int, ...]
 
@@ -49,20 +50,22 @@ class CellLevels:
         return self.cached if self.is_kept else None
 
 
-def unpublished(filled: CellLevels | None, published: Mapping[str, int]) -> list[str]:
+def unpublished(filled: CellLevels | None, published: Mapping[str, UnitLevel]) -> list[str]:
     """The units whose level differs from the one in force, also those that have one no longer."""
     levels = filled.levels if filled is not None else {}
     kept = filled.kept if filled is not None else None
     if kept is not None and kept.unpublished is not None:
-        return [unit for unit in kept.unpublished if levels.get(unit) != published.get(unit)]
-    found = [unit for unit, level in levels.items() if published.get(unit) != level]
+        at: UnitLevel | None
+        units = kept.unpublished
+        return [u for u in units if levels.get(u) != (None if (at := published.get(u)) is None else at.target)]
+    found = [unit for unit, level in levels.items() if (at := published.get(unit)) is None or at.target != level]
     found += [unit for unit in published if unit not in levels]
     if kept is not None:
         kept.unpublished = dict.fromkeys(found, True)
     return found
 
 
-def confirm(filled: CellLevels | None, units: Sequence[str], published: Mapping[str, int]) -> None:
+def confirm(filled: CellLevels | None, units: Sequence[str], published: Mapping[str, UnitLevel]) -> None:
     """The levels in force of these units have changed; `published` are those of all units."""
     at = filled
     while at is not None:

@@ -15,6 +15,7 @@ from services.fairness.filling.cell_levels import CellLevels, matters
 from services.fairness.filling.fill_tree import PIECE, TOP, Caps, FillTree
 from services.fairness.filling.held_levels import handed_out
 from services.fairness.filling.shared_tree import SharedTree
+from services.fairness.filling.unit_levels import UnitLevel, UnitLevels
 from services.fairness.hdrf.static import Fill, fill
 from services.fairness.tree import ONE, ONE_BITS, leaves, share_units, walk
 
@@ -30,13 +31,38 @@ _ROUNDED: Final = 16
 """Billionths by which what a leaf holds, counted in tasks, may be off."""
 
 
-def levels_in(
-    tree: SharedTree, before: CellLevels | None, placeable: Caps, *, fits: bool
-) -> tuple[CellLevels, CellLevels, dict[str, int]]:
-    """The levels of all units; the levels limited to what `placeable` says that some can place; and for each unit that
-    cannot place its whole level what it would be entitled to. `before`: the first of these when it was worked out last,
-    which is returned again unless the level of a unit changed that does not get all it asks for. `fits`: all demands
-    can be met.
+class Division:
+    """What the units of a cell are due. `plain`: the levels if each could place all of its own, `filled`: those limited
+    to what units can place; `dues`: what those would be entitled to that cannot place all of it; `lent`: by unit, how
+    much of its level or due is only what others cannot place.
+    """
+
+    def __init__(self, plain: CellLevels, filled: CellLevels, dues: dict[str, int]) -> None:
+        self.plain = plain
+        self.filled = filled
+        self.dues = dues
+        self.lent = _lent_in(plain, filled.levels, dues) if dues else {}
+
+    def moved(self, published: UnitLevels, targets: Sequence[str]) -> list[str]:
+        """The units of whose level something differs from what was published; `targets`: those whose target does."""
+        filled, units = self.filled, published.units
+        found = dict.fromkeys(targets, True)
+        for unit in {**published.others, **self.dues, **filled.parts, **self.lent}:
+            if unit in filled.levels and unit in units and self._differs(unit, units[unit]):
+                found[unit] = True
+        return sorted([unit for unit in found if unit in filled.levels])
+
+    def _differs(self, unit: str, level: UnitLevel) -> bool:
+        """Whether more than the target of a unit is another than it was."""
+        if self.dues.get(unit) != level.due or self.lent.get(unit, 0) != level.lent:
+            return True
+        return self.filled.parts.get(unit, {}) != level.kinds
+
+
+def levels_in(tree: SharedTree, before: CellLevels | None, placeable: Caps, *, fits: bool) -> Division:
+    """The levels of all units. `before`: the plain ones when they were worked out last, which are returned again unless
+    the level of a unit changed that does not get all it asks for. `placeable`: what some units can place; `fits`: all
+    demands can be met.
     """
     over = before.over if before is not None else None
     at = over
@@ -55,16 +81,12 @@ def levels_in(
     filled.over = over
     if not placeable or filled.all_fits or filled.churned:
         filled.over = None
-        return filled, filled, {}
-    return filled, *_over_what_fits(tree, placeable, filled)
+        return Division(filled, filled, {})
+    limited, dues = _over_what_fits(tree, placeable, filled)
+    return Division(filled, limited, dues)
 
 
-def lent_in(plain: CellLevels, levels: Mapping[str, int], dues: Mapping[str, int]) -> dict[str, int]:
-    """By unit, how much of its level (or of its due) is only what others cannot place; `plain`: the levels if they
-    could.
-    """
-    if not dues:
-        return {}
+def _lent_in(plain: CellLevels, levels: Mapping[str, int], dues: Mapping[str, int]) -> dict[str, int]:
     rests = {unit: max(level, dues.get(unit, 0)) - plain.levels.get(unit, 0) for unit, level in levels.items()}
     return {unit: rest for unit, rest in rests.items() if rest > 0}
 
