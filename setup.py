@@ -99,6 +99,7 @@ COMPILED = {
         "demands",
         "entitlement",
         "fold",
+        "guarantees",
         "holding",
         "placeable",
         "promised",

@@ -6,6 +6,7 @@ import pytest
 
 from schemas import Breach, NodeReported, QueueShare
 from services.fairness.core.decide import SETTLE_MS
+from services.fairness.core.guarantees import GuaranteeWatch
 from tests.builders import config, job, node, queue, single, stage, tree
 from tests.cells import SlowCell, by_leaf
 
@@ -220,7 +221,7 @@ def test_a_guarantee_that_holds_again_is_over():
     story.at(5_100).finish(running[6])
     story.settle()
     assert breaches(story)[1] == Breach("a", 3 * ALL // 4, 6 * ALL // 10, 2_000, over=True)
-    assert (story.fairness.below, story.fairness.broken, story.fairness.mended) == ({}, {}, {})
+    assert story.fairness.watch == GuaranteeWatch()
 
 
 def test_a_breach_is_seen_without_another_event():
@@ -310,7 +311,7 @@ def test_with_another_tree_the_watch_begins_anew_for_who_is_no_longer_in_it(gone
         ("a", False, False),
         ("a", True, False),  # Nothing of it waits any more.
     ] + ([] if gone else [("a", True, True)])
-    assert story.fairness.broken == {}
+    assert story.fairness.watch.broken == {}
 
 
 def test_a_queue_share_says_which_kind_is_held_most():
@@ -350,7 +351,7 @@ def test_promises_in_different_kinds_are_both_kept_where_each_leaves_the_other_i
         "b": 9_600,
     }
     assert breaches(story) == []
-    assert story.fairness.broken == {}
+    assert story.fairness.watch.broken == {}
 
 
 def test_of_promises_that_no_cell_could_keep_each_gets_its_part_and_the_breach_names_the_other():
@@ -360,11 +361,11 @@ def test_of_promises_that_no_cell_could_keep_each_gets_its_part_and_the_breach_n
     published = [record for record in story.decided if record.type == "Shares"]
     found = [(one.queue, one.guaranteed // 10**6, one.winner) for record in published for one in record.body.breaches]
     assert found == [("a", 800, "b"), ("b", 800, "a")]
-    assert set(story.fairness.broken) == {"a", "b"}
+    assert set(story.fairness.watch.broken) == {"a", "b"}
 
     story.cancel("j-b")
     ended = [single(g, i) for g in story.granted if g.job == "j-b" for i in range(g.first, g.first + g.count)]
     story.finish(*ended[-5:])
     story.settle()
     assert by_leaf(story.fairness, "used") == {"a": {"cpu": 10_000, "memory": 10_000}}
-    assert story.fairness.broken == {}
+    assert set(story.fairness.watch.mended()) == {"a", "b"}

@@ -95,7 +95,7 @@ def test_its_queue_is_owed_nothing_for_tasks_that_may_not_run():
     held = [key.partition("/")[0] for key in holds_of(story.admission)]
     assert {name: held.count(name) for name in held} == {"few": 2, "many": 8}
     assert by_leaf(story.fairness, "asked")["a"] == {"cpu": 2_000}
-    assert "a" not in story.fairness.below
+    assert "a" not in story.fairness.watch.below
 
 
 def test_a_dry_run_counts_no_more_tasks_than_may_run_at_a_time():

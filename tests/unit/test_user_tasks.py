@@ -292,7 +292,7 @@ def test_its_queue_is_owed_nothing_for_tasks_that_may_not_run():
     assert running(story) == {"few": 2, "many": 8}
     assert by_leaf(story.fairness, "asked")["a"] == {"cpu": 2_000}
     assert "a" not in by_leaf(story.fairness, "waits")
-    assert "a" not in story.fairness.below
+    assert "a" not in story.fairness.watch.below
     assert not story.leftover.short
 
 

@@ -14,6 +14,7 @@ from schemas.queue_tree import upwards, walk
 from services.fairness.accounts.queue_account import NOTHING, Published, QueueAccount
 from services.fairness.accounts.tree_accounts import TreeAccounts
 from services.fairness.core.accounts import accounts_of, tell
+from services.fairness.core.guarantees import Standing
 from services.fairness.core.state import State
 
 
@@ -51,22 +52,15 @@ def fold_said(state: State, body: Shares) -> None:
         else:
             state.shares[said.queue] = said
     for breach in body.breaches:
-        if breach.placeable:
-            state.unplaced.pop(breach.queue, None)
-        else:
-            state.unplaced[breach.queue] = True
-        if breach.over:
-            state.mended.pop(breach.queue, None)
-        elif breach.queue in state.below:
-            state.broken[breach.queue] = state.below.pop(breach.queue)
+        state.watch.fold(breach)
 
 
 def forget_queues(state: State) -> None:
     """Another tree is in force: forgets queues that are not in it."""
     tree = dict(walk(state.queues)) if state.queues is not None else {}
-    for kept in (state.shares, state.below, state.broken, state.mended, state.unplaced):
-        for name in [name for name in kept if name not in tree]:
-            del kept[name]
+    for name in [name for name in state.shares if name not in tree]:
+        del state.shares[name]
+    state.watch.forget_others(tree)
     state.accounts = None
 
 
@@ -83,12 +77,10 @@ def watch(state: State, time: int) -> None:
     accounts.settle()
     recheck, accounts.recheck = accounts.recheck, {}
     for name in sorted(recheck):
-        if not recheck[name].low:
-            state.below.pop(name, None)
-            if name in state.broken:
-                state.mended[name] = state.broken.pop(name)
-        elif name not in state.below and name not in state.broken:
-            state.below[name] = time
+        if recheck[name].low:
+            state.watch.fall(name, time)
+        else:
+            state.watch.rise(name)
 
 
 def breaches(
@@ -100,24 +92,26 @@ def breaches(
     """
     limit = time if state.oldest_ms is None else state.oldest_ms
     reports: list[tuple[str, int, bool]] = []
-    for name, since_ms in state.below.items():
+    for name, since_ms in state.watch.below.items():
         if since_ms >= limit:
             break  # They are in order of time.
         reports.append((name, since_ms, _is_placeable(accounts.queues[name], dues)))
     around = {path: True for unit in dues for path in upwards(unit)}
-    for name in sorted({**state.unplaced, **around}):
-        if name in state.broken:
+    for name in sorted({**state.watch.noted, **around}):
+        broken = state.watch.broken.get(name)
+        if broken is not None and broken.standing is not Standing.MENDED:
             placeable = _is_placeable(accounts.queues[name], dues)
-            if placeable == (name in state.unplaced):
-                reports.append((name, state.broken[name], placeable))
-    if not reports and not state.mended:
+            if placeable == (broken.standing is Standing.UNPLACED):
+                reports.append((name, broken.since_ms, placeable))
+    mended = state.watch.mended()
+    if not reports and not mended:
         return []
-    accounts.look_at([name for name, _, _ in reports] + list(state.mended))
+    accounts.look_at([name for name, _, _ in reports] + list(mended))
     found = [Breach(name, *_shares_of(accounts, name), since_ms, placeable=can) for name, since_ms, can in reports]
     richest = accounts.richest({each.queue: (each.borrowed, each.allocated) for each in said}) if found else []
     for breach in found:
         breach.winner = next((each for each in richest if not f"{each}/".startswith(f"{breach.queue}/")), "")
-    for name, since_ms in state.mended.items():
+    for name, since_ms in mended.items():
         found.append(Breach(name, *_shares_of(accounts, name), since_ms, over=True))
     return sorted(found, key=lambda breach: (breach.queue, not breach.over))
 

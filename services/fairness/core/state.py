@@ -10,6 +10,7 @@ from schemas import Cache, Policy, Queue, QueueShare, Vector
 from services.fairness.accounts.tree_accounts import TreeAccounts
 from services.fairness.core.demands import Demands
 from services.fairness.core.directions import Directions
+from services.fairness.core.guarantees import GuaranteeWatch
 from services.fairness.filling.cell_levels import CellLevels
 from services.fairness.filling.unit_levels import UnitLevels
 
@@ -130,11 +131,9 @@ class State:
     that it granted and that still hold. `backing_off`: by job, what waits out a back-off, by "stage/index", a gang by
     "stage"; `backoff_ends`: a heap of when, for which job and what.
 
-    `levels`: those in force; `shares` what was published
-    of queues, `full_round` the last round in which everything was. `below`: queues that hold less than they are
-    guaranteed -> since when; `broken`: those of which that has been published, `mended`: of which it is no longer so,
-    and that has not been published; `unplaced`: those published to find no room for what waits. `oldest_ms`: since when
-    the longest task had been running after the last closing.
+    `levels`: those in force; `shares`: what was published of queues; `full_round`: the last round in which everything
+    was. `watch`: whose guarantees do not hold. `oldest_ms`: since when the longest task had been running after the last
+    closing.
 
     Of units (queues with a level of their own): `short`, those below their level; `capped`, those whose levels follow
     what they can place. `touched`: queues of which a sum or the level has changed since the last closing.
@@ -173,10 +172,7 @@ class State:
     levels: UnitLevels = field(default_factory=UnitLevels)
     shares: dict[str, QueueShare] = field(default_factory=dict)
     full_round: int = 0
-    below: dict[str, int] = field(default_factory=dict)
-    broken: dict[str, int] = field(default_factory=dict)
-    mended: dict[str, int] = field(default_factory=dict)
-    unplaced: dict[str, bool] = field(default_factory=dict)
+    watch: GuaranteeWatch = field(default_factory=GuaranteeWatch)
     oldest_ms: int | None = None
     short: dict[str, Short] = field(default_factory=dict)
     capped: dict[str, Cap] = field(default_factory=dict)
