@@ -318,6 +318,16 @@ def indexes(grants):
     return sorted((grant.stage, i) for grant in grants for i in range(grant.first, grant.first + grant.count))
 
 
+def targets(fairness):
+    """Up to where each unit is filled, by the levels in force."""
+    return {unit: level.target for unit, level in fairness.levels.units.items()}
+
+
+def by_leaf(fairness, name):
+    """A field of the demand of each leaf queue that has something there."""
+    return {leaf: amount for leaf, demand in fairness.demands.leaves.items() if (amount := getattr(demand, name))}
+
+
 def drop_caches(states):
     """Sets every field annotated `Cache` to its default."""
     for state in states:

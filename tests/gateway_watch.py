@@ -35,8 +35,8 @@ class Watched:
     def own_levels(self):
         """What queues are due of their own, whether or not it finds room: a dry run does not ask where tasks fit."""
         fairness = self.cell.fairness
-        dues = {queue: max(level, fairness.dues.get(queue, 0)) for queue, level in self.view.levels.items()}
-        return {queue: due - fairness.lent.get(queue, 0) for queue, due in dues.items()}
+        levels = fairness.levels
+        return {queue: levels.entitled(queue) - levels.units[queue].lent for queue in self.view.levels}
 
     def _hear(self, topic, header, content):
         record = decode(content)

@@ -201,6 +201,18 @@ ROOMS = (
         others=STDLIB,
     ),
     Room(
+        "queues and their levels",  # A tree of queues is to fairness what the graph of a job is to altruism.
+        ("services/fairness/accounts/*", "services/fairness/filling/*"),
+        ours=(
+            *("schemas.quantities", "schemas.queue_tree", "services.fairness"),
+            *("schemas.queues.LIST_POLICIES", "schemas.queues.Queue", "schemas.queues.Sharing"),
+        ),
+        others=PURE | COMPILER,
+        never=("services.*.core", *_AROUND_A_CORE),
+        pure=True,
+        whole=True,
+    ),
+    Room(
         "a policy",
         ("services/*",),
         ours=(

@@ -53,7 +53,7 @@ def test_a_room_stands_one_floor_above_the_highest_that_it_imports():
     [
         ("largesse.bus.file.lines", "largesse.bus"),
         ("largesse.core", "largesse.core"),
-        ("services.fairness.core.levels", "services.fairness.core"),
+        ("services.fairness.core.decide", "services.fairness.core"),
         ("schemas", "schemas"),
     ],
 )

@@ -9,7 +9,6 @@ from schemas.quantities import on_devices, tasks_on_devices
 from schemas.queue_tree import upwards, walk
 from services.admission.core.granted import attempt_of, is_held, marks
 from services.altruism.core.waits import does_wait, first_of, waiting
-from services.fairness.core.backoff import could_start
 from services.fairness.hdrf.static import fill
 from services.fairness.tree import TreeNode
 from services.leftover.core.asks import asks_of
@@ -242,7 +241,7 @@ def check_levels(cell, before):
     state = cell.admission
     if is_limited(state.queues) or limits_users(state.queues):
         return  # Other tests check what limits and policies make of levels.
-    dues = {queue: due for queue, due in cell.fairness.dues.items() if queue not in said.gone}
+    dues = {queue: due for queue, due in cell.fairness.levels.dues().items() if queue not in said.gone}
     dues = {queue: due for queue, due in dues.items() if all(level.queue != queue for level in said.levels)}
     dues |= {level.queue: level.due for level in said.levels if level.due is not None}
     demand = demand_of(state)
@@ -264,7 +263,7 @@ def check_could_start(cell):
         if tasks:
             leaf = cell.fairness.jobs[name].queue
             asked[leaf] = asked.get(leaf, 0) + tasks
-    found = {leaf: could_start(cell.fairness, leaf) for leaf in cell.fairness.waits}
+    found = {leaf: demand.could_start() for leaf, demand in cell.fairness.demands.leaves.items() if demand.waits}
     starting = {leaf: tasks for leaf, (tasks, _) in found.items() if tasks}
     assert starting == asked or (limits_users(cell.admission.queues) and {*starting} <= {*asked})
     for tasks, amounts in found.values():

@@ -229,7 +229,7 @@ class Books:
     def placed_by_set(self, body):
         """The same, where a unit is capped what it can place, by what this round says."""
         named = {level.queue for level in body.levels} | set(body.gone)
-        capped = {unit for unit in self.state.dues if unit not in named}
+        capped = {unit for unit in self.state.levels.dues() if unit not in named}
         capped |= {level.queue for level in body.levels if level.due is not None}
         return self.demand_by_set | {unit: {"": self.state.capped[unit].amounts} for unit in capped}
 

@@ -197,7 +197,7 @@ def test_a_task_succeeds_once_and_every_core_knows_which_of_its_attempts_hold_ro
     assert not cell.view.holds
     assert not cell.altruism.copied
     assert not any(any(node.used.values()) for node in cell.view.nodes.values())
-    assert not any(cell.fairness.total.values())
+    assert not any(cell.fairness.demands.total.values())
     assert not cell.fairness.held
     assert not cell.leftover.held
 

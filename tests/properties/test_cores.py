@@ -15,7 +15,7 @@ from services.admission.core.judge import lose
 from services.leftover.placement import board_state
 from services.simulator.engine import Cell
 from tests.builders import config
-from tests.cells import AUTHOR, SlowCell, holds_of
+from tests.cells import AUTHOR, SlowCell, by_leaf, holds_of, targets
 from tests.properties.cell_laws import (
     Attempts,
     check_asks,
@@ -73,8 +73,8 @@ def every_job_ends_and_leaves_nothing_behind(cell):
     assert not cell.leftover.held
     assert not cell.leftover.reasons
     assert not cell.leftover.targets
-    assert not any(cell.fairness.total.values())
-    assert not cell.fairness.demand
+    assert not any(cell.fairness.demands.total.values())
+    assert not by_leaf(cell.fairness, "asked")
     for name, state in cell.states.items():
         assert not getattr(state, "jobs", {}), name
 
@@ -116,7 +116,7 @@ class Watched(SlowCell):
         return record
 
     def _answer(self):
-        levels = dict(self.fairness.levels)
+        levels = dict(targets(self.fairness))
         super()._answer()
         self.opened_at = len(self.records)
         check_grants_fit(self)

@@ -11,6 +11,7 @@ from schemas.quantities import SHARE_UNITS
 from schemas.queue_tree import below
 from schemas.queues import LIST_POLICIES
 from tests.builders import queue, tree
+from tests.cells import targets
 from tests.properties.fairness_books import Books, covered, walked
 from tests.properties.test_fairness_queues import CAPACITIES, DEMANDS, LIMITS, moves, played, shapes
 from tests.strategies import for_all
@@ -50,9 +51,10 @@ def got(books, path):
     total = {}
     for unit, vector in unit_demand(books).items():
         if not path or f"{unit}/".startswith(f"{path}/"):
-            parts = books.state.parts.get(unit)
-            if parts is None:
-                add_level(books, total, books.state.levels.get(unit, 0), vector, base_in(books, unit))
+            level = books.state.levels.units.get(unit)
+            parts = level.kinds if level is not None else {}
+            if not parts:
+                add_level(books, total, targets(books.state).get(unit, 0), vector, base_in(books, unit))
             else:
                 assert parts.keys() == {",".join(key) for key in books.demand_by_set[unit]}
                 for key, each in books.demand_by_set[unit].items():
@@ -62,7 +64,7 @@ def got(books, path):
 
 def base_in(books, unit):
     """What a unit holds and does not wait for, where it is a leaf with a maximum that asks for more."""
-    return books.base(unit) if books.is_over(unit) and unit not in books.state.dues else {}
+    return books.base(unit) if books.is_over(unit) and unit not in books.state.levels.dues() else {}
 
 
 def add_level(books, total, level, vector, base):
@@ -174,7 +176,7 @@ def test_what_a_maximum_leaves_goes_to_those_who_ask(shape, given):
         return min(own, each.max.get("cpu", own))
 
     wanted = min(within("", shape), CAPACITIES[0]["cpu"]) * SHARE_UNITS // CAPACITIES[0]["cpu"]
-    assert abs(sum(books.state.levels.values()) - wanted) <= NEARLY
+    assert abs(sum(targets(books.state).values()) - wanted) <= NEARLY
 
 
 # ---------------------------------------------------------------- guarantees
@@ -280,25 +282,25 @@ def test_another_policy_for_a_subtree_leaves_the_rest_as_it_was(shape, given, at
         return replace(each, children=children, policy=policy if path == top else each.policy)
 
     before, after = asked(shape, given), asked(changed(shape, ""), given)
-    outside = {path for path in before.state.levels if not path.startswith(f"{top}/")}
-    assert {path for path in after.state.levels if path != top and not path.startswith(f"{top}/")} == outside
+    outside = {path for path in targets(before.state) if not path.startswith(f"{top}/")}
+    assert {path for path in targets(after.state) if path != top and not path.startswith(f"{top}/")} == outside
     for path in outside:
-        assert abs(before.state.levels[path] - after.state.levels[path]) <= NEARLY
+        assert abs(targets(before.state)[path] - targets(after.state)[path]) <= NEARLY
     assert abs(got(before, top).get("cpu", 0) - got(after, top).get("cpu", 0)) <= NEARLY
     if policy in LIST_POLICIES:
-        assert not any(path.startswith(f"{top}/") for path in after.state.levels)
+        assert not any(path.startswith(f"{top}/") for path in targets(after.state))
 
 
 def test_queues_with_another_policy_stand_among_the_leaves_of_a_flat_tree_as_one():
     shape = tree(queue("in", 5, queue("x"), replace(queue("l", 1, "y", "z"), policy="fifo")), queue("b"))
     books = asked(shape, [(at, {"cpu": 1_000}, 60) for at in range(4)], "drf")
 
-    assert {path: level * 3 // SHARE_UNITS for path, level in books.state.levels.items()} == {
+    assert {path: level * 3 // SHARE_UNITS for path, level in targets(books.state).items()} == {
         "in/x": 0,
         "in/l": 0,
         "b": 0,
     }
-    assert sum(books.state.levels.values()) == 999_999_999
+    assert sum(targets(books.state).values()) == 999_999_999
 
 
 # ---------------------------------------------------------------- shortcuts
@@ -326,5 +328,5 @@ def test_in_a_full_cell_levels_are_those_of_a_filling_from_nothing_after_every_c
             getattr(each, what)(*values)
             each.decide()
 
-    assert books[0].state.levels == books[1].state.levels
+    assert targets(books[0].state) == targets(books[1].state)
     assert books[0].published == books[1].published

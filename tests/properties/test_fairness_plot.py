@@ -6,9 +6,10 @@ import pytest
 from hypothesis import strategies as st
 
 from schemas import Queue
-from services.fairness.core import levels as core_levels
+from services.fairness.filling import levels as filling_levels
 from services.fairness.hdrf import arrays
 from tests.builders import queue, tree
+from tests.cells import targets
 from tests.properties.fairness_books import Books, walked
 from tests.properties.test_fairness_levels import NEARLY, asks, steps
 from tests.properties.test_fairness_queues import CAPACITIES, moves, shapes
@@ -54,7 +55,7 @@ def test_in_a_full_cell_it_says_the_same_after_every_change(shape, preset, given
             each.decide()
 
     assert books[0].published == books[1].published
-    assert books[0].state.levels == books[1].state.levels
+    assert targets(books[0].state) == targets(books[1].state)
 
 
 def test_a_kept_tree_hears_of_what_moved_while_everybody_got_all():
@@ -71,7 +72,7 @@ def test_a_kept_tree_hears_of_what_moved_while_everybody_got_all():
             each.look()
 
     assert books[0].published == books[1].published
-    assert books[0].state.levels == {"a": 975_000_000, "b": 25_000_000}
+    assert targets(books[0].state) == {"a": 975_000_000, "b": 25_000_000}
 
 
 def test_a_kept_tree_knows_what_a_unit_asked_for_before_everybody_got_all():
@@ -89,7 +90,7 @@ def test_a_kept_tree_knows_what_a_unit_asked_for_before_everybody_got_all():
             each.look()
 
     assert books[0].published == books[1].published
-    assert books[0].state.levels == {"a": 500_000_000, "b": 500_000_000}
+    assert targets(books[0].state) == {"a": 500_000_000, "b": 500_000_000}
 
 
 @for_all(plain, st.sampled_from(["hdrf", "drf"]), moves)
@@ -128,7 +129,7 @@ def test_under_maxima_of_units_with_one_set_of_kinds_it_comes_to_what_is_filled_
         for ask in changes:
             books.job(*ask)
             books.decide()
-        levels.append(books.state.levels)
+        levels.append(targets(books.state))
     assert levels[0].keys() == levels[1].keys()
     assert all(abs(level - levels[1][unit]) <= NEARLY for unit, level in levels[0].items())
 
@@ -143,7 +144,7 @@ def test_a_list_of_which_one_leaf_asks_for_what_there_is_not_keeps_its_level_whe
         each.look()
         each.cancel(1)
         each.look()
-        levels.append(each.state.levels)
+        levels.append(targets(each.state))
 
     assert levels == [{"b": 0}, {"b": 0}]
 
@@ -152,13 +153,13 @@ def test_a_list_of_which_one_leaf_asks_for_what_there_is_not_keeps_its_level_whe
 def built(monkeypatch):
     """The trees built, one after the other."""
     found = []
-    build = core_levels.FillTree
+    build = filling_levels.FillTree
 
     def counting(*given):
         found.append(build(*given))
         return found[-1]
 
-    monkeypatch.setattr(core_levels, "FillTree", counting)
+    monkeypatch.setattr(filling_levels, "FillTree", counting)
     return found
 
 
@@ -198,7 +199,7 @@ def test_other_demands_below_a_maximum_build_no_tree(built):
         books.look()
 
     assert len(built) == before
-    assert 190 <= sum(books.state.levels[leaf] for leaf in ("a/a0", "a/a1")) // 1_000_000 <= 200
+    assert 190 <= sum(targets(books.state)[leaf] for leaf in ("a/a0", "a/a1")) // 1_000_000 <= 200
 
 
 @pytest.mark.parametrize(
@@ -233,7 +234,7 @@ def test_a_queue_that_never_asked_has_its_place_in_a_tree_in_which_many_do(built
     books.look()
 
     assert len(built) == before
-    assert set(books.state.levels) == {"a", "b", "c/c1"}
+    assert set(targets(books.state)) == {"a", "b", "c/c1"}
 
 
 def test_a_limit_that_begins_to_count_ends_it(built):

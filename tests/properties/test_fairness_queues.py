@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from services.fairness.accounts.queue_account import QueueAccount
 from services.fairness.accounts.tree_accounts import TreeAccounts
 from tests.builders import queue, tree
+from tests.cells import targets
 from tests.properties.fairness_books import Books, walked
 from tests.strategies import for_all
 
@@ -146,7 +147,7 @@ def test_among_many_queues_those_that_move_by_a_permille_are_found(daily, chance
                 getattr(each, what)(*given)
 
     assert books[0].published == books[1].published
-    assert books[0].state.below == books[1].state.below
+    assert books[0].state.watch.below == books[1].state.watch.below
 
 
 NARROW = tree(
@@ -178,7 +179,7 @@ def test_many_small_moves_that_make_a_permille_together_are_told(daily, chance, 
         play(books, steps)
 
     assert books[0].published == books[1].published
-    assert books[0].state.below == books[1].state.below
+    assert books[0].state.watch.below == books[1].state.watch.below
 
 
 TASKS = ({"cpu": 1_000}, {"cpu": 1_000, "memory": 1_500}, {"cpu": 300}, {"memory": 1_999})
@@ -374,7 +375,7 @@ def test_what_is_promised_below_a_queue_is_no_promise_of_its_own():
     books.job(2, {"cpu": 1_000}, 7)
     books.look((1, 1))
 
-    assert sorted(books.state.below) == ["a/a0", "b"]
+    assert sorted(books.state.watch.below) == ["a/a0", "b"]
 
 
 def test_what_a_queue_at_its_maximum_goes_on_from_is_not_rounded_to_base_units():
@@ -387,4 +388,4 @@ def test_what_a_queue_at_its_maximum_goes_on_from_is_not_rounded_to_base_units()
     books.job(1, {"cpu": 1_000}, 90)
     books.look()
 
-    assert books.state.shares["a"].guaranteed == books.state.levels["a"] == 896_250 * 1_000_000 // 65_536
+    assert books.state.shares["a"].guaranteed == targets(books.state)["a"] == 896_250 * 1_000_000 // 65_536

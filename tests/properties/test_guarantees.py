@@ -1,7 +1,7 @@
 """What queues are guaranteed by now, worked out beside their accounts, against a visit to each account."""
 
 from services.fairness.accounts.guarantees import guarantees_of
-from services.fairness.core.queue_report import accounts_of
+from services.fairness.core.accounts import accounts_of
 from tests.properties.fairness_books import Books
 from tests.properties.test_fairness_queues import CAPACITIES, moves, shapes
 from tests.strategies import for_all

@@ -173,9 +173,9 @@ def divided(whole, weights, least, most):
 
 def said(books):
     """What the core says, in the same form."""
-    levels = dict(books.state.levels)
-    for leaf, parts in books.state.parts.items():
-        levels |= {f"{leaf}//{key}": part for key, part in parts.items()}
+    levels = {}
+    for unit, level in books.state.levels.units.items():
+        levels |= {unit: level.target} | {f"{unit}//{key}": part for key, part in level.kinds.items()}
     return levels
 
 
@@ -194,7 +194,9 @@ def test_levels_at_rest_are_those_of_progressive_filling(shape, moves, capacity)
         getattr(books, "decide" if what == "look" else what)(*given)
     books.decide()
     books.decide()
-    assume(not books.state.dues)  # Grants are drawn here: whom they pass over is taken to find no room (placeable.py).
+    assume(
+        not books.state.levels.dues()
+    )  # Grants are drawn here: whom they pass over is taken to find no room (placeable.py).
 
     filling, levels = Filling(books), said(books)
     expected = filling.levels()

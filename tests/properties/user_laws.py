@@ -49,9 +49,6 @@ def places_left(cell, name):
     return min([most - count for most, count in found if most is not None], default=1 << 30)
 
 
-SUMS = ("demand", "sets", "total", "waiting", "waits", "used", "backoff_tasks", "backoff_demand", "user_tasks")
-
-
 def check_counted_anew(cell):
     """What fairness counts is what it would be if it counted anew."""
     if not limits_users(cell.admission.queues):
@@ -60,8 +57,8 @@ def check_counted_anew(cell):
     recount(anew)
     cut_users(kept)
     cut_users(anew)
-    for name in SUMS:
-        found, counted = getattr(kept, name), getattr(anew, name)
-        if name == "total":
-            found, counted = ({kind: amount for kind, amount in each.items() if amount} for each in (found, counted))
-        assert found == counted, name
+    found, counted = ({kind: n for kind, n in each.demands.total.items() if n} for each in (kept, anew))
+    assert found == counted
+    for name in ("leaves", "waits"):
+        assert getattr(kept.demands, name) == getattr(anew.demands, name), name
+    assert kept.user_tasks == anew.user_tasks

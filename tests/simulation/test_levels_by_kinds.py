@@ -43,7 +43,7 @@ def test_each_set_of_kinds_holds_its_level_however_many_jobs_ask_for_the_other(o
     each = cell(mixed=loads)
     each.run_until(20_000)
     gpus, cpus = 10 * 4, 10 * 16
-    parts, before = dict(each.cell.fairness.parts["mixed"]), Counter(each.area)
+    parts, before = dict(each.cell.fairness.levels.units["mixed"].kinds), Counter(each.area)
     each.run_until(40_000)
     held = {kind: (each.area["mixed", kind] - before["mixed", kind]) / 20_000 for kind in ("cpu", "gpu")}
 
@@ -80,11 +80,11 @@ def test_a_set_of_kinds_goes_first_among_jobs_of_equal_priority_alone():
 
 
 def test_a_level_says_what_each_set_of_kinds_comes_to():
-    shares = cell(mixed=[ON_GPU, ON_CPU]).cell.fairness
+    levels = cell(mixed=[ON_GPU, ON_CPU]).cell.fairness.levels.units
 
-    assert list(shares.parts) == ["mixed"]
-    assert shares.parts["mixed"].keys() == {"cpu", "cpu,gpu"}
-    assert shares.parts["mixed"]["cpu,gpu"] < shares.parts["mixed"]["cpu"] < shares.levels["mixed"]
+    assert [unit for unit, level in levels.items() if level.kinds] == ["mixed"]
+    assert levels["mixed"].kinds.keys() == {"cpu", "cpu,gpu"}
+    assert levels["mixed"].kinds["cpu,gpu"] < levels["mixed"].kinds["cpu"] < levels["mixed"].target
 
 
 def drawn(random):

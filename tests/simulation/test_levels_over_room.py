@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 from schemas import NodeRegistered
 from schemas.queue_tree import walk
 from services.admission.core.judge import lose
-from services.fairness.core.levels import CAPPINGS_MAX
+from services.fairness.filling.levels import CAPPINGS_MAX
 from tests.builders import queue
+from tests.cells import targets
 from tests.simulation.placed_cells import AUTHOR, Load, PlacedCell
 from tests.strategies import for_all
 
@@ -44,7 +45,7 @@ def test_a_group_has_its_half_though_one_of_its_queues_finds_no_room(held_back, 
 
 
 def levels_of(cell):
-    return cell.cell.fairness.levels, cell.cell.fairness.dues
+    return targets(cell.cell.fairness), cell.cell.fairness.levels.dues()
 
 
 def labelled(**knobs):
@@ -94,10 +95,10 @@ def test_what_a_leaf_can_place_is_less_once_it_was_passed_over_with_less():
 def test_a_guarantee_that_cannot_be_placed_is_said_to_be_that():
     cell = labelled()
     fairness = cell.cell.fairness
-    assert (fairness.broken, fairness.unplaced) == ({}, {})
+    assert fairness.watch.broken == {}
 
     cell.run_until(2 * LONGEST_MS)
-    assert (list(fairness.broken), fairness.unplaced) == (["g1/a"], {"g1/a": True})
+    assert [(queue, each.standing.value) for queue, each in fairness.watch.broken.items()] == [("g1/a", "unplaced")]
 
 
 def test_a_leaf_that_is_first_for_whatever_comes_free_is_not_taken_to_find_no_room():

@@ -10,7 +10,7 @@ from schemas.edge.read import Malformed, read_input
 from schemas.queues import Preset
 from services.admission.core.keys import digest_of
 from tests.builders import config, job, node, queue, stage, tree
-from tests.cells import AUTHOR, SlowCell, running_cell, served
+from tests.cells import AUTHOR, SlowCell, by_leaf, running_cell, served
 
 PRESETS = get_args(Preset)
 TREE = tree(queue("ads", 1, "prod", "test"), queue("ml", max={"cpu": 2_000}), queue("own", submitters=["bob"]))
@@ -150,7 +150,7 @@ def test_what_a_held_job_leaves_goes_to_others_and_its_share_too():
     cell.take(held("big"))
 
     assert served(cell.settle()) == {"other": 4}
-    assert "ads/prod" not in cell.fairness.demand
+    assert "ads/prod" not in by_leaf(cell.fairness, "asked")
 
 
 def test_grants_of_a_round_that_was_open_are_struck():

@@ -5,7 +5,7 @@ from dataclasses import replace
 from hypothesis import strategies as st
 
 from tests.builders import config, job, known, node, queue, report, single, stage, tree
-from tests.cells import SlowCell
+from tests.cells import SlowCell, targets
 from tests.properties.cell_laws import fair_levels
 from tests.properties.fairness_books import Books
 from tests.strategies import for_all
@@ -21,7 +21,7 @@ def cell(*queues, cpu=10_000, memory=10_240, **knobs):
 def levels(story):
     """The levels in force after a round, in permille of the cell."""
     story.settle()
-    return {name: target // 1_000_000 for name, target in story.fairness.levels.items()}
+    return {name: target // 1_000_000 for name, target in targets(story.fairness).items()}
 
 
 def wants(name, tasks, *, queue_name, cpu=1_000, memory=0, **more):
@@ -307,7 +307,7 @@ class Levelled(Books):
 
     def check(self, body):
         super().check(body)
-        levels = {queue: target for queue, target in self.state.levels.items() if queue not in body.gone}
+        levels = {queue: target for queue, target in targets(self.state).items() if queue not in body.gone}
         levels |= {level.queue: level.target for level in body.levels}
         assert levels == dict.fromkeys(levels, 0) | fair_levels(
             self.preset, self.tree, self.capacity, self.placed_by_set(body)

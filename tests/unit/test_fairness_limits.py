@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from tests.builders import config, job, node, queue, single, stage, tree
-from tests.cells import SlowCell
+from tests.cells import SlowCell, by_leaf, targets
 
 CORE = {"cpu": 1_000}
 
@@ -21,7 +21,7 @@ def cell(*queues, cpu=10_000, **knobs):
 def levels(story):
     """The levels in force after a round, in permille of the cell."""
     story.settle()
-    return {name: (target + 1) // 1_000_000 for name, target in story.fairness.levels.items()}
+    return {name: (target + 1) // 1_000_000 for name, target in targets(story.fairness).items()}
 
 
 def wants(name, tasks, queue_name, cpu=1_000, memory=0, **more):
@@ -149,7 +149,7 @@ def test_guarantees_and_maxima_hold_while_tasks_come_and_go():
     for _ in range(60):
         story.at(story.time + 10).finish(running.pop(0))
         running += [single(g, i) for g in story.settle() for i in range(g.first, g.first + g.count)]
-        cores = {name: vector["cpu"] for name, vector in story.fairness.used.items()}
+        cores = {name: vector["cpu"] for name, vector in by_leaf(story.fairness, "used").items()}
         held.append(cores.get("a", 0))
         assert sum(cores.values()) == 10_000
         assert cores.get("b", 0) <= 7_000
@@ -202,7 +202,7 @@ PROMISED = (limited("a", guaranteed=6_000), limited("d", guaranteed=4_000), queu
 
 def cores(story):
     story.settle()
-    return {name: vector["cpu"] // 1_000 for name, vector in sorted(story.fairness.used.items())}
+    return {name: vector["cpu"] // 1_000 for name, vector in sorted(by_leaf(story.fairness, "used").items())}
 
 
 @pytest.mark.parametrize(
@@ -245,4 +245,4 @@ def test_who_was_promised_nothing_has_the_pieces_that_are_too_small_and_the_kind
     memory = job("l", stage(tasks=50, demand={"memory": 1_000}), queue="c")
     story.take(wants("j", 50, "a", cpu=3_000), wants("k", 50, "b"), memory)
     story.settle()
-    assert story.fairness.used == {"a": {"cpu": 9_000}, "b": {"cpu": 1_000}, "c": {"memory": 10_000}}
+    assert by_leaf(story.fairness, "used") == {"a": {"cpu": 9_000}, "b": {"cpu": 1_000}, "c": {"memory": 10_000}}

@@ -5,10 +5,10 @@ from dataclasses import replace
 import pytest
 
 from schemas import Breach, NodeReported, QueueShare
-from services.fairness.core.backoff import could_start
 from services.fairness.core.decide import SETTLE_MS
+from services.fairness.core.guarantees import GuaranteeWatch
 from tests.builders import config, job, node, queue, single, stage, tree
-from tests.cells import SlowCell
+from tests.cells import SlowCell, by_leaf
 
 ALL = 1_000_000_000
 
@@ -104,7 +104,7 @@ def test_what_tasks_hold_counts_until_their_node_gives_it_back():
     story.settle()
     assert said(story)["a"] == (0, 0, 0, 0, 0, "")
     assert story.fairness.shares == {}
-    assert (story.fairness.held, story.fairness.used, story.fairness.running) == ({}, {}, {})
+    assert (story.fairness.held, by_leaf(story.fairness, "used"), story.fairness.running) == ({}, {}, {})
 
 
 def test_a_lost_node_gives_back_what_it_held():
@@ -117,7 +117,7 @@ def test_a_lost_node_gives_back_what_it_held():
     story.lose("n2")
     story.settle()
     later(story)
-    assert story.fairness.used == {"a": {"cpu": 10_000}}
+    assert by_leaf(story.fairness, "used") == {"a": {"cpu": 10_000}}
 
 
 def test_in_a_list_only_the_whole_has_a_share():
@@ -221,7 +221,7 @@ def test_a_guarantee_that_holds_again_is_over():
     story.at(5_100).finish(running[6])
     story.settle()
     assert breaches(story)[1] == Breach("a", 3 * ALL // 4, 6 * ALL // 10, 2_000, over=True)
-    assert (story.fairness.below, story.fairness.broken, story.fairness.mended) == ({}, {}, {})
+    assert story.fairness.watch == GuaranteeWatch()
 
 
 def test_a_breach_is_seen_without_another_event():
@@ -287,13 +287,13 @@ def test_who_rests_stands_for_no_other_task_of_its_queue():
     story.settle()
     gang = [single(grant, i) for grant in story.granted if grant.job == "gang" for i in range(grant.count)]
     story.at(10).fail(gang[0])
-    assert could_start(story.fairness, "a") == (13, {"cpu": 13_000})
+    assert story.fairness.demands.of("a").could_start() == (13, {"cpu": 13_000})
     story.at(20).fail(*gang[1:])
-    assert could_start(story.fairness, "a") == (13, {"cpu": 13_000})
+    assert story.fairness.demands.of("a").could_start() == (13, {"cpu": 13_000})
     assert [rest.at_ms for rest in story.fairness.backing_off["gang"].values()] == [60_020]
 
     story.cancel("gang")
-    assert (could_start(story.fairness, "a")[0], story.fairness.backing_off) == (13, {})
+    assert (story.fairness.demands.of("a").could_start()[0], story.fairness.backing_off) == (13, {})
 
 
 @pytest.mark.parametrize("gone", [True, False])
@@ -311,7 +311,7 @@ def test_with_another_tree_the_watch_begins_anew_for_who_is_no_longer_in_it(gone
         ("a", False, False),
         ("a", True, False),  # Nothing of it waits any more.
     ] + ([] if gone else [("a", True, True)])
-    assert story.fairness.broken == {}
+    assert story.fairness.watch.broken == {}
 
 
 def test_a_queue_share_says_which_kind_is_held_most():
@@ -346,23 +346,26 @@ def crossing(first, second):
 
 def test_promises_in_different_kinds_are_both_kept_where_each_leaves_the_other_its_own():
     story = crossing((1_000, 200), (200, 1_000))
-    assert {name: sum(vector.values()) for name, vector in story.fairness.used.items()} == {"a": 9_600, "b": 9_600}
+    assert {name: sum(vector.values()) for name, vector in by_leaf(story.fairness, "used").items()} == {
+        "a": 9_600,
+        "b": 9_600,
+    }
     assert breaches(story) == []
-    assert story.fairness.broken == {}
+    assert story.fairness.watch.broken == {}
 
 
 def test_of_promises_that_no_cell_could_keep_each_gets_its_part_and_the_breach_names_the_other():
     story = crossing((1_000, 1_000), (1_000, 1_000))
-    assert {name: vector["cpu"] for name, vector in story.fairness.used.items()} == {"a": 5_000, "b": 5_000}
+    assert {name: vector["cpu"] for name, vector in by_leaf(story.fairness, "used").items()} == {"a": 5_000, "b": 5_000}
 
     published = [record for record in story.decided if record.type == "Shares"]
     found = [(one.queue, one.guaranteed // 10**6, one.winner) for record in published for one in record.body.breaches]
     assert found == [("a", 800, "b"), ("b", 800, "a")]
-    assert set(story.fairness.broken) == {"a", "b"}
+    assert set(story.fairness.watch.broken) == {"a", "b"}
 
     story.cancel("j-b")
     ended = [single(g, i) for g in story.granted if g.job == "j-b" for i in range(g.first, g.first + g.count)]
     story.finish(*ended[-5:])
     story.settle()
-    assert story.fairness.used == {"a": {"cpu": 10_000, "memory": 10_000}}
-    assert story.fairness.broken == {}
+    assert by_leaf(story.fairness, "used") == {"a": {"cpu": 10_000, "memory": 10_000}}
+    assert set(story.fairness.watch.mended()) == {"a", "b"}

@@ -398,8 +398,8 @@ def test_those_who_would_be_left_nothing_are_those_who_get_nothing_when_all_ask(
     books.look()
 
     empty = {path for path, _ in left_nothing(shape, books.capacity)}
-    below_empty = {leaf for leaf in books.state.demand if any(f"{leaf}/".startswith(f"{path}/") for path in empty)}
-    assert below_empty == {leaf for leaf, level in books.state.levels.items() if level < 10}
+    below_empty = {at for at in books.state.demands.leaves if any(f"{at}/".startswith(f"{path}/") for path in empty)}
+    assert below_empty == {leaf for leaf, level in books.state.levels.units.items() if level.target < 10}
 
 
 # ---------------------------------------------------------------- over HTTP

@@ -29,7 +29,7 @@ from schemas.queue_tree import with_default
 from schemas.tasks import TaskEnd
 from services.admission import core as admission
 from services.admission.core.judge import judge
-from services.fairness.core.queue_report import accounts_of
+from services.fairness.core.accounts import accounts_of
 from services.gateway import view
 from services.gateway.documents.cell import config_document
 from services.gateway.documents.jobs import WHY, job_document, job_documents

@@ -15,7 +15,7 @@ from services.gateway.http.dry_runs.config import tasks_of as could_use
 from services.planner.rdl.of_job import request_text
 from tests.builders import config, job, node, single, tree
 from tests.builders import stage as tasks_of
-from tests.cells import SlowCell, holds_of
+from tests.cells import SlowCell, by_leaf, holds_of
 from tests.conftest import ROOT
 from tests.gateway_watch import Watched, stage
 from tests.promised_cell import HOUR, promise, reserved, step
@@ -94,8 +94,8 @@ def test_its_queue_is_owed_nothing_for_tasks_that_may_not_run():
     story.settle()
     held = [key.partition("/")[0] for key in holds_of(story.admission)]
     assert {name: held.count(name) for name in held} == {"few": 2, "many": 8}
-    assert story.fairness.demand["a"] == {"cpu": 2_000}
-    assert "a" not in story.fairness.below
+    assert by_leaf(story.fairness, "asked")["a"] == {"cpu": 2_000}
+    assert "a" not in story.fairness.watch.below
 
 
 def test_a_dry_run_counts_no_more_tasks_than_may_run_at_a_time():

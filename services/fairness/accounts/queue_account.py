@@ -35,10 +35,10 @@ class QueueAccount:
     """
 
     __slots__ = (
-        "asking", "asks", "base", "by_holdings", "children", "claim", "claims", "demand", "each", "ends", "fair", "far",
-        "floor", "guaranteed", "intervals", "listed", "low", "mixed", "most", "name", "over",
-        "parent", "published", "quiet_band", "slack", "stale", "stale_children", "used", "waiting", "weight",
-        "weights",
+        "asked", "asking", "asks", "base", "by_holdings", "children", "claim", "claims", "demand", "each", "ends",
+        "fair", "far", "floor", "guaranteed", "intervals", "listed", "low", "most", "name", "over",
+        "parent", "published", "quiet_band", "sets", "slack", "stale", "stale_children", "startable", "tasks", "used",
+        "waiting", "weight", "weights",
     )  # fmt: skip
 
     def __init__(
@@ -66,7 +66,10 @@ class QueueAccount:
         self.asks = False
         self.base: list[int] = []  # What it holds and does not wait for (standing.py), where it has a maximum: shares.
         self.each: list[int] = []  # What one of its tasks that wait asks for in the mean, rounded up.
-        self.mixed = False  # A leaf whose tasks ask for several sets of kinds.
+        self.asked = False  # Jobs of a leaf ask for something, if only for kinds that the cell has nothing of.
+        self.sets: dict[str, list[int]] = {}  # By set of kinds what a leaf asks for, where it asks for several.
+        self.tasks = 0  # Tasks of a leaf that wait for nothing but room,
+        self.startable: list[int] = []  # and what those ask for together.
         self.asking = self.weights = 0  # Of the children: those that ask for something, and their weights.
         self.claim: list[int] = []  # What guarantees cover of what it asks for, in shares of the cell.
         self.claims: list[int] = []  # What those of its children do.
@@ -86,6 +89,12 @@ class QueueAccount:
         """Takes a child."""
         child.parent = self
         self.children.append(child)
+
+    def is_short(self, held: int, level: int) -> bool:
+        """Whether it waits for more and, with a task more for each leaf that waits, would be within the level
+        (billionths).
+        """
+        return self.waiting > 0 and held + self.slack <= level
 
     @property
     def has_room_below_maximum(self) -> bool:

@@ -30,11 +30,14 @@ class TreeAccounts:
     """All queues of a tree in a cell of `capacity` (nothing of it 0).
 
     `changed`: queues that have a value to publish. `recheck`: queues whose `low` may have changed since it was last
-    read. The caller's own: `kinds`, what the places in a vector stand for; `moved`, leaves that are still to be `put`;
-    `source`, what the levels in force come from.
+    read. `kinds`: what the places in a vector stand for. `by_holdings`: some levels in the tree go by what is held.
+    `demanding`: leaves whose jobs ask for something; `occupied`: those, and leaves that hold something. The caller's
+    own: `moved`, leaves that are still to be `put`; `fillings`, how many there were; `shared`, the number of the one
+    whose levels are in force (0: none).
     """
 
-    def __init__(self, root: QueueAccount, capacity: Sequence[int]) -> None:
+    def __init__(self, root: QueueAccount, capacity: Sequence[int], kinds: Sequence[str] = ()) -> None:
+        self.kinds = kinds
         self.capacity = capacity
         self.root = root
         self.queues: dict[str, QueueAccount] = {}
@@ -49,34 +52,26 @@ class TreeAccounts:
             account = todo.pop()
             self.queues[account.name] = account
             account.demand, account.used, account.claim, account.claims = ([0] * len(capacity) for _ in range(4))
+            account.startable = [0] * len(capacity)
             account.stale_children = list(account.children)
             todo += account.children
         self.changed: dict[str, QueueAccount] = {}
         self.recheck = dict(self.queues)
-        self.kinds: Sequence[str] = ()
+        self.by_holdings = False
+        self.demanding: dict[str, bool] = {}
+        self.occupied: dict[str, bool] = {}
         self.moved: dict[str, bool] = {}
-        self.source: object = None
+        self.fillings = self.shared = 0
 
     # ------------------------------------------------------------------ what happens
-    def put(
-        self,
-        account: QueueAccount,
-        demand: list[int],
-        used: list[int],
-        waiting: list[int],
-        tasks: int,
-        *,
-        mixed: bool = False,
-    ) -> None:
-        """A leaf asks for `demand` in all and holds `used`; `tasks` tasks of it wait, together for `waiting`. `mixed`:
-        it asks for several sets of kinds.
-        """
-        account.mixed = mixed
+    def put(self, account: QueueAccount, demand: list[int], used: list[int], startable: list[int], tasks: int) -> None:
+        """A leaf asks for `demand` in all and holds `used`; `tasks` tasks of it wait, together for `startable`."""
+        account.tasks, account.startable = tasks, startable
         if account.most:
-            account.each = [-(-amount // tasks) if tasks else 0 for amount in waiting]
+            account.each = [-(-amount // tasks) if tasks else 0 for amount in startable]
         more = [demand[kind] - account.demand[kind] for kind in range(len(demand))]
         held = [used[kind] - account.used[kind] for kind in range(len(used))]
-        slack = (-(-self.share_of(waiting) // tasks) if tasks else 0) - account.slack
+        slack = (-(-self.share_of(startable) // tasks) if tasks else 0) - account.slack
         waits = (tasks > 0) - account.waiting
         asks = any(demand)
         loud = asks != account.asks
@@ -304,7 +299,7 @@ class TreeAccounts:
         """What a queue may have at most. Where its tasks ask for several sets of kinds, a maximum holds back those
         alone that need the kind that it names; else all that it asks for is held back in the same proportion.
         """
-        if account.most and (account.mixed or not (account.is_group or account.listed)):
+        if account.most and (account.sets or not (account.is_group or account.listed)):
             if not account.over:
                 return ONE
             limits = zip(account.demand, account.most, strict=True)

@@ -8,7 +8,6 @@ changes.
 from heapq import heappop, heappush
 
 from largesse.lifecycle.job_life import backoff_ms, gang_backoff_ms
-from schemas import Vector
 from schemas.tasks import Failure
 from services.fairness.core.demand import add_rest, rest
 from services.fairness.core.state import Backoff, Job, State
@@ -55,20 +54,6 @@ def forget_backoffs(state: State, job: Job, name: str) -> None:
     """The job is over."""
     for key in list(state.backing_off.get(name, ())):
         _end(state, job, name, key)
-
-
-def could_start(state: State, leaf: str) -> tuple[int, Vector]:
-    """How many tasks of a leaf wait for nothing but room, and what they ask for together."""
-    waits, waiting = state.waits.get(leaf, 0), state.waiting.get(leaf, _NOTHING)
-    if leaf in state.backoff_tasks:
-        waits -= state.backoff_tasks[leaf]
-        backoff_demand = state.backoff_demand.get(leaf, _NOTHING)
-        waiting = {kind: amount - backoff_demand.get(kind, 0) for kind, amount in waiting.items()}
-    assert waits >= 0, f"{leaf}: more tasks in back-off than waiting"
-    return waits, waiting
-
-
-_NOTHING: Vector = {}
 
 
 def _end(state: State, job: Job, name: str, key: str) -> None:

@@ -1,18 +1,20 @@
 """How fairness answers an open round."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Final
 
 from largesse.core import OpenRound
-from schemas import Level, Shares
+from schemas import KindsLevel, Level, QueueShare, Shares
 from services.fairness.accounts.guarantees import guarantees_of
 from services.fairness.accounts.tree_accounts import TreeAccounts
+from services.fairness.core.accounts import accounts_of, levels_of
 from services.fairness.core.entitlement import entitlements
-from services.fairness.core.levels import lent_in, levels_in
-from services.fairness.core.queue_report import accounts_of, breaches, queue_shares, share_out
-from services.fairness.core.refill import kinds_levels, unpublished
+from services.fairness.core.queue_report import breaches, queue_shares
 from services.fairness.core.state import State
 from services.fairness.core.tolerance import newcomers
+from services.fairness.filling.cell_levels import share_out, unpublished
+from services.fairness.filling.levels import Division
+from services.fairness.filling.unit_levels import UnitLevel
 
 SETTLE_MS: Final = 1_000
 """If some job still waits this long after the last change that may have led to a grant, and no other round has opened,
@@ -30,32 +32,36 @@ def decide(state: State, opened: OpenRound) -> list[Shares]:
         shares = _kept(state, accounts, opened)
         shares.entitlements = entitled
         return [shares]
-    filled, dues = levels_in(state, accounts)
+    division = levels_of(state, accounts)
+    filled = division.filled if division is not None else None
     levels = filled.levels if filled is not None else {}
-    parts = filled.parts if filled is not None else {}
-    lent = lent_in(state, levels, dues)
     shares = Shares([], full=full, entitlements=entitled)
-    moved = unpublished(filled, state.levels)
-    said = sorted(levels) if full else _moved(state, moved, levels, dues, parts, lent)
-    shares.levels = [_level(at, levels, dues, parts, lent) for at in said]
+    moved = unpublished(filled, state.levels.units)
     shares.gone = sorted([unit for unit in moved if unit not in levels])
+    if division is not None:
+        said = sorted(levels) if full else division.moved(state.levels, moved)
+        shares.levels = [_found(division, unit) for unit in said]
     if accounts is not None:
         share_out(accounts, filled)
-        _publish_queues(state, accounts, shares, dues, opened)
-        units = _guarantees_moved(state, accounts, shares)
-        more = [_level(at, levels, dues, parts, lent) for at in units if at in levels]
+        _publish_queues(state, accounts, shares, division.dues if division is not None else {}, opened)
+        units = [unit for unit in _guarantees_moved(state.shares, accounts, shares) if unit in levels]
+        more = [_found(division, unit) for unit in units] if division is not None else []
         _publish_guarantees(accounts, shares, more)
     return [shares]
 
 
-def _level(
-    at: str,
-    levels: Mapping[str, int],
-    dues: Mapping[str, int],
-    parts: Mapping[str, Mapping[str, int]],
-    lent: Mapping[str, int],
-) -> Level:
-    return Level(at, levels[at], dues.get(at), kinds_levels(parts.get(at)), lent.get(at, 0))
+def _found(division: Division, unit: str) -> Level:
+    filled = division.filled
+    kinds = _by_kinds(filled.parts.get(unit))
+    return Level(unit, filled.levels[unit], division.dues.get(unit), kinds, division.lent.get(unit, 0))
+
+
+def _in_force(unit: str, level: UnitLevel) -> Level:
+    return Level(unit, level.target, level.due, _by_kinds(level.kinds), level.lent)
+
+
+def _by_kinds(targets: Mapping[str, int] | None) -> list[KindsLevel]:
+    return [KindsLevel(key.split(","), target) for key, target in sorted(targets.items())] if targets else []
 
 
 def _kept(state: State, accounts: TreeAccounts | None, opened: OpenRound) -> Shares:
@@ -64,19 +70,19 @@ def _kept(state: State, accounts: TreeAccounts | None, opened: OpenRound) -> Sha
     if accounts is not None:
         shares.levels = [Level(unit, level) for unit, level in newcomers(state, accounts).items()]
         accounts.keep_levels()
-        _publish_queues(state, accounts, shares, state.dues, opened)
-        units, levels = _guarantees_moved(state, accounts, shares), state.levels
-        more = [_level(at, levels, state.dues, state.parts, state.lent) for at in units if at in levels]
-        _publish_guarantees(accounts, shares, more)
+        _publish_queues(state, accounts, shares, state.levels.dues(), opened)
+        units = state.levels.units
+        moved = _guarantees_moved(state.shares, accounts, shares)
+        _publish_guarantees(accounts, shares, [_in_force(unit, units[unit]) for unit in moved if unit in units])
     return shares
 
 
-def _guarantees_moved(state: State, accounts: TreeAccounts, shares: Shares) -> list[str]:
+def _guarantees_moved(published: Mapping[str, QueueShare], accounts: TreeAccounts, shares: Shares) -> list[str]:
     """Units whose published guarantee changes while their level stays the same."""
     levels = {level.queue: True for level in shares.levels}
     moved: list[str] = []
     for queue in shares.queues:
-        before = state.shares.get(queue.queue)
+        before = published.get(queue.queue)
         if queue.queue not in levels and queue.guaranteed != (before.guaranteed if before is not None else 0):
             if accounts.queues[queue.queue].is_group:
                 moved.append(queue.queue)
@@ -99,21 +105,5 @@ def _publish_queues(
 ) -> None:
     shares.queues = queue_shares(accounts, full=shares.full)
     shares.breaches = breaches(state, accounts, shares.queues, dues, opened.time)
-    if state.waits and state.changed_seq > state.settled:
+    if state.demands.waits and state.changed_seq > state.settled:
         shares.wake_ms = opened.time + SETTLE_MS
-
-
-def _moved(
-    state: State,
-    moved: Sequence[str],
-    levels: Mapping[str, int],
-    dues: Mapping[str, int],
-    parts: Mapping[str, Mapping[str, int]],
-    lent: Mapping[str, int],
-) -> list[str]:
-    """The units of which something differs from what is in force; `moved`: those of which the level does."""
-    found = dict.fromkeys(moved, True)
-    if dues != state.dues or parts != state.parts or lent != state.lent:
-        for now, before in ((dues, state.dues), (parts, state.parts), (lent, state.lent)):
-            found |= {unit: True for unit in {**now, **before} if now.get(unit) != before.get(unit)}
-    return sorted([unit for unit in found if unit in levels])

@@ -8,9 +8,9 @@ from largesse.lifecycle.job_life import is_gang_given_up
 from largesse.lifecycle.promises import divisible
 from largesse.lifecycle.slots import counted_capacity, counted_demand, counted_promises
 from schemas import Stage, Vector
+from services.fairness.core.demands import Demands
 from services.fairness.core.stale import change_demand, change_sums
 from services.fairness.core.state import Job, State
-from services.fairness.core.sums import add_demand, add_rests, add_tasks, add_waits
 from services.fairness.core.user_demand import note_user
 
 
@@ -21,16 +21,7 @@ def divide_capacity(state: State) -> None:
 
 def recount(state: State) -> None:
     """Recomputes all sums, after the units have changed that count. Takes time proportional to nodes and live jobs."""
-    state.whole, state.total = {}, {}
-    state.demand, state.sets, state.waiting, state.used, state.backoff_tasks, state.backoff_demand = (
-        {},
-        {},
-        {},
-        {},
-        {},
-        {},
-    )
-    state.waits, state.user_tasks, state.users_touched = {}, {}, {}
+    state.whole, state.demands, state.user_tasks, state.users_touched = {}, Demands(), {}, {}
     for capacity in state.nodes.values():
         for resource, amount in counted_capacity(state.policy, capacity).items():
             state.whole[resource] = state.whole.get(resource, 0) + amount
@@ -62,14 +53,7 @@ def _add(state: State, leaf: str, demand: Vector, asked: int, waiting: int, held
     """Adds to the sums alone; `count_tasks` says which."""
     if state.user_running_max:
         note_user(state, user, leaf, demand, waiting, runs=held)
-    demand = counted_demand(state.policy, demand)
-    if asked:
-        add_demand(state, leaf, demand, asked)
-    if waiting:
-        add_tasks(state.waiting, leaf, demand, waiting)
-        add_waits(state, leaf, waiting)
-    if held:
-        add_tasks(state.used, leaf, demand, held)
+    state.demands.add(leaf, counted_demand(state.policy, demand), asked, waiting, held)
 
 
 def count_tasks(
@@ -150,10 +134,5 @@ def add_rest(state: State, job: Job, demand: Vector, tasks: int) -> None:
     if tasks and job.queue:
         if state.user_running_max:
             note_user(state, job.user, job.queue, demand, rests=tasks)
-        add_rests(state, job.queue, counted_demand(state.policy, demand), tasks)
+        state.demands.add(job.queue, counted_demand(state.policy, demand), 0, 0, resting=tasks)
         change_sums(state, job.queue)
-
-
-def kinds_of(state: State) -> list[str]:
-    """The kinds that the cell has something of, in the order of every vector here."""
-    return sorted(kind for kind, amount in state.capacity.items() if amount > 0)

@@ -7,48 +7,23 @@ when jobs begin or are over, or capacity or queues change, and not for every tas
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 
 from largesse.lifecycle.entitlements import entitlement, key_of, queue_of
 from largesse.lifecycle.remaining import direction_of, set_of, work_of
-from schemas import Entitlement, Policy, Queue, Vector
+from schemas import Entitlement, Queue, Vector
 from schemas.quantities import SHARE_UNITS
 from schemas.queue_tree import below, walk
 from schemas.queues import LIST_POLICIES, PLANNING, Sharing
-from services.fairness.core.levels import levels_in
-from services.fairness.core.queue_report import accounts_of
+from services.fairness.accounts.queue_tree import accounts_for, put_leaf
+from services.fairness.core.demands import Demands
+from services.fairness.core.directions import Directions
 from services.fairness.core.state import State
+from services.fairness.core.tolerance import fits
+from services.fairness.filling.levels import levels_in
+from services.fairness.filling.shared_tree import SharedTree
 
 _AS_HDRF = ("naive-hdrf", "capacity")
 """Policies whose tree is divided as under `hdrf` here: what jobs are entitled to depends on no holdings."""
-
-_FILLED = Policy(preset="hdrf")
-
-
-@dataclass(slots=True)
-class Directions:
-    """Of the live jobs: the set that each is in, and its direction; of each set ("queue//kinds") the sum of those.
-    `stale`: jobs that have progressed, come or gone since."""
-
-    stale: dict[str, bool]
-    jobs: dict[str, tuple[str, Vector]] = field(default_factory=dict)
-    sums: dict[str, Vector] = field(default_factory=dict)
-
-    def put(self, name: str, key: str, direction: Vector) -> None:
-        """Sets the direction of a job; empty: it has none."""
-        before = self.jobs.pop(name, None)
-        if before is not None:
-            self._add(*before, -1)
-        if direction:
-            self.jobs[name] = key, direction
-            self._add(key, direction, 1)
-
-    def _add(self, key: str, direction: Vector, sign: int) -> None:
-        sums = self.sums.setdefault(key, {})
-        for kind, part in direction.items():
-            sums[kind] = sums.get(kind, 0) + sign * part
-        if not any(sums.values()):
-            del self.sums[key]
 
 
 def entitlements(state: State, *, full: bool) -> list[Entitlement]:
@@ -70,16 +45,16 @@ def _filled(state: State) -> dict[str, int]:
     directions = _directions(state)
     leaves = _leaves(state.queues)
     tree, paths = _tree(state.queues, leaves, directions.sums)
-    scratch = State()
-    scratch.policy, scratch.queues, scratch.capacity = _FILLED, tree, dict(state.capacity)
+    if not tree.children:
+        return {}
+    accounts, demands = accounts_for(tree, "hdrf", state.capacity), Demands()
     for key, path in paths.items():
         sums = directions.sums[key]
         demand = {kind: part * state.capacity[kind] // SHARE_UNITS for kind, part in sums.items()}
-        scratch.demand[path], scratch.sets[path] = demand, {set_of(demand): demand}
-        for kind, amount in demand.items():
-            scratch.total[kind] = scratch.total.get(kind, 0) + amount
-    filled, _ = levels_in(scratch, accounts_of(scratch))
-    levels = filled.levels if filled is not None else {}
+        demands.add(path, demand, 1, 0)
+        put_leaf(accounts, path, demands.of(path))
+    fit = fits(accounts, demands.total, state.capacity)
+    levels = levels_in(SharedTree(tree, "hdrf", accounts), None, {}, fits=fit).plain.levels
     found = {
         key: levels.get(path, 0) * SHARE_UNITS // max(directions.sums[key].values()) for key, path in paths.items()
     }

@@ -6,7 +6,6 @@ from largesse.lifecycle.dag import graph_of, resumed
 from largesse.lifecycle.job_classes import has_pools
 from largesse.lifecycle.job_life import fail, give_up, is_gang_given_up, succeed
 from largesse.lifecycle.promises import fold_plans
-from largesse.lifecycle.queue_policy import sharing_of
 from largesse.lifecycle.run_times import informed, learn, observe, rule_of
 from largesse.lifecycle.running_limit import leave, may_run, relimit, take_turns
 from largesse.lifecycle.slots import counted_capacity, slots_of
@@ -38,7 +37,6 @@ from schemas.queues import Estimates
 from schemas.tasks import Failure, TaskEnd, TaskFailure
 from services.fairness.core.backoff import back_off, forget_backoffs, requeue_gang
 from services.fairness.core.demand import asked_of, count_tasks, is_limited, recount, shift
-from services.fairness.core.fill_tree import goes_by_holdings
 from services.fairness.core.holding import begin, fold_changed, hold_again, let_go, park
 from services.fairness.core.placeable import forget_placed
 from services.fairness.core.promised import divide_anew, place_reserved, queue_of, queues_named, switch_promises
@@ -90,7 +88,6 @@ def _config(state: State, record: Record[ConfigChanged]) -> None:
         begin(state, relimit(state.running_limits, body.queues, queues_named(state)))
         forget_queues(state)
         forget_placed(state)
-    state.by_holdings = state.queues is not None and goes_by_holdings(state.queues, sharing_of(state.policy.preset))
     all_changed(state)
     state.changed_seq = record.seq
 

@@ -22,9 +22,10 @@ from schemas import Grant, Shares
 from schemas.quantities import SHARE_UNITS
 from services.fairness.accounts.queue_account import QueueAccount
 from services.fairness.accounts.tree_accounts import TreeAccounts
-from services.fairness.core.refill import confirm
 from services.fairness.core.state import Cap, Short, State
 from services.fairness.core.tolerance import note_cap
+from services.fairness.filling.cell_levels import confirm
+from services.fairness.filling.unit_levels import UnitLevel
 
 _RATIO_BITS: Final = 30
 _TIER_BITS: Final = 62
@@ -42,29 +43,16 @@ def forget_placed(state: State) -> None:
 def fold_levels(state: State, body: Shares) -> None:
     """The levels in force from now on. A unit with no due beside its level is capped no longer."""
     for queue in body.gone:
-        state.levels.pop(queue, None)
-        state.dues.pop(queue, None)
-        state.parts.pop(queue, None)
-        state.lent.pop(queue, None)
+        state.levels.drop(queue)
         state.touched[queue] = True
     for level in body.levels:
-        state.levels[level.queue] = level.target
-        if level.lent:
-            state.lent[level.queue] = level.lent
-        else:
-            state.lent.pop(level.queue, None)
-        if level.due is not None:
-            state.dues[level.queue] = level.due
-        else:
-            state.dues.pop(level.queue, None)
-        if level.kinds:
-            state.parts[level.queue] = {",".join(part.kinds): part.target for part in level.kinds}
-        else:
-            state.parts.pop(level.queue, None)
+        kinds = {",".join(part.kinds): part.target for part in level.kinds}
+        state.levels.put(level.queue, UnitLevel(level.target, level.due, level.lent, kinds))
         state.touched[level.queue] = True
-    confirm(state.filled, [*body.gone, *[level.queue for level in body.levels]], state.levels)
+    confirm(state.filled, [*body.gone, *[level.queue for level in body.levels]], state.levels.units)
     if state.refills:  # Else this round has kept the levels, and units that were capped since have no due yet.
-        for unit in [unit for unit in state.capped if unit not in state.dues]:
+        units = state.levels.units
+        for unit in [unit for unit in state.capped if unit not in units or units[unit].due is None]:
             del state.capped[unit]
 
 
@@ -90,27 +78,16 @@ def watch_room(state: State, accounts: TreeAccounts | None, grants: Sequence[Gra
                 _follow(state, state.capped[unit.name], unit, accounts)
 
 
-def is_divided(state: State, unit: str) -> bool:
-    """Whether a unit is a leaf that asks for several sets of kinds. Such a leaf is never capped: its total holdings do
-    not say which of the sets it cannot place.
-    """
-    return len(state.sets.get(unit, ())) > 1
-
-
 def cap_of(cap: Cap, accounts: TreeAccounts) -> list[int]:
     """A cap as a vector in the order of the accounts' kinds."""
     return [cap.amounts.get(kind, 0) for kind in accounts.kinds]
 
 
-def is_short(account: QueueAccount, held: int, level: int) -> bool:
-    """Whether a unit waits for more and, with one task more, would still be within the level (billionths)."""
-    return account.waiting > 0 and held + account.slack <= level
-
-
 def _measure(state: State, accounts: TreeAccounts, unit: QueueAccount) -> None:
-    level = max(state.levels.get(unit.name, 0), state.dues.get(unit.name, 0)) if unit.waiting else 0
+    level = state.levels.entitled(unit.name) if unit.waiting else 0
     held = accounts.share_of(unit.used) if level else 0
-    if not level or not is_short(unit, held, level) or is_divided(state, unit.name):
+    # A leaf that asks for several sets of kinds is never capped: what it holds does not say which it cannot place.
+    if not level or not unit.is_short(held, level) or unit.sets:
         state.short.pop(unit.name, None)
         return
     claim = _claim(state, accounts, unit, held, unit.slack, level)
@@ -133,14 +110,14 @@ def _worst_served(state: State, accounts: TreeAccounts, grants: Sequence[Grant])
         is_gang = job is not None and job.graph.stages[job.graph.position[grant.stage]].gang
         demand = counted_demand(state.policy, held.demand)
         size = accounts.share_of([demand.get(kind, 0) for kind in accounts.kinds]) * (len(held.since) if is_gang else 1)
-        unit = accounts.group_of(account.name).name
-        if is_divided(state, unit):
+        unit = accounts.group_of(account.name)
+        if unit.sets:
             continue  # Each of its sets of kinds is served by itself.
-        sizes[unit] = max(sizes.get(unit, 0), size)
+        sizes[unit.name] = max(sizes.get(unit.name, 0), size)
     worst = 0
     for name, size in sizes.items():
         account = accounts.queues[name]
-        level = max(state.levels.get(name, SHARE_UNITS), state.dues.get(name, 0))
+        level = state.levels.entitled(name) if name in state.levels.units else SHARE_UNITS
         held_now = accounts.share_of(account.used)
         if held_now > level:
             return _BEYOND
@@ -151,7 +128,9 @@ def _worst_served(state: State, accounts: TreeAccounts, grants: Sequence[Grant])
 def _claim(state: State, accounts: TreeAccounts, unit: QueueAccount, held: int, size: int, level: int) -> int:
     """By what leftover serves a unit within its level, least first (`LeafQueue.claim`)."""
     said = state.shares.get(unit.name)
-    guaranteed, own, tier = said.guaranteed if said is not None else 0, level - state.lent.get(unit.name, 0), _OWN
+    in_force = state.levels.units.get(unit.name)
+    own = level - in_force.lent if in_force is not None else level
+    guaranteed, tier = said.guaranteed if said is not None else 0, _OWN
     if unit.by_holdings:
         guaranteed = min(guaranteed, accounts.promised(unit))
     if held + size <= guaranteed:
@@ -168,7 +147,7 @@ def _pass_over(state: State, accounts: TreeAccounts, unit: QueueAccount) -> None
     cap = state.capped.get(unit.name)
     if cap is None:
         state.capped[unit.name] = Cap(_amounts(unit, accounts))
-        level = max(state.levels.get(unit.name, 0), state.dues.get(unit.name, 0))
+        level = state.levels.entitled(unit.name)
         note_cap(state, level, accounts.share_of(unit.used))
     elif cap.less and accounts.share_of(unit.used) < accounts.share_of(cap_of(cap, accounts)):
         _set_cap(state, cap, unit, accounts)

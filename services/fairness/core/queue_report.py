@@ -9,96 +9,16 @@ all room that came free in the meantime went to others.
 
 from collections.abc import Mapping, Sequence
 
-from largesse.lifecycle.queue_policy import sharing_of
-from schemas import Breach, Queue, QueueShare, Shares, Vector
-from schemas.queue_tree import below, upwards, walk
-from schemas.queues import LIST_POLICIES, Sharing
+from schemas import Breach, QueueShare, Shares
+from schemas.queue_tree import upwards, walk
 from services.fairness.accounts.queue_account import NOTHING, Published, QueueAccount
-from services.fairness.accounts.standing import base_of
 from services.fairness.accounts.tree_accounts import TreeAccounts
-from services.fairness.core.backoff import could_start
-from services.fairness.core.demand import kinds_of
-from services.fairness.core.fill_tree import HELD
-from services.fairness.core.refill import CellLevels
+from services.fairness.core.accounts import accounts_of, tell
+from services.fairness.core.guarantees import Standing
 from services.fairness.core.state import State
 
 
-# ---------------------------------------------------------------- accounts
-def accounts_of(state: State) -> TreeAccounts | None:
-    """The accounts of all queues, brought up to date; None without a tree."""
-    if state.queues is None or not state.queues.children:
-        return None
-    accounts: TreeAccounts | None = state.accounts
-    if accounts is None:
-        kinds = kinds_of(state)
-        account = _account(state.queues, "", sharing_of(state.policy.preset), kinds)
-        state.accounts = accounts = TreeAccounts(account, [state.capacity[kind] for kind in kinds])
-        accounts.kinds = kinds  # Another capacity makes new accounts.
-        for said in state.shares.values():
-            _tell(accounts, said)
-        accounts.moved = dict.fromkeys({**state.demand, **state.used}, True)
-    if accounts.moved:
-        for leaf in accounts.moved:
-            _put(state, accounts, leaf)
-        accounts.moved = {}
-    return accounts
-
-
-def _put(state: State, accounts: TreeAccounts, leaf: str) -> None:
-    account, kinds = accounts.queues.get(leaf), accounts.kinds
-    if account is None or account.children:
-        return  # Tasks of ended jobs still run there, and a new tree has removed the leaf.
-    tasks, waiting = could_start(state, leaf)
-    demand, used = (sums.get(leaf, _NONE) for sums in (state.demand, state.used))
-    if account.most:
-        asked, waits = ([sums.get(kind, 0) for kind in kinds] for sums in (demand, state.waiting.get(leaf, _NONE)))
-        account.base = base_of(asked, waits, accounts.capacity)
-    accounts.put(
-        account,
-        [demand.get(kind, 0) for kind in kinds],
-        [used.get(kind, 0) for kind in kinds],
-        [waiting.get(kind, 0) for kind in kinds],
-        tasks,
-        mixed=len(state.sets.get(leaf, _NO_SETS)) > 1,
-    )
-
-
-_NONE: Vector = {}
-_NO_SETS: dict[str, Vector] = {}
-
-
-def _account(
-    queue: Queue, path: str, above: Sharing, kinds: list[str], *, listed: bool = False, by_holdings: bool = False
-) -> QueueAccount:
-    policy = queue.policy or above
-    limits = ([limit.get(kind) for kind in kinds] if limit else () for limit in (queue.guaranteed, queue.max))
-    account = QueueAccount(path, queue.weight, *limits, listed=listed, by_holdings=by_holdings)
-    listed, by_holdings = listed or policy in LIST_POLICIES, by_holdings or policy in HELD
-    for child in queue.children:
-        path_below = below(path, child.name)
-        account.grow(_account(child, path_below, policy, kinds, listed=listed, by_holdings=by_holdings))
-    return account
-
-
 # ---------------------------------------------------------------- published values
-def share_out(accounts: TreeAccounts, filled: CellLevels | None) -> None:
-    """The levels that are in force from now on."""
-    before = accounts.source
-    if before is filled and not accounts.keeps_levels:
-        return
-    accounts.source = filled
-    if filled is None or filled.all_fits:
-        accounts.share_out(None)
-        return
-    kept = filled.kept
-    if kept is not None and isinstance(before, CellLevels) and before.levels is filled.levels:
-        accounts.share_moved({name: filled.levels.get(name, filled.nodes.get(name, 0)) for name in kept.unshared})
-    else:
-        accounts.share_out({**filled.nodes, **filled.levels})
-    if kept is not None:
-        kept.unshared = {}
-
-
 def queue_shares(accounts: TreeAccounts, *, full: bool) -> list[QueueShare]:
     """Queues with a value that has moved by a permille; with `full` all that have one."""
     accounts.settle()
@@ -114,11 +34,6 @@ def _said(name: str, values: Published, kinds: Sequence[str]) -> QueueShare:
     return QueueShare(name, *values[:5], kinds[values.kind] if values.kind >= 0 else "")
 
 
-def _tell(accounts: TreeAccounts, said: QueueShare) -> None:
-    values = Published(said.guaranteed, said.fair, said.allocated, said.lent, said.borrowed)
-    accounts.publish(said.queue, values)
-
-
 def fold_said(state: State, body: Shares) -> None:
     """Values that were published. Queues that another tree has removed since are ignored."""
     accounts = accounts_of(state)
@@ -131,28 +46,21 @@ def fold_said(state: State, body: Shares) -> None:
     for said in body.queues:
         if said.queue not in accounts.queues:
             continue
-        _tell(accounts, said)
+        tell(accounts, said)
         if accounts.queues[said.queue].published == NOTHING:
             state.shares.pop(said.queue, None)
         else:
             state.shares[said.queue] = said
     for breach in body.breaches:
-        if breach.placeable:
-            state.unplaced.pop(breach.queue, None)
-        else:
-            state.unplaced[breach.queue] = True
-        if breach.over:
-            state.mended.pop(breach.queue, None)
-        elif breach.queue in state.below:
-            state.broken[breach.queue] = state.below.pop(breach.queue)
+        state.watch.fold(breach)
 
 
 def forget_queues(state: State) -> None:
     """Another tree is in force: forgets queues that are not in it."""
     tree = dict(walk(state.queues)) if state.queues is not None else {}
-    for kept in (state.shares, state.below, state.broken, state.mended, state.unplaced):
-        for name in [name for name in kept if name not in tree]:
-            del kept[name]
+    for name in [name for name in state.shares if name not in tree]:
+        del state.shares[name]
+    state.watch.forget_others(tree)
     state.accounts = None
 
 
@@ -169,12 +77,10 @@ def watch(state: State, time: int) -> None:
     accounts.settle()
     recheck, accounts.recheck = accounts.recheck, {}
     for name in sorted(recheck):
-        if not recheck[name].low:
-            state.below.pop(name, None)
-            if name in state.broken:
-                state.mended[name] = state.broken.pop(name)
-        elif name not in state.below and name not in state.broken:
-            state.below[name] = time
+        if recheck[name].low:
+            state.watch.fall(name, time)
+        else:
+            state.watch.rise(name)
 
 
 def breaches(
@@ -186,24 +92,26 @@ def breaches(
     """
     limit = time if state.oldest_ms is None else state.oldest_ms
     reports: list[tuple[str, int, bool]] = []
-    for name, since_ms in state.below.items():
+    for name, since_ms in state.watch.below.items():
         if since_ms >= limit:
             break  # They are in order of time.
         reports.append((name, since_ms, _is_placeable(accounts.queues[name], dues)))
     around = {path: True for unit in dues for path in upwards(unit)}
-    for name in sorted({**state.unplaced, **around}):
-        if name in state.broken:
+    for name in sorted({**state.watch.noted, **around}):
+        broken = state.watch.broken.get(name)
+        if broken is not None and broken.standing is not Standing.MENDED:
             placeable = _is_placeable(accounts.queues[name], dues)
-            if placeable == (name in state.unplaced):
-                reports.append((name, state.broken[name], placeable))
-    if not reports and not state.mended:
+            if placeable == (broken.standing is Standing.UNPLACED):
+                reports.append((name, broken.since_ms, placeable))
+    mended = state.watch.mended()
+    if not reports and not mended:
         return []
-    accounts.look_at([name for name, _, _ in reports] + list(state.mended))
+    accounts.look_at([name for name, _, _ in reports] + list(mended))
     found = [Breach(name, *_shares_of(accounts, name), since_ms, placeable=can) for name, since_ms, can in reports]
     richest = accounts.richest({each.queue: (each.borrowed, each.allocated) for each in said}) if found else []
     for breach in found:
         breach.winner = next((each for each in richest if not f"{each}/".startswith(f"{breach.queue}/")), "")
-    for name, since_ms in state.mended.items():
+    for name, since_ms in mended.items():
         found.append(Breach(name, *_shares_of(accounts, name), since_ms, over=True))
     return sorted(found, key=lambda breach: (breach.queue, not breach.over))
 

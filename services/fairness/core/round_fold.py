@@ -12,12 +12,13 @@ from schemas import (
     TimeReached,
     Vector,
 )
+from services.fairness.core.accounts import accounts_of
 from services.fairness.core.backoff import wake
 from services.fairness.core.demand import count_tasks
 from services.fairness.core.entitlement import open_entitlement
 from services.fairness.core.placeable import fold_levels, watch_room
 from services.fairness.core.promised import divide_anew
-from services.fairness.core.queue_report import accounts_of, fold_said, watch
+from services.fairness.core.queue_report import fold_said, watch
 from services.fairness.core.stale import abandon
 from services.fairness.core.state import Allocation, State
 from services.fairness.core.tolerance import open_round

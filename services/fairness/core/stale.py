@@ -15,7 +15,7 @@ def all_changed(state: State) -> None:
     refill(state)
     entitle(state)
     state.filled = state.accounts = state.directions = None
-    for unit in state.levels:
+    for unit in state.levels.units:
         state.touched[unit] = True
 
 
@@ -40,7 +40,7 @@ def abandon(state: State) -> None:
 def change_demand(state: State, leaf: str) -> None:
     """What a leaf asks for is about to change. Keeps what it asked for at the last refill (tolerance.py)."""
     if leaf not in state.asked_before:
-        state.asked_before[leaf] = {kinds: dict(demand) for kinds, demand in state.sets.get(leaf, {}).items()}
+        state.asked_before[leaf] = {kinds: dict(demand) for kinds, demand in state.demands.of(leaf).sets.items()}
     if state.filled is not None:
         state.filled.moved[leaf] = True
 

@@ -1,7 +1,6 @@
 """What fairness keeps of a cell: what queues ask for, what tasks hold since when, what has been published."""
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from mypy_extensions import mypyc_attr
 
@@ -9,11 +8,11 @@ from largesse.lifecycle.run_times import NOTHING_SEEN, History, Seen
 from largesse.lifecycle.state import Graph, JobLife, Progress, Promises, RunningLimits
 from schemas import Cache, Policy, Queue, QueueShare, Vector
 from services.fairness.accounts.tree_accounts import TreeAccounts
-
-if TYPE_CHECKING:
-    from services.fairness.core.entitlement import Directions
-    from services.fairness.core.refill import CellLevels
-
+from services.fairness.core.demands import Demands
+from services.fairness.core.directions import Directions
+from services.fairness.core.guarantees import GuaranteeWatch
+from services.fairness.filling.cell_levels import CellLevels
+from services.fairness.filling.unit_levels import UnitLevels
 
 NOTHING_RESTS: dict[int, int] = {}
 """Of jobs of which that is so: shared, and never changed."""
@@ -128,30 +127,21 @@ class State:
     what it has under such limits; `users_touched`: users of whom that has changed since the last opening
     (user_demand.py).
 
-    By leaf queue, in base units: `demand`, all that jobs run or could start (`total` its sum over the leaves), and
-    `sets`, the same by set of kinds asked for;
-    `waiting`, the part of it that no task holds, and `waits`, how many tasks that is; `used`, all that is held, also of
-    jobs that are over. `held` is keyed "job/stage"; `running`: log time of a closing -> tasks that it granted and that
-    still hold. `backing_off`: by job, what waits out a back-off, by "stage/index", a gang by "stage"; `backoff_ends`: a
-    heap of when, for which job and what; `backoff_tasks` and `backoff_demand`: by leaf, how many tasks that is and what
-    they ask for.
+    `demands`: what leaf queues ask for and hold. `held` is keyed "job/stage"; `running`: log time of a closing -> tasks
+    that it granted and that still hold. `backing_off`: by job, what waits out a back-off, by "stage/index", a gang by
+    "stage"; `backoff_ends`: a heap of when, for which job and what.
 
-    `levels`: those in force, `parts`: those by set of kinds of leaves that ask for several; `shares` what was published
-    of queues, `full_round` the last round in which everything was. `below`: queues that hold less than they are
-    guaranteed -> since when; `broken`: those of which that has been published, `mended`: of which it is no longer so,
-    and that has not been published; `unplaced`: those published to find no room for what waits. `oldest_ms`: since when
-    the longest task had been running after the last closing.
+    `levels`: those in force; `shares`: what was published of queues; `full_round`: the last round in which everything
+    was. `watch`: whose guarantees do not hold. `oldest_ms`: since when the longest task had been running after the last
+    closing.
 
-    Of units (queues with a level of their own): `dues`, what those are due that cannot place all of it, as published,
-    and `lent`, how much of its level or due each has only because others cannot place it; `short`: those below their
-    level; `capped`: those whose levels follow what they can place. `touched`: queues of which a sum or the level has
-    changed since the last closing.
+    Of units (queues with a level of their own): `short`, those below their level; `capped`, those whose levels follow
+    what they can place. `touched`: queues of which a sum or the level has changed since the last closing.
 
     Since the last round that worked the levels out anew (tolerance.py): `asked_before`, what those leaves asked
     for then, by set of kinds, that ask for something else now; `caps_moved`, by how much caps have moved, in
     billionths; `spared_ms`, when the first round did without; `fitted`: all demands fitted into the cell then.
-    `refills`: whether the round that was opened last does; `refill_due`: the next one must. `by_holdings`: levels go by
-    what is held somewhere in the tree.
+    `refills`: whether the round that was opened last does; `refill_due`: the next one must.
 
     `entitled`: by queue and set of kinds, what jobs are entitled to, as published; `entitlement_due`: jobs, queues or
     capacity have changed since the last opening; `entitles`: that one's round works it out anew.
@@ -174,29 +164,16 @@ class State:
     history: History = field(default_factory=History)
     jobs: dict[str, Job] = field(default_factory=dict)
     on_hold: dict[str, bool] = field(default_factory=dict)
-    demand: dict[str, Vector] = field(default_factory=dict)
-    sets: dict[str, dict[str, Vector]] = field(default_factory=dict)
-    total: Vector = field(default_factory=dict)
-    waiting: dict[str, Vector] = field(default_factory=dict)
-    waits: dict[str, int] = field(default_factory=dict)
-    used: dict[str, Vector] = field(default_factory=dict)
+    demands: Demands = field(default_factory=Demands)
     held: dict[str, Allocation] = field(default_factory=dict)
     running: dict[int, int] = field(default_factory=dict)
     backing_off: dict[str, dict[str, Backoff]] = field(default_factory=dict)
     backoff_ends: list[tuple[int, str, str]] = field(default_factory=list)
-    backoff_tasks: dict[str, int] = field(default_factory=dict)
-    backoff_demand: dict[str, Vector] = field(default_factory=dict)
-    levels: dict[str, int] = field(default_factory=dict)
-    parts: dict[str, dict[str, int]] = field(default_factory=dict)
+    levels: UnitLevels = field(default_factory=UnitLevels)
     shares: dict[str, QueueShare] = field(default_factory=dict)
     full_round: int = 0
-    below: dict[str, int] = field(default_factory=dict)
-    broken: dict[str, int] = field(default_factory=dict)
-    mended: dict[str, int] = field(default_factory=dict)
-    unplaced: dict[str, bool] = field(default_factory=dict)
+    watch: GuaranteeWatch = field(default_factory=GuaranteeWatch)
     oldest_ms: int | None = None
-    dues: dict[str, int] = field(default_factory=dict)
-    lent: dict[str, int] = field(default_factory=dict)
     short: dict[str, Short] = field(default_factory=dict)
     capped: dict[str, Cap] = field(default_factory=dict)
     touched: dict[str, bool] = field(default_factory=dict)
@@ -206,7 +183,6 @@ class State:
     fitted: bool = False
     refills: bool = True
     refill_due: bool = True
-    by_holdings: bool = False
     changed_seq: int = 0
     opened: int = 0
     settled: int = 0
@@ -214,6 +190,6 @@ class State:
     entitled: dict[str, int] = field(default_factory=dict)
     entitlement_due: bool = False
     entitles: bool = False
-    directions: Cache["Directions | None"] = None
-    filled: Cache["CellLevels | None"] = None
+    directions: Cache[Directions | None] = None
+    filled: Cache[CellLevels | None] = None
     accounts: Cache[TreeAccounts | None] = None

@@ -35,22 +35,23 @@ def open_round(state: State, accounts: TreeAccounts | None, record: Record) -> N
     state.refills = is_full or state.refill_due or accounts is None or _has_moved(state, accounts, record.time)
     if state.refills:
         state.refill_due, state.spared_ms, state.caps_moved, state.asked_before = False, None, 0, {}
-        state.fitted = accounts is not None and fits(state, accounts)
+        state.fitted = accounts is not None and fits(accounts, state.demands.total, state.capacity)
     elif state.spared_ms is None and (state.asked_before or state.capped):
         state.spared_ms = record.time
 
 
-def fits(state: State, accounts: TreeAccounts) -> bool:
-    """Whether the cell can meet all demands. A kind that the cell has nothing of is ignored."""
-    have = state.capacity
+def fits(accounts: TreeAccounts, total: Vector, capacity: Vector) -> bool:
+    """Whether all demands, `total` together, can be met. A kind that the cell has nothing of is ignored."""
     return not accounts.over and all(
-        amount <= have.get(kind, 0) or not have.get(kind) for kind, amount in state.total.items()
+        amount <= capacity.get(kind, 0) or not capacity.get(kind) for kind, amount in total.items()
     )
 
 
 def _has_moved(state: State, accounts: TreeAccounts, time: int) -> bool:
     policy = state.policy
-    if not policy.demand_tolerance_permille or state.by_holdings or state.fitted or fits(state, accounts):
+    if not policy.demand_tolerance_permille or accounts.by_holdings or state.fitted:
+        return True
+    if fits(accounts, state.demands.total, state.capacity):
         return True
     if time - (state.spared_ms if state.spared_ms is not None else time) >= policy.demand_tolerance_ms:
         return True
@@ -59,7 +60,7 @@ def _has_moved(state: State, accounts: TreeAccounts, time: int) -> bool:
         if left < 0:
             break
         if leaf in accounts.queues:
-            now = state.sets.get(leaf, {})
+            now = state.demands.of(leaf).sets
             if _asks_otherwise(state, accounts.group_of(leaf), before, now):
                 return True
             left -= sum([_distance(state, before.get(kinds, {}), now.get(kinds, {})) for kinds in {**before, **now}])
@@ -68,16 +69,18 @@ def _has_moved(state: State, accounts: TreeAccounts, time: int) -> bool:
 
 def newcomers(state: State, accounts: TreeAccounts) -> dict[str, int]:
     """Units that have begun to ask since the last refill and have no level yet -> the one they get without a refill."""
-    leaves = [leaf for leaf in state.asked_before if leaf in state.sets and leaf in accounts.queues]
+    leaves = [leaf for leaf in state.asked_before if state.demands.of(leaf).asked and leaf in accounts.queues]
     units = {unit.name: unit for unit in map(accounts.group_of, leaves)}
-    return {name: accounts.share_of(unit.demand) for name, unit in sorted(units.items()) if name not in state.levels}
+    known = state.levels.units
+    return {name: accounts.share_of(unit.demand) for name, unit in sorted(units.items()) if name not in known}
 
 
 def _asks_otherwise(state: State, unit: QueueAccount, before: Mapping[str, Vector], now: Mapping[str, Vector]) -> bool:
     """Whether a leaf asks for other sets of kinds, and has, or is to have, a level for each."""
     if unit.children or not now or before.keys() == now.keys():
         return False
-    return len(now) > 1 or unit.name in state.parts
+    level = state.levels.units.get(unit.name)
+    return len(now) > 1 or (level is not None and bool(level.kinds))
 
 
 def _distance(state: State, before: Vector, now: Vector) -> int:

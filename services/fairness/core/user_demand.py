@@ -11,7 +11,6 @@ from schemas import Vector
 from schemas.queue_tree import is_below, upwards
 from services.fairness.core.stale import change_demand, change_sums
 from services.fairness.core.state import Asked, State, UserTasks
-from services.fairness.core.sums import add_demand, add_rests, add_tasks, add_waits
 
 _Amounts = dict[tuple[str, str], int]
 """By leaf and kind of task, how many tasks."""
@@ -103,10 +102,6 @@ def _cut(state: State, leaf: str, each: Asked, waits: int, rests: int) -> None:
     each.cut, each.cut_rests = waits, rests
     if more:
         change_demand(state, leaf)
-        add_demand(state, leaf, each.demand, more)
-        add_tasks(state.waiting, leaf, each.demand, more)
-        add_waits(state, leaf, more)
-    if more_rests:
-        add_rests(state, leaf, each.demand, more_rests)
     if more or more_rests:
+        state.demands.add(leaf, each.demand, more, more, resting=more_rests)
         change_sums(state, leaf)

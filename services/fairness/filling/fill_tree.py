@@ -17,18 +17,16 @@ their demand. Weights in the place of guarantees do not know of maxima: below a 
 leaves have what their guarantees cover before anything is divided (`TreeNode.claim`).
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 from typing import Final
 
-from largesse.lifecycle.queue_policy import sharing_of
-from schemas import Queue
 from schemas.queue_tree import is_below, walk
-from schemas.queues import LIST_POLICIES
+from schemas.queues import LIST_POLICIES, Queue
 from services.fairness.accounts.amounts import factor_beside, factor_of
 from services.fairness.accounts.queue_account import Limits, QueueAccount
-from services.fairness.accounts.tree_accounts import TreeAccounts
-from services.fairness.core.state import State
+from services.fairness.accounts.queue_tree import HELD
+from services.fairness.filling.shared_tree import SharedTree
 from services.fairness.hdrf import arrays
 from services.fairness.hdrf.static import fill
 from services.fairness.tree import ONE, ONE_BITS, TreeNode, leaves
@@ -39,9 +37,6 @@ TOP = "/"  # Not a valid path of a queue.
 PIECE = "//"
 """Separates the path of a leaf from a set of kinds; no path contains it."""
 
-HELD = ("naive-hdrf",)
-"""Policies that depend on current holdings, not on a filling of an empty cell."""
-
 Caps = Mapping[str, Sequence[int]]
 """By unit, the demand that counts instead of its own, in the order of the capacity vector."""
 
@@ -49,11 +44,6 @@ _WEIGHT_BITS, _LEAST_BITS = 50, 10
 """A share in the place of a weight: this much of it. A queue with next to nothing weighs no more than 2^-40 of all."""
 
 _FINE_BITS: Final = 64
-
-
-def goes_by_holdings(tree: Queue, policy: str) -> bool:
-    """Whether levels somewhere in a tree depend on current holdings; `policy`: of the root, unless it names another."""
-    return policy in HELD or any(queue.policy in HELD for _, queue in walk(tree))
 
 
 class FillTree:
@@ -66,12 +56,11 @@ class FillTree:
     shared out by what is held; `passes_over`: some queues are not in it.
     """
 
-    def __init__(self, state: State, accounts: TreeAccounts, caps: Caps | None = None) -> None:
-        assert state.queues is not None
+    def __init__(self, tree: SharedTree, caps: Caps | None = None) -> None:
         self._caps = caps or {}
-        self._tree = state.queues
-        self._policy = sharing_of(state.policy.preset)
-        self._accounts = accounts
+        self._tree = tree.queues
+        self._policy = tree.policy
+        self._accounts = accounts = tree.accounts
         self._parts: dict[str, int] = {}  # Leaf -> the fraction of its demand within all maxima, in units of 2^-bits.
         self._clipped: dict[str, bool] = {}  # Queues that asked for more than their maximum.
         self._found: dict[str, tuple[Queue, str, int]] = {}  # Inner queue -> it, its policy, what it would have.
@@ -82,16 +71,15 @@ class FillTree:
         self.passes_over = False
         self.units: dict[str, list[int]] = {}
         self.pieces: dict[str, list[str]] = {}
-        self._state = state
         self._nodes: dict[str, TreeNode] = {}  # Path -> its node in the tree.
         self.churned: list[TreeNode] = []
         self.asking: dict[str, bool] = {}
-        self._goes_by_holdings = state.by_holdings
-        self.asked = {accounts.group_of(leaf).name: True for leaf in accounts.leaves_of(state.demand)}
+        self._goes_by_holdings = accounts.by_holdings
+        self.asked = {accounts.group_of(leaf).name: True for leaf in accounts.demanding}
         self.whole = len(self.asked) >= arrays.LEAVES_MIN and self._may_be_whole()
         if self.whole:
             self.asking = dict.fromkeys(accounts.queues, True)
-        for leaf in accounts.leaves_of([*state.demand, *(state.used if self._goes_by_holdings else ())]):
+        for leaf in accounts.occupied if self._goes_by_holdings else accounts.demanding:
             at: QueueAccount | None = accounts.queues[leaf]
             while at is not None and at.name not in self.asking:
                 self.asking[at.name] = True
@@ -209,8 +197,8 @@ class FillTree:
 
     def _divide_leaf(self, leaf: TreeNode) -> None:
         """A node for each set of kinds that a leaf asks for, all with the same weight, where there are several."""
-        sets = self._state.sets.get(leaf.name, {})
-        if len(sets) < 2 or leaf.name in self._caps or self._goes_by_holdings:
+        sets = self._accounts.queues[leaf.name].sets
+        if not sets or leaf.name in self._caps or self._goes_by_holdings:
             return
         self.pieces[leaf.name] = pieces = [f"{leaf.name}{PIECE}{key}" for key in sorted(sets)]
         for piece in pieces:
@@ -295,17 +283,18 @@ class FillTree:
     def _asked(self, unit: str) -> list[int]:
         """All that a unit, or a leaf or its tasks for one set of kinds, asks for."""
         leaf, _, key = unit.partition(PIECE)
-        if not key:
-            return self._accounts.queues[unit].demand
-        demand = self._state.sets[leaf][key]
-        return [demand.get(kind, 0) for kind in self._accounts.kinds]
+        account = self._accounts.queues[leaf]
+        return account.sets[key] if key else account.demand
 
     def _set_bases(self) -> None:
         """In leaves that ask for more than their maximum, what they hold and do not wait for comes first."""
         queues = self._accounts.queues
         self.basable = [name for name in self.units if PIECE not in name and name not in self._caps]
         self.basable = [name for name in self.basable if queues[name].over and name not in self.pieces]
-        for name, shares in bases_of(self._state, self._accounts, self.basable).items():
+        for name in self.basable:
+            shares = queues[name].base if queues[name].asked and not queues[name].sets else ()
+            if queues[name].children or not shares:
+                continue
             # Rounded up: a whole number of base units stays one, and nothing of it is left in the rest.
             amounts = [-(-share * have >> ONE_BITS) for share, have in zip(shares, self.capacity, strict=True)]
             self.bases[name] = self._nodes[name].base = amounts
@@ -396,16 +385,6 @@ class FillTree:
         for name in (*self.pieces.get(unit, ()), unit, unit.partition(PIECE)[0]):
             if name in self.units:
                 self.units[name] = self._nodes[name].demand = self._demand(name)
-
-
-def bases_of(state: State, accounts: TreeAccounts, leaves: Iterable[str]) -> dict[str, list[int]]:
-    """Of these leaves those that have a base (standing.py), and which, as shares of the cell."""
-    found: dict[str, list[int]] = {}
-    for leaf in leaves:
-        account = accounts.queues[leaf]
-        if account.base and not account.children and len(state.sets.get(leaf, {})) == 1:
-            found[leaf] = account.base
-    return found
 
 
 def _groups(account: QueueAccount) -> Iterator[QueueAccount]:

@@ -1,15 +1,14 @@
-"""The last filling of a cell, and whether demands that have changed since can lead to other levels."""
+"""The levels that the last filling of a cell gave, and whether demands that have changed since can lead to others."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import gcd
 
-from schemas import KindsLevel, Vector
 from services.fairness.accounts.queue_account import QueueAccount
 from services.fairness.accounts.tree_accounts import TreeAccounts
-from services.fairness.core.cached_tree import CachedTree
-from services.fairness.core.fill_tree import Caps
-from services.fairness.core.state import State
+from services.fairness.filling.cached_tree import CachedTree
+from services.fairness.filling.fill_tree import Caps
+from services.fairness.filling.unit_levels import UnitLevel
 
 Direction = tuple[int, ...]
 
@@ -24,6 +23,7 @@ class CellLevels:
     changed since. `all_fits`: every demand was met; `churned`: some went by what they hold. `caps`: units that were
     taken to ask for these amounts; `over`: the filling with further caps, once there was one. `parts`: of leaves that
     ask for several sets of kinds, the levels by set; `pieces`: for each set what it asked for, whether satisfied.
+    `number`: which filling of the cell it was. `is_kept`: it is the result of the tree in `cached`.
     """
 
     levels: dict[str, int]
@@ -36,7 +36,9 @@ class CellLevels:
     moved: dict[str, bool] = field(default_factory=dict)
     all_fits: bool = False
     churned: bool = False
+    number: int = 0
     cached: CachedTree | None = None
+    is_kept: bool = False
     caps: Caps = field(default_factory=dict)
     over: "CellLevels | None" = None
     parts: dict[str, dict[str, int]] = field(default_factory=dict)
@@ -45,23 +47,25 @@ class CellLevels:
     @property
     def kept(self) -> CachedTree | None:
         """The tree whose result this is; it overwrites it at its next filling."""
-        return self.cached if self.cached is not None and self.cached.levels is self.levels else None
+        return self.cached if self.is_kept else None
 
 
-def unpublished(filled: CellLevels | None, published: Mapping[str, int]) -> list[str]:
+def unpublished(filled: CellLevels | None, published: Mapping[str, UnitLevel]) -> list[str]:
     """The units whose level differs from the one in force, also those that have one no longer."""
     levels = filled.levels if filled is not None else {}
     kept = filled.kept if filled is not None else None
     if kept is not None and kept.unpublished is not None:
-        return [unit for unit in kept.unpublished if levels.get(unit) != published.get(unit)]
-    found = [unit for unit, level in levels.items() if published.get(unit) != level]
+        at: UnitLevel | None
+        units = kept.unpublished
+        return [u for u in units if levels.get(u) != (None if (at := published.get(u)) is None else at.target)]
+    found = [unit for unit, level in levels.items() if (at := published.get(unit)) is None or at.target != level]
     found += [unit for unit in published if unit not in levels]
     if kept is not None:
         kept.unpublished = dict.fromkeys(found, True)
     return found
 
 
-def confirm(filled: CellLevels | None, units: Sequence[str], published: Mapping[str, int]) -> None:
+def confirm(filled: CellLevels | None, units: Sequence[str], published: Mapping[str, UnitLevel]) -> None:
     """The levels in force of these units have changed; `published` are those of all units."""
     at = filled
     while at is not None:
@@ -70,15 +74,30 @@ def confirm(filled: CellLevels | None, units: Sequence[str], published: Mapping[
         at = at.over
 
 
-def kinds_levels(parts: Mapping[str, int] | None) -> list[KindsLevel]:
-    """Levels by set of kinds, as a record has them."""
-    return [KindsLevel(key.split(","), target) for key, target in sorted(parts.items())] if parts else []
+def share_out(accounts: TreeAccounts, filled: CellLevels | None) -> None:
+    """The accounts take over the levels that are in force from now on."""
+    before, number = accounts.shared, filled.number if filled is not None else 0
+    if before == number and not accounts.keeps_levels:
+        return
+    accounts.shared = number
+    if filled is None or filled.all_fits:
+        accounts.share_out(None)
+        return
+    kept = filled.kept
+    if kept is None:
+        accounts.share_out({**filled.nodes, **filled.levels})
+        return
+    if before and kept.shared == before:
+        accounts.share_moved({name: filled.levels.get(name, filled.nodes.get(name, 0)) for name in kept.unshared})
+    else:
+        accounts.share_out({**filled.nodes, **filled.levels})
+    kept.unshared, kept.shared = {}, number
 
 
-def matters(accounts: TreeAccounts, filled: CellLevels, state: State) -> bool:
+def matters(accounts: TreeAccounts, filled: CellLevels) -> bool:
     """Whether demands that have changed since the last filling can lead to other levels."""
     moved = accounts.leaves_of(filled.moved)
-    return any(_limits_move(accounts, filled, leaf) or _moves(accounts, filled, leaf, state) for leaf in moved)
+    return any(_limits_move(accounts, filled, leaf) or _moves(accounts, filled, leaf) for leaf in moved)
 
 
 def _limits_move(accounts: TreeAccounts, filled: CellLevels, leaf: str) -> bool:
@@ -98,30 +117,29 @@ def _limits_move(accounts: TreeAccounts, filled: CellLevels, leaf: str) -> bool:
     return False
 
 
-def _moves(accounts: TreeAccounts, filled: CellLevels, leaf: str, state: State) -> bool:
+def _moves(accounts: TreeAccounts, filled: CellLevels, leaf: str) -> bool:
     """Whether a leaf's changed demand can lead to other levels. It cannot if its unit asks in the same direction as
     before, was stopped by a full kind then, and still asks for more than it got.
     """
-    unit = accounts.group_of(leaf)
+    account, unit = accounts.queues[leaf], accounts.group_of(leaf)
     if unit.name in filled.caps:
         return False  # What it asks for does not count; whether it is capped has been looked at.
-    sets = state.sets.get(leaf, {})
-    if unit.name in filled.pieces or (len(sets) > 1 and not unit.children):
-        return _a_part_moves(accounts, filled, unit.name, sets)
+    if unit.name in filled.pieces or (account.sets and not unit.children):
+        return _a_part_moves(accounts, filled, unit.name, account.sets)
     if not unit.asks or unit.name not in filled.levels:
-        return leaf in state.demand or unit.name in filled.levels
+        return account.asked or unit.name in filled.levels
     if filled.satisfied[unit.name] or direction_of(unit.demand) != direction_of(filled.asked[unit.name]):
         return True
     return accounts.share_of(unit.demand) <= filled.levels[unit.name] + 1
 
 
-def _a_part_moves(accounts: TreeAccounts, filled: CellLevels, unit: str, sets: Mapping[str, Vector]) -> bool:
+def _a_part_moves(accounts: TreeAccounts, filled: CellLevels, unit: str, sets: Mapping[str, Sequence[int]]) -> bool:
     """The same for a leaf that asks, or asked, for several sets of kinds: as if each were a leaf."""
     before = filled.pieces.get(unit, {})
     if before.keys() != sets.keys():
         return True
     for key, (asked, satisfied) in before.items():
-        demand = [sets[key].get(kind, 0) for kind in accounts.kinds]
+        demand = sets[key]
         if satisfied or direction_of(demand) != direction_of(asked):
             return True
         if accounts.share_of(demand) <= filled.parts[unit][key] + 1:

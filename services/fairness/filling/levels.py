@@ -5,20 +5,17 @@ result.
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from largesse.lifecycle.queue_policy import sharing_of
 from schemas.quantities import SHARE_UNITS
 from schemas.queue_tree import upwards
-from schemas.queues import LIST_POLICIES
 from services.fairness.accounts.queue_account import QueueAccount
 from services.fairness.accounts.quiet_band import PUBLISH_STEP
 from services.fairness.accounts.tree_accounts import TreeAccounts
-from services.fairness.core.cached_tree import CachedTree, cached_tree_of, is_asked_of
-from services.fairness.core.fill_tree import PIECE, TOP, Caps, FillTree
-from services.fairness.core.held_levels import handed_out
-from services.fairness.core.placeable import cap_of, is_short
-from services.fairness.core.refill import CellLevels, matters
-from services.fairness.core.state import State
-from services.fairness.core.tolerance import fits
+from services.fairness.filling.cached_tree import CachedTree, cached_tree_of, is_asked_of
+from services.fairness.filling.cell_levels import CellLevels, matters
+from services.fairness.filling.fill_tree import PIECE, TOP, Caps, FillTree
+from services.fairness.filling.held_levels import handed_out
+from services.fairness.filling.shared_tree import SharedTree
+from services.fairness.filling.unit_levels import UnitLevel, UnitLevels
 from services.fairness.hdrf.static import Fill, fill
 from services.fairness.tree import ONE, ONE_BITS, leaves, share_units, walk
 
@@ -34,70 +31,91 @@ _ROUNDED: Final = 16
 """Billionths by which what a leaf holds, counted in tasks, may be off."""
 
 
-def levels_in(state: State, accounts: TreeAccounts | None) -> tuple[CellLevels | None, dict[str, int]]:
-    """The level of each unit, limited to what it can place, and for each unit that cannot place its whole level what
-    it would be entitled to. None where the cell is not shared out. The previous object, unless the level of a unit
-    changed that does not get all it asks for.
+class Division:
+    """What the units of a cell are due. `plain`: the levels if each could place all of its own, `filled`: those limited
+    to what units can place; `dues`: what those would be entitled to that cannot place all of it; `lent`: by unit, how
+    much of its level or due is only what others cannot place.
     """
-    if accounts is None or state.queues is None or state.policy.preset == "fifo":
-        return None, {}
-    if (state.queues.policy or sharing_of(state.policy.preset)) in LIST_POLICIES:
-        return None, {}
-    before: CellLevels | None = state.filled
+
+    def __init__(self, plain: CellLevels, filled: CellLevels, dues: dict[str, int]) -> None:
+        self.plain = plain
+        self.filled = filled
+        self.dues = dues
+        self.lent = _lent_in(plain, filled.levels, dues) if dues else {}
+
+    def moved(self, published: UnitLevels, targets: Sequence[str]) -> list[str]:
+        """The units of whose level something differs from what was published; `targets`: those whose target does."""
+        filled, units = self.filled, published.units
+        found = dict.fromkeys(targets, True)
+        for unit in {**published.others, **self.dues, **filled.parts, **self.lent}:
+            if unit in filled.levels and unit in units and self._differs(unit, units[unit]):
+                found[unit] = True
+        return sorted([unit for unit in found if unit in filled.levels])
+
+    def _differs(self, unit: str, level: UnitLevel) -> bool:
+        """Whether more than the target of a unit is another than it was."""
+        if self.dues.get(unit) != level.due or self.lent.get(unit, 0) != level.lent:
+            return True
+        return self.filled.parts.get(unit, {}) != level.kinds
+
+
+def levels_in(tree: SharedTree, before: CellLevels | None, placeable: Caps, *, fits: bool) -> Division:
+    """The levels of all units. `before`: the plain ones when they were worked out last, which are returned again unless
+    the level of a unit changed that does not get all it asks for. `placeable`: what some units can place; `fits`: all
+    demands can be met.
+    """
     over = before.over if before is not None else None
     at = over
     while at is not None and before is not None:
         at.moved |= before.moved
         at = at.over
-    if fits(state, accounts):
+    if fits:
         moved = before.moved if before is not None else {}
         cached = before.cached if before is not None else None
-        filled = _satisfied(state, accounts, before)  # May be `before` itself.
+        filled = _satisfied(tree.accounts, before)  # May be `before` itself.
         if cached is not None:
             cached.moved |= moved
         filled.moved, filled.cached = {}, cached
     else:
-        filled = _refilled(state, accounts, before, {})
-    state.filled = filled
+        filled = _refilled(tree, before, {})
     filled.over = over
-    if not state.capped or filled.all_fits or filled.churned:
+    if not placeable or filled.all_fits or filled.churned:
         filled.over = None
-        return filled, {}
-    return _over_what_fits(state, accounts, filled)
+        return Division(filled, filled, {})
+    limited, dues = _over_what_fits(tree, placeable, filled)
+    return Division(filled, limited, dues)
 
 
-def lent_in(state: State, levels: Mapping[str, int], dues: Mapping[str, int]) -> dict[str, int]:
-    """By unit, how much of its level (or of its due) is only what others cannot place."""
-    plain: CellLevels | None = state.filled
-    if not dues or plain is None:
-        return {}
+def _lent_in(plain: CellLevels, levels: Mapping[str, int], dues: Mapping[str, int]) -> dict[str, int]:
     rests = {unit: max(level, dues.get(unit, 0)) - plain.levels.get(unit, 0) for unit, level in levels.items()}
     return {unit: rest for unit, rest in rests.items() if rest > 0}
 
 
-def _over_what_fits(state: State, accounts: TreeAccounts, filled: CellLevels) -> tuple[CellLevels, dict[str, int]]:
+def _over_what_fits(tree: SharedTree, placeable: Caps, filled: CellLevels) -> tuple[CellLevels, dict[str, int]]:
     """The levels once units that cannot place what they are due are capped at what they can place. The share that such
     a unit leaves may be more than a sibling can place; then that sibling is capped in the next filling.
     """
+    accounts = tree.accounts
     dues: dict[str, int] = {}
     caps: dict[str, Sequence[int]] = {}
     for _ in range(CAPPINGS_MAX):
         found: dict[str, Sequence[int]] = {}
-        for unit, cap in state.capped.items():
-            level, account, amounts = filled.levels.get(unit, 0), accounts.queues[unit], cap_of(cap, accounts)
-            if unit not in caps and is_short(account, accounts.share_of(amounts), level):
+        for unit, amounts in placeable.items():
+            level = filled.levels.get(unit, 0)
+            if unit not in caps and accounts.queues[unit].is_short(accounts.share_of(amounts), level):
                 found[unit], dues[unit] = amounts, level
         if not found:
             break
         caps = caps | found
-        filled.over = _refilled(state, accounts, filled.over, caps)
+        filled.over = _refilled(tree, filled.over, caps)
         filled = filled.over
     filled.over = None
     return filled, dues
 
 
-def _refilled(state: State, accounts: TreeAccounts, before: CellLevels | None, caps: Caps) -> CellLevels:
+def _refilled(tree: SharedTree, before: CellLevels | None, caps: Caps) -> CellLevels:
     """The levels of the present demand, with units in `caps` asking for no more; `before` where they are the same."""
+    accounts = tree.accounts
     cached = before.cached if before is not None else None
     if before is not None and cached is not None:
         capped = [unit for unit in {**before.caps, **caps} if before.caps.get(unit) != caps.get(unit)]
@@ -110,55 +128,56 @@ def _refilled(state: State, accounts: TreeAccounts, before: CellLevels | None, c
         or filled.churned
         or by_used  # Their bases, and `_raise_within_maxima`.
         or filled.caps != caps
-        or matters(accounts, filled, state)
+        or matters(accounts, filled)
     ):
-        if cached is not None and not cached.follow(state, accounts, caps):
+        if cached is not None and not cached.follow(accounts, caps):
             cached = None
         fill_tree: FillTree | None = None
         if cached is None:
-            fill_tree = FillTree(state, accounts, caps)
+            fill_tree = FillTree(tree, caps)
             cached = cached_tree_of(fill_tree, accounts)
         if cached is not None:
-            filled = _fill_kept(state, accounts, cached)
+            filled = _fill_kept(accounts, cached)
         else:
             assert fill_tree is not None
-            filled = _fill(state, accounts, fill_tree)
+            filled = _fill(accounts, fill_tree)
+        filled.number = accounts.fillings = accounts.fillings + 1
         filled.caps, filled.over = caps, before.over if before is not None else None
     filled.moved, filled.cached = {}, cached
     return filled
 
 
-def _satisfied(state: State, accounts: TreeAccounts, before: CellLevels | None) -> CellLevels:
+def _satisfied(accounts: TreeAccounts, before: CellLevels | None) -> CellLevels:
     """The levels if every demand can be met: each unit's level is its demand, so only changed demands are looked at."""
     if before is None or not before.all_fits:
         before = CellLevels({}, {}, {}, {}, all_fits=True)
-        before.moved = dict.fromkeys(state.demand, True)
+        before.number = accounts.fillings = accounts.fillings + 1
+        before.moved = dict(accounts.demanding)
     for leaf in accounts.leaves_of(before.moved):
         unit = accounts.group_of(leaf)
-        if unit.asks or is_asked_of(state, unit):
+        if unit.asks or is_asked_of(unit):
             before.levels[unit.name] = accounts.share_of(unit.demand)
         else:
             before.levels.pop(unit.name, None)
     return before
 
 
-def _join_pieces(state: State, accounts: TreeAccounts, filled: CellLevels, pieces: Mapping[str, Sequence[str]]) -> None:
+def _join_pieces(accounts: TreeAccounts, filled: CellLevels, pieces: Mapping[str, Sequence[str]]) -> None:
     """Turns the levels of nodes below leaves into parts of the leaves' levels."""
     for leaf, names in pieces.items():
-        levels, sets = filled.levels, state.sets.get(leaf, {})
+        levels = filled.levels
         filled.parts[leaf], filled.pieces[leaf] = {}, {}
         for name in names:
             key = name.partition(PIECE)[2]
             filled.parts[leaf][key] = levels.pop(name, 0)
-            demand = [sets[key].get(kind, 0) for kind in accounts.kinds]
-            filled.pieces[leaf][key] = demand, filled.satisfied.pop(name, True)
+            filled.pieces[leaf][key] = accounts.queues[leaf].sets[key], filled.satisfied.pop(name, True)
         levels[leaf] = filled.nodes.pop(leaf, 0)
         filled.satisfied[leaf] = all(satisfied for _, satisfied in filled.pieces[leaf].values())
 
 
-def _fill_kept(state: State, accounts: TreeAccounts, cached: CachedTree) -> CellLevels:
+def _fill_kept(accounts: TreeAccounts, cached: CachedTree) -> CellLevels:
     """The result of `_fill` with a cached tree, which overwrites its last result."""
-    cached.fill(state, accounts)
+    cached.fill(accounts)
     return CellLevels(
         cached.levels,
         cached.nodes,
@@ -167,10 +186,11 @@ def _fill_kept(state: State, accounts: TreeAccounts, cached: CachedTree) -> Cell
         dict.fromkeys(accounts.over, True),
         parts=cached.parts,
         pieces=cached.pieces,
+        is_kept=True,
     )
 
 
-def _fill(state: State, accounts: TreeAccounts, fill_tree: FillTree) -> CellLevels:
+def _fill(accounts: TreeAccounts, fill_tree: FillTree) -> CellLevels:
     root = fill_tree.root
     if root is None:
         return CellLevels({}, {}, {}, {})
@@ -184,16 +204,16 @@ def _fill(state: State, accounts: TreeAccounts, fill_tree: FillTree) -> CellLeve
     nodes = {path: _units(at.share + blur) for path, at in found.nodes.items() if path != TOP}
     for top in fill_tree.churned:
         cell = accounts.capacity if top is root else _cell([got[leaf.name] for leaf in leaves(top)], accounts)
-        held = handed_out(state, accounts, top, cell)
+        held = handed_out(accounts, top, cell)
         got |= {unit: accounts.shares_of(vector) for unit, vector in held.items()}
         levels |= {unit: accounts.share_of(vector) for unit, vector in held.items()}
         for node in walk(top):
             nodes.pop(node.name, None)
-    asking = {accounts.group_of(leaf).name: True for leaf in accounts.leaves_of(state.demand)}
+    asking = {accounts.group_of(leaf).name: True for leaf in accounts.demanding}
     nodes = {**_passed_over(got, nodes), **nodes}
     satisfied = {unit: at.satisfied for unit, at in found.leaves.items()}
     filled = CellLevels(levels, nodes, {}, satisfied)
-    _join_pieces(state, accounts, filled, fill_tree.pieces)
+    _join_pieces(accounts, filled, fill_tree.pieces)
     _raise_within_maxima(accounts, filled)
     filled.levels = {unit: level for unit, level in filled.levels.items() if unit in asking}
     filled.asked = {unit: accounts.queues[unit].demand for unit in filled.levels}

@@ -14,19 +14,16 @@ from dataclasses import replace
 
 from services.fairness.accounts.queue_account import Limits, QueueAccount
 from services.fairness.accounts.tree_accounts import TreeAccounts
-from services.fairness.core.backoff import could_start
-from services.fairness.core.demand import kinds_of
-from services.fairness.core.fill_tree import TOP
-from services.fairness.core.state import State
+from services.fairness.filling.fill_tree import TOP
 from services.fairness.hdrf.whole_tasks import held_at_last
 from services.fairness.tree import TreeNode, leaves, walk
 
 _REST = "//"  # Not a valid path of a queue.
 
 
-def handed_out(state: State, accounts: TreeAccounts, top: TreeNode, cell: Sequence[int]) -> Mapping[str, Sequence[int]]:
+def handed_out(accounts: TreeAccounts, top: TreeNode, cell: Sequence[int]) -> Mapping[str, Sequence[int]]:
     """What the units below `top` hold, in base units, once nothing is left of `cell` that one of them could use."""
-    root = _standing(state, accounts, top)
+    root = _standing(accounts, top)
     nodes = {node.name: node for node in walk(root)}
     for account in _limited(accounts, "" if top.name == TOP else top.name):
         units = [leaf for leaf in leaves(root) if not account.name or leaf.name.startswith(f"{account.name}/")]
@@ -37,27 +34,26 @@ def handed_out(state: State, accounts: TreeAccounts, top: TreeNode, cell: Sequen
     return held_at_last(root, cell)
 
 
-def _standing(state: State, accounts: TreeAccounts, node: TreeNode) -> TreeNode:
+def _standing(accounts: TreeAccounts, node: TreeNode) -> TreeNode:
     """A copy whose units hold what they hold now, and wait for tasks of one size."""
     if node.children:
-        return replace(node, children=[_standing(state, accounts, child) for child in node.children])
+        return replace(node, children=[_standing(accounts, child) for child in node.children])
     account = accounts.queues[node.name]
-    tasks, waiting = _could_start(state, account, kinds_of(state))
+    tasks, waiting = _could_start(account)
     each = [max(1, amount // tasks) if amount > 0 else 0 for amount in waiting] if tasks else waiting
     return replace(node, demand=each, tasks=tasks if any(each) else 0, held=list(account.used))
 
 
-def _could_start(state: State, account: QueueAccount, kinds: Sequence[str]) -> tuple[int, list[int]]:
+def _could_start(account: QueueAccount) -> tuple[int, list[int]]:
     """How many tasks of a unit, or of a queue inside, could start within its maximum, and what they ask for together,
     as if they were of one size.
     """
     if account.children:
-        found = [_could_start(state, child, kinds) for child in account.children]
+        found = [_could_start(child) for child in account.children]
         tasks = sum([each for each, _ in found])
         waiting = [sum(column) for column in zip(*[vector for _, vector in found], strict=True)]
     else:
-        tasks, vector = could_start(state, account.name)
-        waiting = [vector.get(kind, 0) for kind in kinds]
+        tasks, waiting = account.tasks, account.startable
     room = [
         max(0, most - held) * tasks // asked
         for most, held, asked in zip(account.most, account.used, waiting, strict=False)

@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 
 from services.fairness.accounts.queue_account import QueueAccount
 from services.fairness.accounts.tree_accounts import TreeAccounts
-from services.fairness.core.fill_tree import PIECE, TOP, Caps, FillTree
-from services.fairness.core.state import State
+from services.fairness.filling.fill_tree import PIECE, TOP, Caps, FillTree
+from services.fairness.filling.unit_levels import UnitLevel
 from services.fairness.hdrf import arrays
 from services.fairness.hdrf.array_fill import LastFill
 from services.fairness.hdrf.arrays import ArrayTree, array_tree_of
@@ -20,8 +20,9 @@ class CachedTree:
     in it that ask for nothing now.
 
     The result of the last filling, as in `CellLevels`: `levels`, `nodes`, `asked`, `satisfied`, `parts`, `pieces`.
-    `unshared`: queues whose level, or share, has changed since the accounts took these over. `unpublished`: units whose
-    level may differ from the one in force; None: any may.
+    `unshared`: queues whose level, or share, has changed since the accounts took these over, and `shared`, the number
+    of the filling that they took over then (0: none). `unpublished`: units whose level may differ from the one in
+    force; None: any may.
     """
 
     def __init__(self, fill_tree: FillTree, tree: ArrayTree) -> None:
@@ -43,9 +44,10 @@ class CachedTree:
         self.parts: dict[str, dict[str, int]] = {}
         self.pieces: dict[str, dict[str, tuple[Sequence[int], bool]]] = {}
         self.unshared: dict[str, bool] = {}
+        self.shared = 0
         self.unpublished: dict[str, bool] | None = None
 
-    def follow(self, state: State, accounts: TreeAccounts, caps: Caps) -> bool:
+    def follow(self, accounts: TreeAccounts, caps: Caps) -> bool:
         """Applies the changes in `moved`. False if the tree can no longer be used and has to be built anew."""
         moved, self.moved = self.moved, {}
         if not _is_kept(accounts) or bool(accounts.over) != bool(self._fill_tree.bits):
@@ -53,7 +55,7 @@ class CachedTree:
         units = [accounts.group_of(path) for path in moved if path in accounts.queues]
         units = [unit for unit in {unit.name: unit for unit in units}.values() if unit.is_group]
         self._written += [unit.name for unit in units]
-        if not all(self._stands(state, unit, caps) for unit in units):
+        if not all(self._stands(unit, caps) for unit in units):
             return False
         if self._units - len(self.idle) < arrays.LEAVES_MIN:
             return False  # A new tree would be filled otherwise.
@@ -61,7 +63,7 @@ class CachedTree:
         self._note_clipped(changed)
         return all(self._write(name) for name in changed)
 
-    def fill(self, state: State, accounts: TreeAccounts) -> None:
+    def fill(self, accounts: TreeAccounts) -> None:
         """Fills the tree, and updates the result where it has changed."""
         found = self._tree.fill()
         leaves, nodes = self._last.update(found)
@@ -81,24 +83,24 @@ class CachedTree:
                 self.unshared[name] = True
         self._follow_written(accounts, divided)
         for leaf in divided:
-            self._join(leaf, state, accounts)
+            self._join(leaf, accounts)
 
-    def confirm(self, units: Sequence[str], published: Mapping[str, int]) -> None:
+    def confirm(self, units: Sequence[str], published: Mapping[str, UnitLevel]) -> None:
         """The levels in force of these units have changed; `published` are those of all units."""
         if self.unpublished is not None:
             for unit in units:
-                if self.levels.get(unit) == published.get(unit):
+                in_force = published.get(unit)
+                if self.levels.get(unit) == (in_force.target if in_force is not None else None):
                     self.unpublished.pop(unit, None)
                 else:
                     self.unpublished[unit] = True
 
-    def _stands(self, state: State, account: QueueAccount, caps: Caps) -> bool:
+    def _stands(self, account: QueueAccount, caps: Caps) -> bool:
         """Whether the unit's present demand can be expressed in the tree as it was built."""
-        sets = state.sets.get(account.name, {})
-        if account.name in self._pieces or (len(sets) > 1 and not account.children):
-            names = [f"{account.name}{PIECE}{key}" for key in sorted(sets)]
+        if account.name in self._pieces or account.sets:
+            names = [f"{account.name}{PIECE}{key}" for key in sorted(account.sets)]
             return self._pieces.get(account.name) == names and account.name not in caps
-        if is_asked_of(state, account):
+        if is_asked_of(account):
             self.idle.pop(account.name, None)
         else:
             self.idle[account.name] = True
@@ -132,15 +134,13 @@ class CachedTree:
                 self._set(unit, int(self._last.levels[at]), satisfied=bool(self._last.satisfied[at]))
                 self.asked[unit] = accounts.queues[unit].demand
 
-    def _join(self, leaf: str, state: State, accounts: TreeAccounts) -> None:
+    def _join(self, leaf: str, accounts: TreeAccounts) -> None:
         """Turns the levels of the nodes below a leaf into parts of the leaf's level."""
-        sets = state.sets.get(leaf, {})
         self.parts[leaf], self.pieces[leaf] = {}, {}
         for name in self._pieces[leaf]:
             key, at = name.partition(PIECE)[2], self._at[name]
             self.parts[leaf][key] = int(self._last.levels[at])
-            demand = [sets[key].get(kind, 0) for kind in accounts.kinds]
-            self.pieces[leaf][key] = demand, bool(self._last.satisfied[at])
+            self.pieces[leaf][key] = accounts.queues[leaf].sets[key], bool(self._last.satisfied[at])
         level = int(self._last.inner[self._inner_at[leaf]])
         self._set(leaf, level, satisfied=all(each for _, each in self.pieces[leaf].values()))
         self.asked[leaf] = accounts.queues[leaf].demand
@@ -160,11 +160,9 @@ class CachedTree:
         return True
 
 
-def is_asked_of(state: State, account: QueueAccount) -> bool:
+def is_asked_of(account: QueueAccount) -> bool:
     """Whether jobs of a unit ask for something, if only for what the cell has not got."""
-    if account.children:
-        return any(is_asked_of(state, child) for child in account.children)
-    return account.name in state.demand
+    return any(is_asked_of(child) for child in account.children) if account.children else account.asked
 
 
 def _is_kept(accounts: TreeAccounts) -> bool:
