@@ -14,6 +14,7 @@ from typing import Any
 from schemas import Plans, Record
 from schemas.edge.cluster import read_cluster
 from schemas.edge.read import read_input
+from schemas.queues import KnobValue
 from services.simulator.engine import Cell
 from services.simulator.run import set_up, uncollected
 from services.simulator.workloads.draws import below
@@ -29,9 +30,9 @@ class Answers:
     """A cell, and the planner's answers to what it is asked."""
 
     def __init__(self, agent: str) -> None:
-        self.accepted: bool | None = None
-        self.cell = Cell(observer=self._observe)
-        knobs = {"preset": "rayon", "reservation_agent": agent}
+        self.answers: list[bool] = []  # To what was asked last.
+        self.cell = Cell(observers=[self._observe])
+        knobs: dict[str, KnobValue] = {"preset": "rayon", "reservation_agent": agent}
         nodes = [{"name": "n", "count": NODES, "capacity": {"cpu": CORES, "memory": f"{GIB}Gi"}}]
         set_up(self.cell, knobs, None, read_cluster({"nodes": nodes}))
         while self.cell.settle() is not None:
@@ -41,20 +42,20 @@ class Answers:
         if isinstance(record.body, Plans):
             for answer in record.body.answers:
                 if answer.reason in ("", "deleted") or not answer.accepted:
-                    self.accepted = answer.accepted
+                    self.answers.append(answer.accepted)
 
     def ask(self, message: dict[str, Any]) -> tuple[bool, float]:
         """The answer, and the CPU milliseconds until it is in the log."""
         body = read_input("reservations", message, "bench")
-        self.accepted = None
+        self.answers.clear()
         begun = time.process_time_ns()
         self.cell.take(body, "bench")
-        while self.accepted is None:
+        while not self.answers:
             if self.cell.settle() is None:
                 due_ms = self.cell.next_due_ms()
                 assert due_ms is not None, "a request was not answered"
                 self.cell.advance(max(self.cell.time, due_ms))
-        return self.accepted, (time.process_time_ns() - begun) / 1_000_000
+        return self.answers[-1], (time.process_time_ns() - begun) / 1_000_000
 
 
 def request(number: int) -> dict[str, Any]:

@@ -93,16 +93,16 @@ def _solved(program: Any, kind: str, limit_s: float) -> Json:
     # Whole numbers of requests: what is nearer to the bound than one is the optimum.
     options["mip_abs_gap"] = 0.99 if kind == "accepted" else 1e-6
     options["mip_rel_gap"] = {"accepted": 0.0, "work": WORK_GAP, "change": CHANGE_GAP}[kind]
-    for name, value in options.items():
-        solver.setOptionValue(name, value)
+    for option, said in options.items():
+        solver.setOptionValue(option, said)
     load(solver, program)
     solver.run()
     found = solver.getInfo()
     proven = solver.getModelStatus() == highspy.HighsModelStatus.kOptimal
     value = found.objective_function_value if found.primal_solution_status == 2 else None
-    bound = found.mip_dual_bound
+    bound: float = found.mip_dual_bound
     if kind == "accepted":
-        bound = round(value) if proven else -int(-bound + 1e-6)
+        bound = round(value) if proven and value is not None else -int(-bound + 1e-6)
     sign = 1 if kind == "change" else -1
     return {"value": None if value is None else sign * value, "bound": sign * bound, "proven": proven}
 
@@ -216,7 +216,7 @@ def _summed(rows: list[Json]) -> Json:
 
 
 def _ratio(mine: list[Json], kind: str, rows: list[Json]) -> float:
-    return round(sum(each[kind] for each in mine) / sum(row[kind]["bound"] for row in rows), 3)
+    return float(round(sum(each[kind] for each in mine) / sum(row[kind]["bound"] for row in rows), 3))
 
 
 def main() -> int:

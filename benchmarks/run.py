@@ -6,7 +6,6 @@ Ratios are between things measured in the same run; times are CPU seconds of the
 import importlib
 import os
 import platform
-import sys
 
 from services.fairness.core import state as fairness_state
 
@@ -42,4 +41,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -32,6 +32,7 @@ from schemas import (
     TaskStarted,
 )
 from schemas.edge.read import Cluster, ClusterNode, read_workload_line
+from schemas.queues import KnobValue
 from services.simulator.cluster import AUTHOR
 from services.simulator.engine import Cell
 from services.simulator.run import Options, set_up, simulate, uncollected
@@ -59,7 +60,7 @@ class Bench:
         self.cell.observers = [self._observe]
         tree = Queue("root", children=[Queue(f"q{i}") for i in range(self.queues)])
         nodes = [ClusterNode(f"node-{i}", {"cpu": CORES * 1000}) for i in range(self.nodes)]
-        values: dict[str, int | str] = {"preset": self.preset, "round_gap_ms": self.gap_ms, "name_kept_ms": 0}
+        values: dict[str, KnobValue] = {"preset": self.preset, "round_gap_ms": self.gap_ms, "name_kept_ms": 0}
         set_up(self.cell, values, tree, Cluster(nodes, tree))
         self.settle()
 

@@ -162,7 +162,7 @@ def one_round(tasks: int, preset: str, nodes: int = 1_000, rounds: int = 100) ->
     """
     specs = []
     for i in range(tasks // 50):
-        stages = []
+        stages: list[Stage] = []
         for name, count in (("map", 50), ("reduce", 10)):
             drawn = [below(1_000, 1, f"one_round.{what}", f"{i}/{name}") for what in ("cpu", "memory", "ms")]
             demand, lasts = {"cpu": 1_000 + drawn[0], "memory": 4_096 + 8 * drawn[1]}, 5_000 + 50 * drawn[2]

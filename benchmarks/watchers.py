@@ -82,6 +82,7 @@ def measure(url: str, count: int, submissions: int) -> None:
         watching = multiprocessing.get_context("spawn").Process(target=watch, args=(url, watched, count, there))
         watching.start()
         try:
+            before = 0.0
             if count:
                 assert here.poll(GUARD_S), "watchers got no first event"
                 here.recv()
