@@ -234,7 +234,9 @@ LiveStates = Annotated[
         autocompletion=live_states_named,
     ),
 ]
-OverToo = Annotated[bool, typer.Option("--all", help="on a terminal too, those that were deleted or have ended")]
+OverToo = Annotated[
+    bool, typer.Option("--all", help="on a terminal too, all of a series, and those that were deleted or have ended")
+]
 Json = Annotated[bool, typer.Option("--json", help="print one JSON document and nothing else", callback=expect_json)]
 Zone = Annotated[
     str | None, typer.Option("--zone", help="time zone of the times shown  [default: this machine's]", metavar="ZONE")

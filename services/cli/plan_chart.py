@@ -32,13 +32,16 @@ _FORMS = {
 
 STATES_SHOWN = ("requested", "accepted")
 STATES_OVER = ("deleted", "ended")
+OCCURRENCES_SHOWN = 3
+"""Of a series, in a list on a terminal: there may be 64."""
 RECURS = "recurs"
 """Stands as the state of a series in a list of reservations."""
 
 
 def list_reservations(gateway: Gateway, json: bool, *, over: bool = False) -> None:
     """Reservations that the gateway shows, and behind them the series, in the state RECURS. A person sees those that
-    are `over` only if that is asked for, and those that were rejected behind the others.
+    are `over`, and more than the next few of a series, only if that is asked for, and those that were rejected behind
+    the others.
     """
     found = reservations_in(gateway)
     now_s = int(time.time())
@@ -52,7 +55,8 @@ def list_reservations(gateway: Gateway, json: bool, *, over: bool = False) -> No
         rows += [(*_about(each), _next_of(each), "", "", _recurs(each)) for each in recurring]
         out(draw((*_HEADS, "from", "to", "units", "answer"), rows))
         return
-    shown = [each for each in found if over or each["state"] not in STATES_OVER]
+    told = [each for each in found if over or each["state"] not in STATES_OVER]
+    shown = told if over else _first_of_series(told)
     shown.sort(key=lambda each: each["state"] not in STATES_SHOWN)
     texts = [charts(shown)] if shown else []
     if recurring:
@@ -61,9 +65,25 @@ def list_reservations(gateway: Gateway, json: bool, *, over: bool = False) -> No
             for each in recurring
         ]
         texts.append(listed(("series", "recurs", "zone", "next", "promised"), rows, kinds="klkkr"))
-    if len(shown) < len(found):
-        texts.append(f"{plural(len(found) - len(shown), 'reservation')} deleted or ended: --all shows them\n")
+    if len(shown) < len(told):
+        few = {each["reservation"] for each in shown}
+        names = ", ".join(dict.fromkeys(each["series"] for each in told if each["reservation"] not in few))
+        texts.append(f"{plural(len(told) - len(shown), 'later occurrence')} of {names}: --all shows them\n")
+    if len(told) < len(found):
+        texts.append(f"{plural(len(found) - len(told), 'reservation')} deleted or ended: --all shows them\n")
     out("\n".join(texts) if texts else "no reservations")
+
+
+def _first_of_series(found: Sequence[Document]) -> list[Document]:
+    """Without the occurrences of a series that have the same state as OCCURRENCES_SHOWN before them."""
+    counts: dict[tuple[str, str], int] = {}
+    left: set[str] = set()
+    for each in sorted(found, key=lambda each: str(each["reservation"])):  # Their names are in order of time.
+        if series := each.get("series"):
+            counts[series, each["state"]] = counts.get((series, each["state"]), 0) + 1
+            if counts[series, each["state"]] > OCCURRENCES_SHOWN:
+                left.add(each["reservation"])
+    return [each for each in found if each["reservation"] not in left]
 
 
 def reservations_in(gateway: Gateway) -> list[Document]:

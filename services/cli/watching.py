@@ -1,5 +1,6 @@
 """`largesse watch`: one job as it goes, drawn anew on a terminal, and as plain lines anywhere else."""
 
+import re
 from collections.abc import Iterator
 from datetime import datetime
 from itertools import islice
@@ -25,6 +26,8 @@ from services.cli.show import (
 BAR_COLUMNS = 12
 PLACES_SHOWN = USAGE_SHOWN = 20
 ENDED_WELL = "succeeded"
+_NUMBER = re.compile(r"(?<![\w/.-])[0-9][0-9.,:]*")
+"""Not in a name, such as node-1 or map/0."""
 
 Document = dict[str, Any]
 
@@ -63,8 +66,10 @@ def _drawn(seen: Iterator[Document]) -> Iterator[Document]:
 
 
 def _head(document: Document) -> str:
+    """What stands above the stages: the reason of a job that waits is among them, if one of them has it."""
     ended = f" after {span(document['ended_ms'] - document['submitted_ms'])}" if document["ended_ms"] else ""
-    why = in_zone(document["detail"] or document["why"] or "")
+    below = [text["text"] for text in _said(document)]
+    why = in_zone(document["detail"] or ("" if document["why"] in below else document["why"]) or "")
     return plain(f"{document['job']}: {document['state']}{ended}" + (f" ({why})" if why else ""))
 
 
@@ -123,7 +128,7 @@ def _printed(seen: Iterator[Document]) -> Iterator[Document]:
 def _lines(document: Document) -> Iterator[tuple[str, str]]:
     """What there is to say of a job now, line by line: what makes a line news, unless it was so before, and the line.
 
-    What a queue at its max holds changes with every task that ends, and is no news.
+    Numbers of a reason (what a queue holds, when room is complete) change with every task that ends, and are no news.
     """
     job, state = plain(document["job"]), document["state"]
     if document["ended_ms"] is None:
@@ -147,7 +152,8 @@ def _lines(document: Document) -> Iterator[tuple[str, str]]:
         took = f" after {span(document['ended_ms'] - document['submitted_ms'])}" if document["ended_ms"] else ""
         line, why = f"{job}: {state}{took}", plain(why)
         at_max = any(text["reason"] == "queue_max" for text in _said(document))
-        yield f"{line}: {'queue_max' if at_max else why}", line + (f": {why}" if why else "")
+        news = "queue_max" if at_max else _NUMBER.sub("#", why) if document["ended_ms"] is None else why
+        yield f"{line}: {news}", line + (f": {why}" if why else "")
 
 
 def _said(document: Document) -> list[Document]:

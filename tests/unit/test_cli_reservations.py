@@ -102,6 +102,21 @@ def test_on_a_terminal_those_that_are_over_are_shown_only_if_asked_for(over, sho
     assert said.index("\nc ") < said.index("\nb ")
 
 
+@pytest.mark.parametrize("over", [False, True])
+def test_on_a_terminal_a_series_shows_its_next_occurrences_and_says_how_many_follow(over, monkeypatch, capsys):
+    monkeypatch.setattr(plan_chart, "drawing", lambda: listed)
+    monkeypatch.setenv("COLUMNS", "200")
+    of_s = [reservation(f"s.{number:02}", series="s") for number in reversed(range(10))]
+    found = [*of_s, reservation("s.10", "rejected", NO, series="s"), reservation("alone", series="")]
+    list_reservations(Listing(*found, series=[DAILY]), json=False, over=over)
+
+    said = capsys.readouterr().out
+    shown = [line.split()[0] for line in said.splitlines() if line.startswith(("s.", "alone"))]
+    few = {"s.00", "s.01", "s.02", "s.10", "alone"}
+    assert set(shown) == ({each["reservation"] for each in found} if over else few)
+    assert ("7 later occurrences of s: --all shows them" in said) == (not over)
+
+
 def test_in_a_pipe_a_series_is_a_row_with_its_next_occurrence_and_how_many_are_promised(capsys):
     one, no = reservation("s.1", series="s"), reservation("s.2", "rejected", NO, series="s")
     list_reservations(Listing(one, no, reservation("b", series=""), series=[DAILY, CRON]), json=False)

@@ -182,6 +182,27 @@ def test_what_a_queue_at_its_max_holds_is_no_news(capsys):
     assert lines == [f"j: running: {text}" for text in (f"{full} 1", "no node has room", f"{full} 1")]
 
 
+def test_the_numbers_of_a_reason_are_no_news_and_what_it_names_is(capsys):
+    def waits(text):
+        why = {"reason": "no_room", "tasks": 1, "text": text}
+        return job("j", stage() | {"tasks": TASKS | {"running": 0, "succeeded": 0}, "why": [why]}, why=text)
+
+    text = "no node has room for it now; queue ml holds {} % of the cell, room is gathered on {}"
+    told = [text.format(*each) for each in ((56.3, "node-1"), (59.4, "node-1"), (56.3, "node-2"), (9, "node-2"))]
+    list(watching._printed(iter(map(waits, told))))
+    lines = [line.partition(" ")[2] for line in capsys.readouterr().out.splitlines()]
+    assert lines == [f"j: running: {each}" for each in (told[0], told[2])]
+
+
+def test_on_a_terminal_a_reason_stands_once():
+    why = {"reason": "no_room", "tasks": 1, "text": "no node has room for it now"}
+    waits = job("j", stage() | {"why": [why]}, state="waiting", why=why["text"])
+    assert watching._head(waits) == "j: waiting"
+    assert why["text"] in watching.stages_text(waits)
+    assert watching._head(waits | {"why": "held by ann"}) == "j: waiting (held by ann)"
+    assert watching._head(waits | {"detail": "a: exit 1"}) == "j: waiting (a: exit 1)"
+
+
 def test_what_the_end_of_a_job_left_undone_is_told_by_stage():
     done = TASKS | {"succeeded": 1, "running": 0, "starting": 0}
     over = job(
