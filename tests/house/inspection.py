@@ -1,12 +1,15 @@
 """What the house says of one file: each finding is a line `path:line: what is wrong`."""
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from tests.house.rooms import Room, may_import, room_of
 from tests.house.set_walks import set_walks
 
-MODULE_LINES_MAX = 450
+MODULE_LINES, TEST_LINES = 450, 500
+"""Lines beyond which a module, or a test, is long. That is a warning and fails nothing: a cap breeds files that are cut
+by length instead of by what they do.
+"""
 BUILTINS_BANNED = frozenset({"__import__", "breakpoint", "eval", "exec", "hash", "id", "input", "open", "print"})
 """I/O, and what follows an object's address or the hash seed: import bans do not see these."""
 
@@ -15,7 +18,7 @@ def inspect(path: str, source: str) -> list[str]:
     """Findings on one file in the order of its lines; `path` is below the project root, with forward slashes."""
     room = room_of(path)
     tree = ast.parse(source, path)
-    found = [*_imports(room, path, tree), *_sizes(room, tree, source)]
+    found = [*_imports(room, path, tree), *_sizes(room, tree)]
     found += [(line, "a walk over a set: say the order with sorted()") for line in set_walks(tree)]
     if room.pure:
         found += _impurities(tree)
@@ -41,10 +44,17 @@ def _imported(path: str, node: ast.Import | ast.ImportFrom) -> list[str]:
     return [f"{start}.{alias.name}" for alias in node.names]
 
 
-def _sizes(room: Room, tree: ast.Module, source: str) -> Iterator[tuple[int, str]]:
-    lines = len(source.splitlines())
-    if lines > MODULE_LINES_MAX:
-        yield 1, f"{lines} lines, a module has at most {MODULE_LINES_MAX}"
+def long_files(files: Iterable[tuple[str, str]]) -> list[str]:
+    """Of (path, source), those that are long: the path, and of how many lines."""
+    found = []
+    for path, source in files:
+        lines = len(source.splitlines())
+        if lines > (TEST_LINES if path.startswith(("tests/", "benchmarks/")) else MODULE_LINES):
+            found.append(f"{path}: {lines} lines")
+    return found
+
+
+def _sizes(room: Room, tree: ast.Module) -> Iterator[tuple[int, str]]:
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             assert node.end_lineno is not None

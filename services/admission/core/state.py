@@ -110,7 +110,7 @@ class JobState(JobLife):
 
 @dataclass(slots=True)
 class Changed:
-    """A live job that is another than was submitted: `digest` of that spec. `seq`: of the last change by which grants
+    """A live job that was changed after it was submitted: `digest` of the spec as it was then. `seq`: of the last change by which grants
     of a round that is open do not bind any more."""
 
     digest: str

@@ -53,7 +53,7 @@ class Division:
         return sorted([unit for unit in found if unit in filled.levels])
 
     def _differs(self, unit: str, level: UnitLevel) -> bool:
-        """Whether more than the target of a unit is another than it was."""
+        """Whether anything of a unit has changed beside its target."""
         if self.dues.get(unit) != level.due or self.lent.get(unit, 0) != level.lent:
             return True
         return self.filled.parts.get(unit, {}) != level.kinds

@@ -37,7 +37,7 @@ _ANY_MS: Final = 1 << 62
 
 @dataclass(slots=True, eq=False)
 class Gathered:
-    """What a round says of room that is gathered: where that is another than before, and when another answer may come
+    """What a round says of room that is gathered: where that has changed, and when another answer may come
     without another fact (ms).
     """
 
@@ -296,7 +296,7 @@ def _waits_for_turn(state: State, board: Board, task: TaskClass, now_ms: int) ->
 
 
 def _said_of(state: State, board: Board, held: dict[int, Reserved]) -> list[HeldRoom]:
-    """Where the room that is held is another than before, by name of the node."""
+    """Where the room that is held has changed, by name of the node."""
     after: dict[str, HeldRoom] = {}
     for number, reserved in held.items():
         task, name = reserved.task, board.room.nodes[number].name
