@@ -110,8 +110,8 @@ class JobState(JobLife):
 
 @dataclass(slots=True)
 class Changed:
-    """A live job that was changed after it was submitted: `digest` of the spec as it was then. `seq`: of the last change by which grants
-    of a round that is open do not bind any more."""
+    """A live job that was changed after it was submitted. `digest`: of the spec as it was then; `seq`: of the last
+    change by which grants of a round that is open do not bind any more."""
 
     digest: str
     seq: int = 0
