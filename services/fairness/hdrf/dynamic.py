@@ -1,5 +1,8 @@
 """Dynamic H-DRF (section 3.4 of the paper): tasks come and go, and the leaf with the least share gets what is free.
 
+In a cell it serves only queues whose levels follow what they hold (filling/held_levels.py); levels of H-DRF are static
+(static.py). The offline solver runs it as the paper has it.
+
 `LiveTree` keeps a tree of queues between decisions. A leaf holds tasks and waits for more; `next()` is the leaf that
 gets the next one, `give` and `finish` report what happened, `fill()` hands out what is free. Per decision, as in the
 paper: a leaf is blocked if it asks for nothing or needs a kind that is full; what is attributed to an inner node is its

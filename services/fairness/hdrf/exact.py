@@ -1,5 +1,5 @@
-"""Dynamic H-DRF in exact fractions: nothing is rounded, and everything is recomputed each time. For small trees, and as
-a reference in tests.
+"""Dynamic H-DRF in exact fractions: nothing is rounded, and everything is recomputed each time. For the offline
+solver on small trees, and as a reference in tests; no core runs it.
 
 `Exact.stand` attributes a vector to every node as section 3.4 of the paper has it; `order` and `next_leaves` walk the
 tree by it; `refill` hands out what is free by progressive filling. `dynamic.py` does the same in whole tasks, one at a

@@ -1,5 +1,5 @@
 """What a live tree keeps of its leaves: the state of each, and per inner node groups of leaves that ask for the same
-kinds.
+kinds. For dynamic.py; naive.py and exact.py use its units and keys.
 
 A kind that becomes full, or free again, blocks or unblocks whole groups, without any cost per leaf. Everything is a
 share or a level (share / weight) in units of `FINE`; sums of integers, so that taking away undoes exactly what adding

@@ -1,4 +1,5 @@
-"""A live tree for a given set of full kinds: which nodes are blocked, and what is attributed to every inner node.
+"""A live tree for a given set of full kinds: which nodes are blocked, and what is attributed to every inner node. For
+dynamic.py alone.
 
 Dynamic H-DRF (section 3.4 of the paper) attributes to an inner node not what its children hold but what they would if
 all that can take were rescaled to the least of them, M: `vector = sum of the blocked, unscaled + M x sum of the
