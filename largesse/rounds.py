@@ -24,7 +24,7 @@ class Hosted:
     _wanted: Wanted | None = None
 
     def wanted(self, of: int) -> Wanted:
-        """Names its answers to a round with so many altruism shards."""
+        """Names its answers to a round, by its number of altruism shards."""
         wanted = self._wanted
         if wanted is None or wanted.of != of:
             wanted = self._wanted = Wanted(self.core.TOPIC, self.shard, of)

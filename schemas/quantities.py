@@ -150,7 +150,7 @@ def vector_text(vector: Vector) -> str:
 
 
 def add_amounts(sums: Vector, amounts: Vector, times: int) -> None:
-    """Adds amounts so many times to sums (subtracts, where negative). Kinds that become 0 stay.
+    """Adds a multiple of amounts to sums (subtracts, where negative). Kinds that become 0 stay.
 
     Multiplied by what is not negative: compiled code multiplies negative numbers as objects, which takes ten times as
     long.

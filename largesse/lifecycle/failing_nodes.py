@@ -18,7 +18,7 @@ from schemas.tasks import TaskEnd, TaskFailure
 FAILING_AT: Final = 3
 FAILING_MS: Final = 600_000
 JOBS_MAX: Final = 16
-"""Of so many jobs it is kept by node that they have failed there, those that failed last."""
+"""The jobs that are kept by node as having failed there: those that failed last."""
 
 
 @dataclass(slots=True)

@@ -35,14 +35,14 @@ def policy_problem(policy: Policy) -> str:
 
 
 def reservation_problem(live: int) -> str:
-    """Why a cell with so many reservations, promised or not answered, takes no other; empty if it does."""
+    """Why a cell with this number of reservations, promised or not answered, takes no other; empty if it does."""
     if live < RESERVATIONS_MAX:
         return ""
     return f"the cell holds {RESERVATIONS_MAX} reservations; wait for some to end"
 
 
 def size_problem(user: str, held: int, more: int) -> str:
-    """Why a user whose reservations have terms of so many bytes may not have so many more; empty if it may."""
+    """Why a user whose reservations have terms of `held` bytes may not have `more`; empty if it may."""
     if held + more <= USER_BYTES_MAX:
         return ""
     return (

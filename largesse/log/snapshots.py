@@ -39,12 +39,12 @@ STEP_BACK = 16
 SLOTS = 2
 
 CHEAP_BYTES = 1 << 20
-"""A state of up to so many bytes is written whenever its rounds are over, and packed where it stands."""
+"""A state of up to this many bytes is written whenever its rounds are over, and packed where it stands."""
 RECORD_BYTES = 512
 """What a record of the log counts for, about, where a snapshot is weighed against what the log wrote since the last."""
 
 REFUSED_MAX = 8
-"""After so many refused ones the whole fold serves."""
+"""After this many refused snapshots the log is folded from its beginning."""
 
 
 class SnapshotRefused(Exception):

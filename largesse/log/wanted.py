@@ -20,7 +20,7 @@ class Wanted(NamedTuple):
 
 
 def wanted_of(topics: Iterable[str], shards: int) -> list[Wanted]:
-    """All answers of these topics to a round with so many altruism shards, in shard order."""
+    """All answers of these topics to a round with this number of altruism shards, in shard order."""
     return [
         Wanted(topic, shard, of)
         for topic in topics

@@ -191,7 +191,7 @@ def occurrence_name(series: str, at_s: int) -> str:
 
 
 def _date_of(days: int) -> tuple[int, int, int]:
-    """Year, month and day of so many days after 1970-01-01 (Hinnant, chrono-compatible low-level date algorithms)."""
+    """The date that is `days` days after 1970-01-01 (Hinnant, chrono-compatible low-level date algorithms)."""
     era, day_of_era = divmod(days + 719_468, 146_097)
     year_of_era = (day_of_era - day_of_era // 1_460 + day_of_era // 36_524 - day_of_era // 146_096) // 365
     day_of_year = day_of_era - (365 * year_of_era + year_of_era // 4 - year_of_era // 100)

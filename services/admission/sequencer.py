@@ -44,7 +44,7 @@ from services.admission.leading import DECIDED, Leading, Pending
 from services.admission.letters import Letters
 
 SKIPPED_MAX = 1_000
-"""After so many inputs that changed nothing, a record says how far they were read."""
+"""Inputs that change nothing after which a record says how far they were read."""
 
 ALIVE_PARTS = 3
 """A leading sequencer writes to the log at least this many times a lease."""

@@ -17,7 +17,7 @@ from services.cli.watching import ENDED_WELL
 
 STAGE = "run"
 TURNS_QUIET = 4
-"""After so many looks at the output of a job that has not started it is told why."""
+"""Looks at the output of a job that has not started after which it is told why."""
 CANCEL_S = 20.0
 """So long may the gateway take to cancel the job after Ctrl-C."""
 

@@ -12,7 +12,7 @@ HORIZONS_S = (1, 5, 10, 30)
 SAMPLE_MS = 5_000
 """The least time between two forecasts that are compared with what happened: more would cost more with every end."""
 SAMPLES_MAX = 64
-"""Once a score has so many forecasts, all of them count half as much, so that it follows the latest."""
+"""Forecasts after which all those of a score count half as much, so that it follows the latest."""
 
 
 @dataclass(slots=True)

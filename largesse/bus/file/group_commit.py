@@ -37,7 +37,7 @@ class Sync(Enum):
 
 
 class WrittenAt(NamedTuple):
-    """Where the next so many `messages` of a batch will lie."""
+    """Where the next `messages` messages of a batch will lie."""
 
     segment: int
     position: int

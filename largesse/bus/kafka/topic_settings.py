@@ -43,7 +43,7 @@ class Found:
 
 
 def partitions_of(name: str, cells: int) -> int:
-    """How many partitions a topic has for so many cells."""
+    """How many partitions a topic has for a number of cells."""
     if name == MEMBERSHIP.name:
         return SHARDS_MAX
     return cells * SHARDS_MAX if name in SHARDED else cells

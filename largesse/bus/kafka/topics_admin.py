@@ -107,7 +107,7 @@ class TopicsAdmin:
                 _check(each[0], f"settings of {name}: {each[1]}")
 
     async def grow(self, name: str, partitions: int) -> None:
-        """Adds partitions until there are so many."""
+        """Adds partitions up to this number."""
         await self._admin.create_partitions({name: NewPartitions(partitions)})
 
 

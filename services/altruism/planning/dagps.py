@@ -44,7 +44,7 @@ class _Graph(NamedTuple):
 
 
 class _Block(NamedTuple):
-    """A stage on the plane: so many of its tasks next to each other, one behind the other until all have run."""
+    """A stage on the plane: some of its tasks next to each other, one row behind the other until all have run."""
 
     width: int
     lasts_ms: int

@@ -30,7 +30,7 @@ ENDLESS = 1 << 62
 """The level at which a leaf without a limit has all it asks for."""
 
 TASKS_MAX = 1e200
-"""A leaf that asks for more tasks than that asks for so many."""
+"""A leaf that asks for more tasks than this counts as asking for this many."""
 
 _ROUNDED, _ROUNDED_ONCE = 2.0**-35, 2.0**-50
 """What rounding may have taken from a share that was filled, and from one that is asked for. It is added back."""
@@ -279,7 +279,7 @@ def array_tree_of(root: TreeNode, capacity: Sequence[int], *, clips: bool = Fals
 
 
 def is_large(root: TreeNode) -> bool:
-    """Whether a tree has so many leaves that arrays pay."""
+    """Whether a tree has enough leaves for arrays to pay."""
     found, ahead = 0, [root]
     while ahead:
         children = ahead.pop().children

@@ -59,14 +59,14 @@ class Exact:
 
     # ------------------------------------------------------------------ what happens
     def hold(self, leaf: TreeNode, tasks: Fraction) -> None:
-        """A leaf holds so many tasks of its demand more, or less."""
+        """Adds to the number of tasks of its demand that a leaf holds."""
         self.tasks[leaf.name] += tasks
         self.held[leaf.name] = [
             units + tasks * need for units, need in zip(self.held[leaf.name], leaf.demand, strict=True)
         ]
 
     def put(self, leaf: TreeNode, tasks: Fraction, waiting: Fraction | None) -> None:
-        """A leaf holds just so many tasks of its demand, and waits for so many."""
+        """Sets how many tasks of its demand a leaf holds, and how many it waits for."""
         self.hold(leaf, tasks - self.tasks[leaf.name])
         self.waiting[leaf.name] = waiting
 

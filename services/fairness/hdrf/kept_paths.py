@@ -100,7 +100,7 @@ class KeptPaths:
         segments.many[nodes] = found.many
 
     def _make_room(self, at: int, nodes: Array, many: Array) -> None:
-        """Moves the segments of a depth, so that these nodes have room for so many."""
+        """Moves the segments of a depth, so that these nodes have room for `many` each."""
         segments = self._segments[at]
         kept = segments.many.copy()
         kept[nodes] = 0

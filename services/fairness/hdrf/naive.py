@@ -51,7 +51,7 @@ class NaiveWalk:
         self.root = self._add_node(root)
 
     def give(self, steps: int) -> bool:
-        """Gives so many tasks. False if no leaf can take any more."""
+        """Gives a number of tasks. False if no leaf can take any more."""
         return all(self._give(self.root) is not None for _ in range(steps))
 
     def _add_node(self, node: TreeNode) -> NaiveNode:

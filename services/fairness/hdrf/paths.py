@@ -43,7 +43,7 @@ LONG, HIGH = 1 << 62, float(1 << 61)
 """A lag and a height that are never reached."""
 
 FAR = 2.0
-"""Paths without an end are cut off where they use so many times the cell."""
+"""Paths without an end are cut off where they use this many times the cell."""
 
 
 @dataclass(slots=True)

@@ -98,7 +98,7 @@ class View:
             self._put(branch, below, child, attributed)
 
     def catch_up(self, nodes: int | None = None) -> None:
-        """Applies what changed while another view was in use: all of it, or for so many nodes."""
+        """Applies what changed while another view was in use: all of it, or for at most `nodes` nodes."""
         for name in list(islice(self.dirty, nodes)):
             self.refresh(self.dirty.pop(name))
 

@@ -56,7 +56,7 @@ def held_at_last(root: TreeNode, capacity: Sequence[int]) -> dict[str, list[int]
 
 
 def _step(tree: LiveTree, steps: int, *, bundles: bool) -> bool:
-    """Give tasks for so many steps. False if no leaf can take any more."""
+    """Gives tasks for a number of steps. False if no leaf can take any more."""
     for _ in range(steps):
         leaf = tree.next()
         if leaf is None:

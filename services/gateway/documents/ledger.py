@@ -8,7 +8,7 @@ from services.gateway.documents import Document
 from services.gateway.view.state import State
 
 LISTED_MAX = 1_000
-"""A document lists so many jobs, those published last."""
+"""Jobs that a document lists: those published last."""
 
 
 def ledger_document(state: State) -> Document:

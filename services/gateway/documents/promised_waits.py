@@ -114,7 +114,7 @@ def _add(amounts: Vector, demand: Vector, tasks: int) -> None:
 
 
 def _tasks_beside(node: NodeRow, stage: Stage, promised: Vector) -> int:
-    """How many tasks of a stage would have room on a node if this were not promised; of whole GPUs at most so many."""
+    """How many tasks of a stage would have room on a node if this were not promised; at most that for GPUs."""
     closed = node.lost or node.draining or node.unschedulable
     if closed or any(node.labels.get(key) != value for key, value in stage.labels.items()):
         return 0

@@ -52,7 +52,7 @@ def usage_document(used: StageUse | None, places: list[str], *, each: bool) -> D
 
 
 def _percentiles(used: StageUse, done: list[int]) -> list[Document]:
-    """Of each measure by itself, as far as it is known: that of the task below or at which so many per cent are."""
+    """Of each measure by itself, as far as it is known: the value at or below which that per cent of the tasks are."""
     columns = [sorted(each for index in done if (each := column[index]) != UNKNOWN) for column in _measures(used)]
     found = []
     for percent in PERCENTS:

@@ -1,4 +1,4 @@
-"""How many tasks of a user run where only so many may, and how many wait for that."""
+"""How many tasks of a user run where their number is limited, and how many wait for that."""
 
 from typing import NamedTuple
 
@@ -46,7 +46,7 @@ def width_of(stage: Stage) -> int:
 
 
 def beyond(limit: Limit, asked: int, width: int) -> int:
-    """How many of so many tasks a limit keeps from starting."""
+    """How many of `asked` tasks a limit keeps from starting."""
     return max(0, asked - limit.free // width * width)
 
 

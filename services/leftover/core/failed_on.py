@@ -14,7 +14,7 @@ from schemas.tasks import TaskFailure
 from services.leftover.core.state import Job, State
 
 NODES_MAX: Final = 8
-"""Of so many nodes it is kept, the last ones, that a task has failed there."""
+"""Nodes on which a task has failed that are kept: the last ones."""
 
 
 def note(state: State, job: Job, failed: TaskFailure) -> None:

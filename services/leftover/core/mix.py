@@ -16,13 +16,13 @@ LATELY_MOST: Final = 8_192
 """So many tasks are remembered at most."""
 
 TASKS_MOST: Final = 64
-"""Of a stage so many tasks count at most: one large job is not all that is to be expected."""
+"""Tasks of a stage that count at most: one large job is not all that is to be expected."""
 
 FRESH_LEAST: Final = 16
 FRESH_PART: Final = 8
 WAITS_PART: Final = 256
 CLASSES_MOST: Final = 256
-"""Room is kept for so many classes, those with the most weight."""
+"""Classes that room is kept for: those with the most weight."""
 
 
 def note_admitted(state: State, job: Job) -> None:

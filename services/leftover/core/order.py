@@ -42,7 +42,7 @@ SOONER_LARGE_PERMILLE: Final = 50
 """The same for a large job."""
 
 SIZES_MAX: Final = 1_000
-"""Of so many jobs that joined the shadow last it is known how much work they had by then."""
+"""Jobs that joined the shadow last of which it is known how much work they had by then."""
 
 RENEWED_PART: Final = 8
 """A key is computed again when this part of the work, or of the time, that was left is over."""

@@ -30,7 +30,7 @@ CHUNKS: Final = 10
 cost more steps."""
 
 LEAVES_A_STEP: Final = 8
-"""Looking through so many leaves for the next job counts as one step more."""
+"""Leaves that can be looked through for the next job for one step more."""
 
 NOBODY: Final = -1
 """In place of a job: none."""

@@ -156,7 +156,7 @@ def _look_at(shadow: Shadow, cluster: Cluster, leaves: Leaves, at: int) -> None:
 
 
 def _count(leaves: Leaves, at: int, live: int) -> None:
-    """A leaf has so many jobs that have not ended."""
+    """Sets how many jobs of a leaf have not ended."""
     before, number = leaves.counts[at], leaves.in_tree[at]
     leaves.counts[at] = live
     leaves.live += live - before

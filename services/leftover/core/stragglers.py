@@ -18,7 +18,7 @@ from services.leftover.core.state import Allocation, Copied, Job, Run, StageRuns
 from services.leftover.placement.apart import counters_of
 
 SAMPLES_MAX: Final = 1_000
-"""The median of a stage is that of so many of its tasks, those that succeeded first."""
+"""Tasks of which the median of a stage is taken: those that succeeded first."""
 
 ENDED_BY_OTHERS: tuple[Failure, ...] = ("superseded", "revoked", "lost", "killed")
 """How attempts end that might have succeeded: another copy may."""

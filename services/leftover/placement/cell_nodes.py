@@ -195,7 +195,7 @@ class CellNodes:
         return False
 
     def _held_empty(self, task: TaskClass, node: NodeRoom, most: int) -> int:
-        """How many tasks of a class, at most so many, an open node would hold if it were empty."""
+        """How many tasks of a class, at most `most`, an open node would hold if it were empty."""
         bounds = task.bounds
         if not self.holds_empty(task, node):
             return 0

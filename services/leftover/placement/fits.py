@@ -20,7 +20,7 @@ _STEPS: Final = 1 << _BITS
 _FINE_BITS: Final = 5
 _FINE_STEPS: Final = 1 << _FINE_BITS
 _SPARSE: Final = 12
-"""Sets with at most so many members are read bit by bit, larger ones byte by byte."""
+"""Sets with at most this many members are read bit by bit, larger ones byte by byte."""
 
 _IN_BYTE = [[bit for bit in range(8) if byte >> bit & 1] for byte in range(256)]
 

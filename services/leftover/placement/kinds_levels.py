@@ -87,7 +87,7 @@ class KindsLevels:
             self._add(leaf, shape.pairs, count, placed=False)
 
     def place(self, leaf: LeafEntry, task: TaskClass, count: int) -> None:
-        """The round has placed so many; that they run is counted later."""
+        """Counts what the round has placed; that it runs is counted later."""
         if self.parts:
             self._add(leaf.name, task.pairs, count, placed=True)
 

@@ -76,7 +76,7 @@ class FairJobs:
         return rank_of(job) << ADMITTED_BITS | job.admitted
 
     def _most(self, jobs: int) -> int:
-        """How many of so many waiting jobs may pack: at least one."""
+        """How many of the waiting jobs may pack: at least one."""
         return max(1, -(-(PERMILLE - self._fairness_permille) * jobs // PERMILLE))
 
     def threshold(self) -> int:

@@ -60,7 +60,7 @@ NO_PLACES: tuple[UserPlaces, ...] = ()
 
 
 def free_places(places: tuple[UserPlaces, ...], count: int) -> int:
-    """How many of so many tasks may start."""
+    """How many of `count` tasks may start."""
     for entry in places:
         count = min(count, entry.most - entry.tasks)
     return max(0, count)

@@ -10,7 +10,7 @@ from services.planner.core.state import State
 from services.planner.core.waiting import Proposal, Request, given_back
 
 SLICE_ROUNDS = 8
-"""A search may take so many rounds while others wait."""
+"""Rounds that a search may take while others wait."""
 
 ASIDE_MAX = 4
 """So often others go before a request."""

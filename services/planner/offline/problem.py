@@ -105,7 +105,7 @@ class Problem:
 
 
 def grid_down(seconds: Number, step: Number) -> int:
-    """Whole steps in so many seconds."""
+    """Whole steps in a number of seconds."""
     return int(seconds // step)
 
 

@@ -27,7 +27,7 @@ from services.planner.planning.residual import joined
 from services.planner.planning.search import finished
 
 VARIABLES_MAX = 40_000
-"""About so many whole numbers are solved for at most; what is promised beyond stays as it is."""
+"""About this many whole numbers are solved for at most; what is promised beyond stays as it is."""
 
 ANSWER_MS = 5_000
 """Between the solver's end and the adoption of what it found."""

@@ -12,7 +12,7 @@ from services.planner.planning.request import Atom, Lease, Plan
 from services.planner.planning.search import Search
 
 LEVELS = 128
-"""Levels of use that a flat plan tells apart: so many parts of the capacity. Finer ones accept no more."""
+"""Levels of use that a flat plan tells apart, as parts of the capacity. Finer ones accept no more."""
 
 
 @dataclass(slots=True)

@@ -55,7 +55,7 @@ def fill_late(edges: Sequence[int], room: Sequence[int], lease: int, work: int) 
 
 
 def _end(running: list[_Running], gangs: int, now: int, ended: list[Lease]) -> int:
-    """Ends so many gangs, those that began first. Returns their gang-steps."""
+    """Ends a number of gangs, those that began first. Returns their gang-steps."""
     steps = 0
     while gangs:
         first = running[0]

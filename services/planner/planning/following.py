@@ -117,7 +117,7 @@ def _less(atom: Atom, leases: Sequence[Lease], first: int, wanted: Wanted) -> li
 
 
 def _cut(lease: Lease, first: int, lasts: int, over: int) -> list[Lease]:
-    """A lease with at most so many gang-steps less: as wide as before where it may end sooner."""
+    """A lease with at most `over` gang-steps less: as wide as before where it may end sooner."""
     least = max(first, lease.begin + lasts)
     steps = lease.end - lease.begin
     if lease.begin >= first and over >= steps * lease.gangs:
@@ -303,7 +303,7 @@ def _chain_follows(agent: Agent, known: dict[str, Known], name: str, wanted: Wan
 
 
 def _longer_by(leases: Sequence[Lease], lacks: int) -> list[Lease]:
-    """The leases that end last go on for so many gang-steps."""
+    """The leases that end last go on for `lacks` gang-steps."""
     last = max(each.end for each in leases)
     most = sum(each.gangs for each in leases if each.end == last)
     steps = -(-lacks // most)

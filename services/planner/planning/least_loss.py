@@ -26,7 +26,7 @@ PROMISES_MAX = 12
 """Promises that are planned anew together at most."""
 
 STEPS_MAX = 1_000
-"""Windows that end later than so many steps from now are not searched: the search would not come to their end."""
+"""Windows that end more steps from now than this are not searched: the search would not come to their end."""
 
 DROPS_MAX = 256
 """Sets of promises to give up that are tried at most."""
@@ -102,7 +102,7 @@ def _restore(
     held_before: dict[str, AcceptedRequest],
     known_before: dict[str, Known],
 ) -> None:
-    """All promises as they were when the book's journal had so many entries."""
+    """All promises as they were when the book's journal was `mark` entries long."""
     agent.book.undo(mark)
     agent.held = held_before
     known.clear()

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from services.planner.planning.profile import Profile
 
 SMALL = 16
-"""A unit is small if so many of it fit on every node."""
+"""A unit is small if at least this many of it fit on every node."""
 
 Unit = tuple[int, ...]
 NodeClass = tuple[int, Unit]
@@ -28,12 +28,12 @@ def units_in(unit: Unit, classes: Sequence[NodeClass]) -> int:
 
 
 def is_small(unit: Unit, classes: Sequence[NodeClass]) -> bool:
-    """Whether so many fit on every node that the edges of nodes do not matter."""
+    """Whether enough of them fit on every node for the edges of nodes not to matter."""
     return all(units_on(unit, capacity) >= SMALL for _, capacity in classes)
 
 
 def fit(units: Sequence[tuple[Unit, int]], classes: Sequence[NodeClass]) -> bool:
-    """Whether so many units of each shape are packed."""
+    """Whether these numbers of units of each shape can be packed."""
     total = tuple(sum(count * capacity[r] for count, capacity in classes) for r in range(len(classes[0][1])))
 
     def size(unit: Unit) -> int:
@@ -80,7 +80,7 @@ def surely_fit(units: Sequence[Unit], used: Sequence[int], classes: Sequence[Nod
 
 
 def moments(shapes: Mapping[Unit, Profile], begin: int, end: int, most: int) -> list[int]:
-    """The first steps in `[begin, end)` at which the number of some units changes, with `begin`: at most so many."""
+    """The first steps in `[begin, end)` at which the number of some units changes, with `begin`: at most `most`."""
     found = {begin: True}
     for profile in shapes.values():
         found.update(dict.fromkeys(profile.changes(begin, end, most), True))

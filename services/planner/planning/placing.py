@@ -40,7 +40,7 @@ def place(book: Book, user: str, atom: Atom, begin: int, end: int, form: Form) -
 
 
 def starts_of_block(edges: Whole, room: Whole, gangs: int, steps: int) -> tuple[Whole, Whole]:
-    """Where so many gangs fit for so many steps: the first and the last start of each stretch, in order."""
+    """Where a number of gangs fit for a number of steps: the first and the last start of each stretch, in order."""
     fits = np.empty(len(room) + 2, np.bool_)
     fits[0] = fits[-1] = False
     np.greater_equal(room, gangs, out=fits[1:-1])

@@ -68,7 +68,7 @@ class Profile:
             yield max(begin, self._starts[i]), min(end, stop), [row[i] for row in self._amounts]
 
     def changes(self, begin: int, end: int, most: int) -> list[int]:
-        """The first steps after `begin`, before `end`, at which something changes: at most so many."""
+        """The first steps after `begin`, before `end`, at which something changes: at most `most`."""
         first = bisect_right(self._starts, begin)
         return self._starts[first : min(bisect_left(self._starts, end), first + most)]
 

@@ -117,7 +117,7 @@ def inside(node: Node, begin: int, end: int) -> Node:
 
 
 def shifted(node: Node, by: int) -> Node:
-    """The same request so many steps later."""
+    """The same request moved by a number of steps."""
     if isinstance(node, Atom):
         return replace(node, begin=node.begin + by, end=node.end + by)
     return Group(node.kind, [shifted(branch, by) for branch in node.of])

@@ -21,7 +21,7 @@ from typing import NamedTuple
 from services.planner.planning.search import Search
 
 Fits = Callable[[int, Sequence[int]], bool]
-"""Whether so many gangs of each activity fit on the nodes at a step."""
+"""Whether a number of gangs of each activity fits on the nodes at a step."""
 
 Choice = tuple[int, int, int]
 """Activity, gangs that go on beyond their least lease, gangs that start."""

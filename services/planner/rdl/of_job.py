@@ -80,7 +80,7 @@ def _ancestors(stages: Sequence[Stage]) -> list[int]:
 
 
 def _parts(ancestors: Sequence[int], stages: list[int], depth: int = 1) -> _Part:
-    """What these stages, in the order of the job, come to, inside so many levels of brackets."""
+    """What these stages, in the order of the job, come to, at this depth of brackets."""
     if len(stages) == 1:
         return _Part("atom", stage=stages[0])
     if depth >= PARTS_DEPTH_MAX:

@@ -150,7 +150,7 @@ def _check_meaning(begin: int, end: int, recurrence: str | int, known: Clock, be
 
 
 def occurrence(rdl: object, by_s: int) -> object:
-    """The same request, with the times of its windows so many seconds later."""
+    """The same request, with the times of its windows moved by a number of seconds."""
     if not isinstance(rdl, dict):
         return rdl
     moved = dict(rdl)

@@ -40,7 +40,7 @@ class Clock:
         return self.at(self.now_s)
 
     def at(self, seconds: int) -> datetime:
-        """The time so many seconds after the origin. In UTC: Python adds to a time of a zone as wall clocks show it."""
+        """The time `seconds` after the origin. In UTC: Python adds to a time of a zone as wall clocks show it."""
         return self.origin.astimezone(UTC) + timedelta(seconds=seconds)
 
     def seconds(self, at: datetime) -> int:
@@ -77,7 +77,7 @@ def instant(wall: datetime, zone: tzinfo) -> datetime:
 
 
 def days_later(at: datetime, days: int, zone: tzinfo) -> datetime:
-    """When clocks of a zone show the same time of day as at `at`, so many days later."""
+    """When clocks of a zone show the same time of day as at `at`, a number of days later."""
     return instant(_shown(at, zone) + timedelta(days=days), zone)
 
 

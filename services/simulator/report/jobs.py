@@ -9,7 +9,7 @@ from services.simulator.report.table import MS_A_SECOND, NOTICED_PERCENT, Result
 from services.simulator.schedule import ShortSchedule, Span
 
 LOSERS_MAX = 40
-"""Of each preset so many jobs are listed, those that lost most."""
+"""Jobs that are listed of each preset: those that lost most."""
 ALIKE_MAX = 3
 """Of more jobs of a class and a queue that lost by the same factor, to two decimals, the first stands for all."""
 SMALL_FACTOR = 0.095

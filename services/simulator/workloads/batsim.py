@@ -94,7 +94,7 @@ def _limit_s(row: Row) -> Fraction | None:
 
 
 def _seconds(where: str, profiles: Row, name: str, tasks: int, flops: int, leave: Leave, depth: int = 0) -> Fraction:
-    """How long a profile lasts on so many hosts. Raises _Unknown, and Damaged where there is no such profile."""
+    """How long a profile lasts on a number of hosts. Raises _Unknown, and Damaged where there is no such profile."""
     if name not in profiles:
         raise Damaged(where, "profile", f"there is no profile {name[:40]}")
     profile = profiles.row(name)

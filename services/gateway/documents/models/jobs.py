@@ -39,7 +39,7 @@ class TaskCounts(BaseModel):
 
 
 class Waiting(BaseModel):
-    """Why so many tasks wait."""
+    """Why a number of tasks wait."""
 
     reason: PendingReason
     tasks: Count
