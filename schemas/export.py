@@ -1,7 +1,7 @@
 """The published contracts: one JSON Schema per body and input form, and one AsyncAPI 3 document over all topics.
 
 `python -m schemas.export` writes published/ from the models; it refuses a change that breaks readers of that version
-(compat.py). A version that has not been released yet may be started anew: delete its file first. `--check` writes
+(compat.py). A version that has not been released yet may be started again: delete its file first. `--check` writes
 nothing and exits 1 if anything would change. The schemas keep to what JSON Schema draft-07 and 2020-12 share.
 """
 

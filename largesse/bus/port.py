@@ -38,7 +38,7 @@ class PositionGap(BusError):
 
 class BusFull(BusError):
     """No room to write. Nothing acknowledged is lost; this bus writes nothing more, not even with room again: whoever
-    writes ends, and goes on when it is started, and the bus opened, anew.
+    writes ends, and goes on when it is started, and the bus opened, again.
     """
 
 

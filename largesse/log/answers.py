@@ -176,7 +176,7 @@ class Shelf:
 
     @property
     def needed(self) -> int:
-        """The offset from which a reader that starts anew finds everything that is kept here."""
+        """The offset from which a reader that starts again finds everything that is kept here."""
         found = (each.since for each in self.found.values())
         pieces = (each.since for each in self._pieces.values())
         return min((*found, *pieces), default=self.position)

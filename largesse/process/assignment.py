@@ -110,7 +110,7 @@ class StaticAssignment:
 class GroupAssignment(StaticAssignment):
     """What a consumer group deals out. `join(group, on_assigned)` takes part in it until it is cancelled or raises
     BusError, and calls `on_assigned` with all shards that are this instance's own, every time they are dealt out. It
-    joins once `caught_up` returns, each time anew: a shard that it is assigned is given up by another instance.
+    joins once `caught_up` returns, each time: a shard that it is assigned is given up by another instance.
     """
 
     def __init__(self, join: Join, group: str, caught_up: CaughtUp) -> None:

@@ -114,6 +114,6 @@ class LogClock:
         self.jumped_ms = moved_ms if abs(moved_ms) > AGREES_MS else 0
         if self.jumped_ms:
             self._agreed_since_ms = self.steady_ms
-        # Measured anew from time to time: a drift of years is no jump.
+        # Measured again from time to time: a drift of years is no jump.
         if self.jumped_ms or self.steady_ms - self._offset_at_ms >= BELIEVED_AFTER_MS:
             self._offset_ms, self._offset_at_ms = offset_ms, self.steady_ms

@@ -36,7 +36,7 @@ class Leases:
         self._heard = OrderedDict((node, now_ms) for node in nodes)
 
     def put_off(self, by_ms: int, lease_ms: int) -> bool:
-        """For so long nothing could be heard: that was no silence of theirs. Says whether all have to begin anew."""
+        """For so long nothing could be heard: that was no silence of theirs. Says whether all have to start over."""
         for node in self._heard:
             self._heard[node] += max(0, by_ms)
         return by_ms > lease_ms // 2

@@ -1,6 +1,6 @@
 """Where an agent's shims come from: a fork server (fork_server.py), or, where there can be none, an interpreter each.
 
-The server is started with the first task, and anew when it has died. What it was just asked for then has either begun,
+The server is started with the first task, and again when it has died. What it was just asked for then has either begun,
 and is found by its key, or is asked for again: no attempt is given up, and none begins twice. A shim may guard several
 attempts, one after the other.
 """
@@ -33,7 +33,7 @@ SERVER_START = (
     "import sys; sys.path.append(sys.argv[1]); from services.agent import fork_server; fork_server.main(*sys.argv[2:5])"
 )
 SHIM_START = "import sys; sys.path.append(sys.argv[1]); from services.agent import shim; shim.main(sys.argv[2])"
-"""As a script it would be compiled anew for every task; `-I -S` keeps everything else of this environment out."""
+"""As a script it would be compiled again for every task; `-I -S` keeps everything else of this environment out."""
 SHIM_PATH = str(Path(shim.__file__).parents[2])
 ROOM = " " * (fork_server.REQUEST_BYTES_MAX + 64)
 """An argument of the server that its shims' names are written over."""

@@ -98,7 +98,7 @@ class LogFollower:
         return self._folded_to >= self._lost_at
 
     def forget_loss(self) -> None:
-        """The node is about to be registered anew: a later loss is another one."""
+        """The node is about to be registered again: a later loss is another one."""
         self._lost_at = None
 
     async def save(self) -> None:

@@ -102,7 +102,7 @@ class Outbox:
         self.unreported.pop(key, None)
 
     def again(self, now_ms: int) -> None:
-        """Everything is said anew, as after a registration."""
+        """Everything is said again, as after a registration."""
         for known in self.unreported.values():
             known.start = known.start and Due(now_ms)
             known.end = known.end and Due(now_ms)

@@ -33,7 +33,7 @@ from services.agent.settings import NodeSettings
 from services.agent.troubles import MACHINE, Troubles, probe, short_of
 
 HOLD_MS, HOLD_PARTS = 250, 40
-"""So often, or this part of the lease, it is said anew how long tasks may run on."""
+"""So often, or this part of the lease, it is said again how long tasks may run on."""
 PAUSE_MS = 5_000
 """An agent that has done nothing for so long was paused."""
 DEPARTING = "its node is not run any more"
@@ -209,7 +209,7 @@ class _Agent:
             return  # The standing stays, so it is tried again.
         core.renew(self._state, self._identity.epoch)
         self._reporter.begin_anew()
-        self._log.warning("the node has to be registered anew", epoch=self._state.epoch)
+        self._log.warning("the node has to be registered again", epoch=self._state.epoch)
 
     @property
     def _lease_ms(self) -> int:
@@ -218,7 +218,7 @@ class _Agent:
     async def _hold(self) -> None:
         """Holds the node's tasks as long as the cell certainly gives them to nobody else.
 
-        Where that was over for a moment, the log may hold the node lost by now, or be about to: it is registered anew,
+        Where that was over for a moment, the log may hold the node lost by now, or be about to: it is registered again,
         as after a restart, and the record says what goes on here.
         """
         while True:

@@ -156,7 +156,7 @@ def name_fault(name: str) -> str | None:
 
 
 def write_config(config: Config) -> None:
-    """Writes the file anew, whole or not at all; comments in it are lost. Raises Wrong where it cannot be written."""
+    """Writes the file again, whole or not at all; comments in it are lost. Raises Wrong where it cannot be written."""
     path = config_path()
     lines = [f"context = {_quoted(config.current)}"] if config.current is not None else []
     for name, context in config.contexts.items():

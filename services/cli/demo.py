@@ -139,7 +139,7 @@ def _follow(gateway: Gateway, jobs: list[str]) -> None:
 
 @contextmanager
 def _shown() -> Iterator[Callable[[list[Document]], None]]:
-    """How progress is shown: drawn anew on a terminal, as lines of news anywhere else."""
+    """How progress is shown: drawn again on a terminal, as lines of news anywhere else."""
     if not sys.stdout.isatty():
         yield _Telling().tell
         return

@@ -67,7 +67,7 @@ def _why(job: "Document") -> str:
 
 
 def watch_jobs(look: "Callable[[], list[Document]]") -> None:
-    """Shows jobs until Ctrl-C: drawn anew on a terminal; anywhere else a row for each job that has changed."""
+    """Shows jobs until Ctrl-C: drawn again on a terminal; anywhere else a row for each job that has changed."""
     if on_terminal():
         _drawn(_looks(look))
         return

@@ -1,4 +1,4 @@
-"""`largesse watch`: one job as it goes, drawn anew on a terminal, and as plain lines anywhere else."""
+"""`largesse watch`: one job as it goes, drawn again on a terminal, and as plain lines anywhere else."""
 
 import re
 from collections.abc import Iterator

@@ -165,7 +165,7 @@ class _Documents:
         key = (message.topic, message.partition, piece.id, piece.header.token)
         parts = self._parts.setdefault(key, {})
         if piece.header.part in parts:
-            parts.clear()  # It begins anew.
+            parts.clear()  # It starts over.
         parts[piece.header.part] = piece.text
         if len(parts) == piece.header.of:
             del self._parts[key]

@@ -124,7 +124,7 @@ class ShortSchedule:
 
 
 class ScheduleWriter:
-    """Writes `path` anew. Times in ms of the run, `attempt` counts from 1. Raises OSError where it cannot write."""
+    """Writes `path` again. Times in ms of the run, `attempt` counts from 1. Raises OSError where it cannot write."""
 
     def __init__(self, path: str) -> None:
         self._raw = Path(path).open("wb")  # noqa: SIM115 - closed in `close`

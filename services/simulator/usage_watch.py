@@ -33,7 +33,7 @@ class UsageWatch:
         for entry in record.body.ledger:
             before = accounts.get(entry.job)
             if before is not None and before.over:
-                before = None  # Its figures count already: an account that is over begins anew.
+                before = None  # Its figures count already: an account that is over starts over.
             for total, now, then in (
                 (self._donated, entry.donated, before.donated if before is not None else {}),
                 (self._received, entry.received, before.received if before is not None else {}),

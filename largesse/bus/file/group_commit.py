@@ -1,7 +1,7 @@
 """Group commit: lines queued in the order of their sends, written by one thread, all that wait sharing one sync.
 
 A line's number, sum and place are settled when it is queued, so nothing may be left out afterwards: after the first
-failure everything queued fails, and nothing is taken any more until the journal is opened anew.
+failure everything queued fails, and nothing is taken any more until the journal is opened again.
 
 A batch that may share the sync of a later one waits for that, for SHARED_S at most: an input and the record that it
 becomes are on disk by one sync.

@@ -30,7 +30,7 @@ __all__ = ["KafkaBus", "KafkaWriter"]
 PATIENCE_MS = 30_000
 """Longer than a broker takes to come back after a crash, about 10 s."""
 FOLLOWERS_MAX = 8
-"""Readers of one partition that may be far apart from each other before one of them is read for anew."""
+"""Readers of one partition that may be far apart from each other before one of them is read for again."""
 
 LOOK_MS = 20
 """How often a reader that waits for a known offset looks whether the offset was passed without a message."""

@@ -104,7 +104,7 @@ def note_held(state: State, job_class: int, demand: Vector, tasks: int) -> None:
 
 
 def remeasure(state: State) -> None:
-    """The capacity has changed. Requests are measured anew once any kind has changed by a quarter, not with every node
+    """The capacity has changed. Requests are measured again once any kind has changed by a quarter, not with every node
     that comes: all waiting jobs are looked at then."""
     measure = state.measure
     kinds = {**measure, **state.capacity}

@@ -34,7 +34,7 @@ def decide(state: State, opened: OpenRound) -> list[Asks]:
 
 
 def _accounts(state: State, opened: OpenRound, asks: list[JobAsk]) -> list[LedgerEntry]:
-    """Accounts of the jobs that are planned anew, but for those planned for the first time."""
+    """Accounts of the jobs that are planned again, but for those planned for the first time."""
     replanned = [ask.job for ask in asks if ask.plan is not None and state.jobs[ask.job].account is not None]
     return [entry_of(name, state.jobs[name], opened.time) for name in replanned]
 
@@ -46,7 +46,7 @@ def _planned_asks(state: State, opened: OpenRound, names: dict[str, bool]) -> tu
     entitled: Mapping[str, int] = {**state.entitled, **shares_said(said)} if said else state.entitled
     planning = dict(state.planning)
     for name in moved_jobs(state, said, entitled):
-        planning[name] = True  # It asks anew only with a new plan: the one that it has is in force until then.
+        planning[name] = True  # It asks again only with a new plan: the one that it has is in force until then.
     plans, planned = _plans(state, opened, names, planning, entitled)
     asks = []
     for name in [*names, *[name for name in plans if name not in names]]:

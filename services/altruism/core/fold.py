@@ -92,7 +92,7 @@ def _config(state: State, record: Record[ConfigChanged]) -> None:
 
 
 def _switch(state: State, time: int, *, on: bool) -> None:
-    """Jobs are planned from now on, or no longer: all of them ask anew."""
+    """Jobs are planned from now on, or no longer: all of them ask again."""
     state.stale, state.dues = {}, []
     for name, job in state.jobs.items():
         later: dict[int, int] = {}

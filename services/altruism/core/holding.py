@@ -28,7 +28,7 @@ def park(state: State, name: str, time: int) -> None:
 
 
 def derail(state: State, name: str, job: Job) -> None:
-    """A job is to be planned anew, whatever comes of that."""
+    """A job is to be planned again, whatever comes of that."""
     if state.policy.preset in PLANNING and is_ours(state, name):
         state.stale[name] = job.derailed = True
 
@@ -82,4 +82,4 @@ def _stop_asking(state: State, name: str, job: Job, time: int) -> None:
     state.held_back[name] = True
     accrue(job, time)
     if job.account is not None:
-        job.account.vector = {}  # It is entitled to nothing until it may run again, and is planned anew then.
+        job.account.vector = {}  # It is entitled to nothing until it may run again, and is planned again then.

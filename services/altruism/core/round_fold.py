@@ -91,7 +91,7 @@ def _deal_again(state: State, of: int) -> None:
 
 
 def _come_due(state: State, time: int) -> None:
-    """Tasks whose latest start has come have to start now; where some should have before, the job is planned anew."""
+    """Tasks whose latest start has come have to start now; where some should have before, the job is planned again."""
     while state.dues and state.dues[0][0] <= time:
         at_ms, name = heappop(state.dues)
         job = state.jobs.get(name)

@@ -145,7 +145,7 @@ class Job(JobLife):
 @dataclass(slots=True)
 class State:
     """One shard of a cell. `running_limits`: which jobs may run; the others wait for nothing yet. `history`: earlier
-    runs. `changed`: jobs to be asked for anew; `answering`: those of the open round. `gangs`: by live job, how many
+    runs. `changed`: jobs to be asked for again; `answering`: those of the open round. `gangs`: by live job, how many
     attempts run of each of its gangs that was started, by stage position; `backing_off`: by live job, what waits out a
     back-off. `of`: shards at the last opening, and `opened` its seq; `full`: everything is to be written in the open
     round. `full_round`: the last round that wrote everything; `written`: jobs written, or let run, since then.

@@ -16,7 +16,7 @@ FORECAST_GAP_MS = 1_000
 """No two forecasts are closer together."""
 
 MOVED_PERMILLE = 10
-"""A forecast is said anew when what it says has moved by so much of the cell, at any horizon that is scored."""
+"""A forecast is said again when what it says has moved by so much of the cell, at any horizon that is scored."""
 
 
 def decide(state: State, opened: OpenRound) -> list[Releases]:

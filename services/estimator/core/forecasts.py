@@ -22,7 +22,7 @@ SECOND_MS = 1_000
 
 def refresh(state: State, now_ms: int, *, phases: bool) -> Sums:
     """The sums as they are at an opening; those of the ramps only with `phases`: a job whose tasks end one by one would
-    otherwise be drawn anew, second by second, in every round, though seldom anybody asks.
+    otherwise be drawn again, second by second, in every round, though seldom anybody asks.
     """
     sums: Sums | None = state.sums
     if sums is None:

@@ -1,4 +1,4 @@
-"""The accounts of a tree of queues, made anew; and what a leaf of it asks for, as its account keeps that."""
+"""The accounts of a tree of queues, made again; and what a leaf of it asks for, as its account keeps that."""
 
 from collections.abc import Sequence
 

@@ -2,7 +2,7 @@
 
 Each job asks for the whole cell in the direction of its remaining work, and H-DRF fills the tree with the jobs as
 children of their queues. Jobs of a queue whose work asks for the same kinds rise and stop together, so they stand in
-the tree as one, with the sum of their directions; dominant share by weight is then the share of each. Worked out anew
+the tree as one, with the sum of their directions; dominant share by weight is then the share of each. Worked out again
 when jobs begin or are over, or capacity or queues change, and not for every task that ends.
 """
 

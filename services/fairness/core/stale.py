@@ -20,12 +20,12 @@ def all_changed(state: State) -> None:
 
 
 def refill(state: State) -> None:
-    """The next opening works the levels out anew."""
+    """The next opening works the levels out again."""
     state.refill_due = True
 
 
 def entitle(state: State) -> None:
-    """The next opening works out anew what jobs are entitled to: jobs, queues or capacity have changed."""
+    """The next opening works out again what jobs are entitled to: jobs, queues or capacity have changed."""
     state.entitlement_due = state.policy.preset in PLANNING
 
 

@@ -138,13 +138,13 @@ class State:
     Of units (queues with a level of their own): `short`, those below their level; `capped`, those whose levels follow
     what they can place. `touched`: queues of which a sum or the level has changed since the last closing.
 
-    Since the last round that worked the levels out anew (tolerance.py): `asked_before`, what those leaves asked
+    Since the last round that worked the levels out again (tolerance.py): `asked_before`, what those leaves asked
     for then, by set of kinds, that ask for something else now; `caps_moved`, by how much caps have moved, in
     billionths; `spared_ms`, when the first round did without; `fitted`: all demands fitted into the cell then.
     `refills`: whether the round that was opened last does; `refill_due`: the next one must.
 
     `entitled`: by queue and set of kinds, what jobs are entitled to, as published; `entitlement_due`: jobs, queues or
-    capacity have changed since the last opening; `entitles`: that one's round works it out anew.
+    capacity have changed since the last opening; `entitles`: that one's round works it out again.
 
     `changed_seq`: seq of the last fact that may lead to a grant; `opened`: of the last opening; `settled`: of the last
     one that was closed; `wake_ms`: the wake-up that this core asked for last.

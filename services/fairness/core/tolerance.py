@@ -30,7 +30,7 @@ def note_cap(state: State, before: int, after: int) -> None:
 
 
 def open_round(state: State, accounts: TreeAccounts | None, record: Record) -> None:
-    """Finds out whether this opening's round works the levels out anew; if so, changes are counted from here on."""
+    """Finds out whether this opening's round works the levels out again; if so, changes are counted from here on."""
     is_full = record.round - state.full_round >= state.policy.keyframe_rounds
     state.refills = is_full or state.refill_due or accounts is None or _has_moved(state, accounts, record.time)
     if state.refills:

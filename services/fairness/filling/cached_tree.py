@@ -48,7 +48,7 @@ class CachedTree:
         self.unpublished: dict[str, bool] | None = None
 
     def follow(self, accounts: TreeAccounts, caps: Caps) -> bool:
-        """Applies the changes in `moved`. False if the tree can no longer be used and has to be built anew."""
+        """Applies the changes in `moved`. False if the tree can no longer be used and has to be built again."""
         moved, self.moved = self.moved, {}
         if not _is_kept(accounts) or bool(accounts.over) != bool(self._fill_tree.bits):
             return False

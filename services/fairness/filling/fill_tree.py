@@ -123,7 +123,7 @@ class FillTree:
 
     def follow(self, moved: Sequence[QueueAccount], caps: Caps) -> list[str]:
         """These units, all of which it has, ask for something else or are capped otherwise. Returns the units whose
-        demand is another now. Maxima are worked out anew where a unit below them is among those.
+        demand is another now. Maxima are worked out again where a unit below them is among those.
         """
         self._caps = caps
         tops = {top.name: top for top in map(self._top_clipped, moved) if top is not None}

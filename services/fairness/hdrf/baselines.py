@@ -33,7 +33,7 @@ def ordered(root: TreeNode, order: str) -> TreeNode:
 def collapsed(root: TreeNode, demanding: Callable[[TreeNode], bool]) -> TreeNode:
     """DRF with the weights of the hierarchy multiplied along each leaf's path (section 3.2 of the paper): of its
     siblings that demand something, each node's part. Right for a single kind; with more, groups lose their guarantee
-    as soon as their members ask for different ones. Worked out anew whenever who demands something changes.
+    as soon as their members ask for different ones. Worked out again whenever who demands something changes.
     """
     return TreeNode(root.name, root.weight, _collapsed(root, Fraction(1), demanding))
 

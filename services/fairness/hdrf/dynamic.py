@@ -158,7 +158,7 @@ class LiveTree:
         self._update_view()
 
     def add(self, parent: str, node: TreeNode) -> None:
-        """A leaf or a subtree appears below an inner node. A subtree has the views built anew."""
+        """A leaf or a subtree appears below an inner node. A subtree has the views built again."""
         above = self.branches[parent]
         if node.children:
             self.fair |= any(below.order == "fair" for below in walk(node))

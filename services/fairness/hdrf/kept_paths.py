@@ -1,7 +1,7 @@
 """The paths of a tree's nodes until the first kind is saturated, kept from one filling to the next.
 
 These paths are most of a filling, and a node's path depends only on what the leaves below it ask for. So where few
-leaves ask for something else than at the last filling, only the paths of the nodes above them are composed anew.
+leaves ask for something else than at the last filling, only the paths of the nodes above them are composed again.
 `paths.compose` works on each node by itself: what is kept is, to the last bit, what the whole tree would come to.
 """
 

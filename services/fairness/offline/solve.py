@@ -93,8 +93,8 @@ def _attributed_share(problem: Problem) -> Answer:
 
 
 def _churn(problem: Problem) -> Answer:
-    """Allocate from empty; after each event, give out anew what finished tasks have freed. `tasks` is what a leaf wants
-    to hold at once: it asks for every task that finished again.
+    """Allocate from empty; after each event, give out what finished tasks have freed. `tasks` is what a leaf wants to
+    hold at once: it asks again for every task that finished.
     """
     members = _members(problem, problem.root)
     waiting: Waiting = {leaf.name: None if leaf.tasks is None else Fraction(leaf.tasks) for leaf in members}

@@ -1,5 +1,5 @@
 """Builds the board, the working data of placement, from what the state keeps, and translates jobs and what they ask for
-into its terms. The board is a cache: it is kept up to date while records are folded, and built anew when in doubt.
+into its terms. The board is a cache: it is kept up to date while records are folded, and built again when in doubt.
 """
 
 from largesse.lifecycle.dag import critical_path_ms

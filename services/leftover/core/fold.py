@@ -92,7 +92,7 @@ def _config(state: State, record: Record[ConfigChanged]) -> None:
 
 
 def _regroup(state: State, time: int, *, served: bool) -> None:
-    """Queues, and who is served how in them, may be others: then the shadow begins anew. `served`: whether it was kept
+    """Queues, and who is served how in them, may be others: then the shadow starts over. `served`: whether it was kept
     before, which the default policy does without any record of a config."""
     before, fair = state.groups, state.shadow.tree
     state.groups = groups(state.queues, state.policy.preset, "fsp" if uses_shadow_order(state.policy) else "drf")

@@ -40,7 +40,7 @@ class Behind:
 @mypyc_attr(allow_interpreted_subclasses=True)
 @dataclass(slots=True, eq=False)
 class Leases:
-    """`starts`: the list that is made anew with the promises, so that it tells of which these leases are. `order`: all
+    """`starts`: the list that is made again with the promises, so that it tells of which these leases are. `order`: all
     leases as (when it begins, number of the reservation in `profiles`, number in its profile), in that order; of them
     `reached` have come into `open`, from which those go that are over.
     """

@@ -187,6 +187,6 @@ def forget(state: State, name: str) -> None:
 
 
 def _stir(state: State, name: str) -> None:
-    """The next round tells the board anew what the job waits for."""
+    """The next round tells the board again what the job waits for."""
     if state.board is not None:
         state.board.over_ms[name] = 0

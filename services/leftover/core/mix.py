@@ -1,7 +1,7 @@
 """Which classes of tasks that ask for GPUs have lately been admitted, and how often: what placement keeps room for.
 
 Counts are decayed by admissions, not by time: once they add up to `LATELY_MOST`, all are halved. Weights follow the
-counts after every eighth part of them has been counted anew, so that what a round values does not change with each job.
+counts whenever an eighth part of them is new, so that what a round values does not change with each job.
 A class that waits for room then counts for at least a part of all, however long ago it was admitted.
 """
 

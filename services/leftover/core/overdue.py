@@ -2,7 +2,7 @@
 
 Each watched stage is filed under the moment at which the first of its tasks becomes a straggler, and is looked at once
 that has come. So a round costs the stages of which something has started or ended and those with stragglers, not all
-that are watched. The file is a cache: it can be made anew from what runs.
+that are watched. The file is a cache: it can be made again from what runs.
 """
 
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from services.leftover.core.stragglers import may_be_copied
 WHOLE_PERMILLE: Final = 1_000
 
 _STRAYS_MAX: Final = 64
-"""Entries of the heap that say nothing any more, before it is made anew."""
+"""Entries of the heap that say nothing any more, before it is made again."""
 
 
 @dataclass(slots=True)

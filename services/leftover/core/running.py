@@ -169,5 +169,5 @@ class Running:
     def _end_of(self, start_ms: int, lasts_ms: int) -> int:
         now_ms = self.now_ms
         if start_ms + lasts_ms < now_ms <= start_ms + OVERRUN_MOST * lasts_ms:
-            return now_ms  # It may end at any moment: to go elsewhere would be to begin anew.
+            return now_ms  # It may end at any moment: to go elsewhere would be to start over.
         return end_ms(start_ms, lasts_ms, now_ms)

@@ -23,7 +23,7 @@ SHADOW_JOBS_MAX = 10_000
 after those that are in it."""
 
 EACH_ANEW = 256
-"""With so many jobs in the shadow at most it is looked ahead anew whenever one comes or leaves early; of those beyond,
+"""With so many jobs in the shadow at most it is looked ahead again whenever one comes or leaves early; of those beyond,
 once a part of them has (MOVED_PART). Among thousands of jobs one more moves the ends of the others by little, and to
 see them again takes a step for each."""
 
@@ -32,7 +32,7 @@ MOVED_PART = 16
 
 # ---------------------------------------------------------------- what the log tells
 def set_up(state: State, time: int) -> None:
-    """The queues or the order of jobs are others: the shadow begins anew, with what is left to be done of each job."""
+    """The queues or the order of jobs are others: the shadow starts over, with what is left to be done of each job."""
     state.shadow = Shadow(tree=state.queues)
     if not uses_shadow_order(state.policy):
         return

@@ -2,7 +2,7 @@
 guaranteed of those that have a job which may start, or has to wait for another kind.
 
 What is known of leaves is kept while a cluster moves: a step costs those that something has changed for, and those that
-may be served. It is a cache, made anew where it is missing.
+may be served. It is a cache, made again where it is missing.
 """
 
 from bisect import bisect_left, insort

@@ -320,7 +320,7 @@ class Board(BoardState):
         return placements
 
     def unplace(self, placement: Placement, *, alive: bool = True) -> None:
-        """A placement that does not bind: its room is free again. The core then says anew what the job waits for, if it
+        """A placement that does not bind: its room is free again. The core says again what the job waits for, if it
         is still `alive`.
         """
         for devices in placement.devices or [[]] * placement.count:

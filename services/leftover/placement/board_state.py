@@ -78,7 +78,7 @@ class BoardState(GatedJobs):
                 self.leaf_queue, self.packers, self.bands, discipline, listed, self.first_if_current
             )
         self.kinds_levels = KindsLevels(room, self.leaf_queue)
-        self.over_ms: dict[str, int | None] = {}  # When the core has to say anew what a job waits for (locality).
+        self.over_ms: dict[str, int | None] = {}  # When the core has to say again what a job waits for (locality).
         self.barred: dict[str, dict[str, bool]] = {}  # By job, stages that wait for room that is not promised.
         self._class_of: dict[tuple[object, ...], TaskClass] = {}
         self._shapes: dict[tuple[tuple[str, int], ...], Shape] = {}
@@ -342,5 +342,5 @@ class BoardState(GatedJobs):
         self.recheck = {task.index: True for task in self.classes}
 
     def is_crowded(self) -> bool:
-        """Whether most of what the board remembers is of no use any more, so that building it anew is cheaper."""
+        """Whether most of what the board remembers is of no use any more, so that building it again is cheaper."""
         return len(self.classes) > CLASSES_MAX and 2 * self._in_use < len(self.classes)

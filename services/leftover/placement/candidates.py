@@ -109,7 +109,7 @@ class Candidates:
 
     def _narrow(self) -> None:
         """Drops the retry candidates that fit on no node any more: while a round places tasks, no node gets more room.
-        A node is compared anew only if its room has moved, and none once there is a node for each of the classes.
+        A node is compared again only if its room has moved, and none once there is a node for each of the classes.
         """
         nodes, moves, seen = self.room.nodes, self.room.moves, self._seen
         missing = self._retry_candidates

@@ -19,7 +19,7 @@ class Changes:
     def add(self, number: int) -> None:
         """A node has changed."""
         self.numbers.append(number)
-        if len(self.numbers) > self._most:  # Whoever has not looked for so long starts anew.
+        if len(self.numbers) > self._most:  # Whoever has not looked for so long starts again.
             self.base += len(self.numbers)
             self.numbers.clear()
 

@@ -1,6 +1,6 @@
 """Why the tasks of a class wait, for users and for other policies. The reason depends only on what is held and what
 waits, so that a restarted instance says the same. (Under the preset `fifo` also on whether the head is blocked, which
-every round tries anew.)
+every round tries again.)
 """
 
 from typing import Literal

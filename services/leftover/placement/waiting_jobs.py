@@ -371,7 +371,7 @@ class WaitingJobs:
 
     # ------------------------------------------------------------ sole spans
     def _list_sole(self, leaf: LeafEntry, job: JobEntry) -> None:
-        """Lists anew what a job alone waits for."""
+        """Lists again what a job alone waits for."""
         job.has_sole = False
         ready = leaf.ready[job.job_class]
         for optional in (False, True):

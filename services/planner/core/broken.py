@@ -1,6 +1,6 @@
 """Broken promises that are tried again when there is more room, until their windows end.
 
-What is asked for anew is what was promised less the leases that were over when it broke: in what is left of its window,
+What is asked for again is what was promised less the leases that were over when it broke, in the rest of its window,
 as any other request, and never at the cost of another promise. They are tried in turn, RETRIES_MAX at a time, the
 heaviest of those first, once there is more capacity, or room that was promised has been given back.
 """

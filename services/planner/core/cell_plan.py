@@ -1,7 +1,7 @@
 """A cell's promises as the planners work on them, and the search for the next answers. Rebuilt from the state at need.
 
 What a search has found stays tentative until the log says it: then it is confirmed, and otherwise undone. So a search
-may go on over many rounds, and a planner that begins anew finds the same in as many.
+may go on over many rounds, and a planner that starts over finds the same in as many.
 """
 
 from collections.abc import Mapping, Sequence

@@ -181,7 +181,7 @@ def _lacking(plan: "CellPlan", name: str, found: "Found", before: "Promises") ->
     """Which part of a broken promise had no room any more, and of which resource there was too little, in words."""
     lack = found.lack
     assert lack is not None, f"{name}: promises are broken by repairs alone"
-    leases = sorted(before.plan(name), key=lambda each: each[0].path)  # A planner that begins anew has another order.
+    leases = sorted(before.plan(name), key=lambda each: each[0].path)  # A planner that starts over has another order.
     hit = [atom for atom, mine in leases if any(each.begin <= lack.step < each.end for each in mine)]
     asking = [atom for atom in hit or [atom for atom, _ in leases] if lack.resource is None or atom.unit[lack.resource]]
     part = f" of its atom {asking[0].path}" if asking else ""

@@ -132,7 +132,7 @@ def _succeed(job: Job, at: int, fact: TaskEnd) -> None:
 # ---------------------------------------------------------------- which plans are to follow
 def look(state: State, now_ms: int, *, new_step: bool) -> bool:
     """A round opens: compares the next plans with their jobs. Returns whether there are any that are to follow now.
-    `new_step`: all plans whose jobs are active are to be compared anew.
+    `new_step`: all plans whose jobs are active are to be compared again.
     """
     if new_step:
         state.looks = []

@@ -1,4 +1,4 @@
-"""Plans what is left of a broken promise anew, as any other request."""
+"""Plans what is left of a broken promise again, as any other request."""
 
 from services.planner.core.waiting import Restore
 from services.planner.planning import request

@@ -1,9 +1,9 @@
 """In which order requests are answered: in that of the log, but for those whose search takes long and those given back.
 
 A request that is given back is answered at once, and so is its deletion. One that has had SLICE_ROUNDS rounds while
-others wait is put aside: the others come first, and it is searched for anew once none is left. This happens
+others wait is put aside: the others come first, and it is searched for again once none is left. This happens
 ASIDE_MAX times at most, so that a stream of small requests does not keep a large one for ever. All of it follows from
-the log, as a planner that begins anew has to come to the same order.
+the log, as a planner that starts over has to come to the same order.
 """
 
 from services.planner.core.state import State
@@ -35,7 +35,7 @@ def ordered(waiting: list[Request | Proposal]) -> list[Request | Proposal]:
 
 
 def take(state: State, asked: Request | Proposal) -> None:
-    """Something more waits. What goes before others ends the search for them, which begins anew."""
+    """Something more waits. What goes before others ends the search for them, which starts over."""
     before = ordered(state.waiting)
     state.waiting = [*state.waiting, asked]
     after = ordered(state.waiting)
@@ -59,7 +59,7 @@ def turn(state: State) -> None:
 
 
 def step(state: State) -> None:
-    """A new step begins: the search for the first begins anew, and may take less."""
+    """A new step begins: the search for the first starts over, and may take less."""
     if state.rounds and state.waiting:
         first = ordered(state.waiting)[0]
         if isinstance(first, Request):

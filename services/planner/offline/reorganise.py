@@ -26,7 +26,7 @@ GRACE_S = 120  # For building the model, and for a solver that looks at its cloc
 def reorganise(
     agent: Agent, rejected: list[GridRequest], time_limit_s: int, weights: Mapping[str, int]
 ) -> tuple[list[str], str]:
-    """Plans all held and rejected requests anew. Returns the names of those newly accepted, and what became of it:
+    """Plans all held and rejected requests again. Returns the names of those newly accepted, and what became of it:
     adopted, or why the plans stay as they were. `weights`: of requests by name, 1 where it is not there.
     """
     names = [*agent.held, *(request.name for request in rejected)]

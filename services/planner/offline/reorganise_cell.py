@@ -78,7 +78,7 @@ def _sorted(plan: Plan) -> list[tuple[str, list[Lease]]]:
 
 
 def _movable(plan: CellPlan) -> list[str]:
-    """Promises to plan anew: those that begin soonest, as many as the solver has time for."""
+    """Promises to plan again: those that begin soonest, as many as the solver has time for."""
     agent = plan.agent
     names = sorted(
         agent.held, key=lambda name: (min(lease.begin for _, each in agent.held[name].plan for lease in each), name)

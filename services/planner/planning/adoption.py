@@ -1,8 +1,8 @@
 """Adopts other plans for promises that a solver proposes, if they hold at this moment and are better.
 
 The solver began some time ago: meanwhile leases have begun, promises were changed, given up or made, and capacity was
-lost. So everything is checked anew: every plan against the terms of its request, what it says of leases that have begun
-against what is so, and all plans together against capacity, nodes and limits. All of them are adopted or none.
+lost. So everything is checked again: every plan against the terms of its request, what it says of begun leases against
+what is so, and all plans together against capacity, nodes and limits. All of them are adopted or none.
 
 Better is measured as `cost` says. It has to be better by GAIN_PERMILLE, so that promises do not move back and forth for
 nothing.

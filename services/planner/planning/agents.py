@@ -32,7 +32,7 @@ MOVED_IN_PAIRS_MAX = 6
 """Of those, how many are tried two at a time."""
 
 TOGETHER_MAX = 8
-"""Accepted reservations that are planned anew with a request."""
+"""Accepted reservations that are planned again with a request."""
 
 ORDERS_MAX = 6
 """Orders that are tried with the same forms."""
@@ -192,7 +192,7 @@ class Agent:
         return (yield from _planned_together(self, user, node, ranked[:TOGETHER_MAX]))
 
     def _placed_again(self, old: dict[str, AcceptedRequest]) -> Search[bool]:
-        """Plans old promises anew. If they do not all fit, none of them is held."""
+        """Plans old promises again. If they do not all fit, none of them is held."""
         done: list[str] = []
         for name, held in old.items():
             again = yield from self.finding(held.user, inside(held.node, self.first, self.horizon))
@@ -307,7 +307,7 @@ class _Piece:
 
 
 def _planned_together(agent: Agent, user: str, node: Node, names: Sequence[str]) -> Search[Answer | None]:
-    """A plan of the request, if the promises `names` can be planned anew beside it; the agent holds their new plans
+    """A plan of the request, if the promises `names` can be planned again beside it; the agent holds their new plans
     then, and the book has all of them. Else everything is as it was, and None."""
     old = {name: agent.held[name] for name in names}
     pieces = [_Piece(name, held.user, inside(held.node, agent.first, agent.horizon)) for name, held in old.items()]

@@ -4,7 +4,7 @@ they lack inside the same windows.
 Less is taken from the leases that end last: they end sooner, and what begins late gets narrower or goes. What runs ends
 at the next step at the earliest, and not before it has lasted as long as a lease has to, unless nothing is left to do
 for its atom. More comes from lengthening the leases that end last, as far as there is room for them; if that is too
-little, what has not begun is planned anew with as much of the missing work as there is room for, early before flat
+little, what has not begun is planned again with as much of the missing work as there is room for, early before flat
 before late. Other promises stay as they are, and neither capacity, nodes nor limits are exceeded. The links of an
 `order` without gaps follow as one: what is behind a link moves with its end.
 """
@@ -195,7 +195,7 @@ def _longer(leases: Sequence[Lease], last: int, stop: int, gangs: int) -> list[L
 
 
 def _planned_anew(agent: Agent, known: dict[str, Known], name: str, path: str, lacks: int) -> Search[bool]:
-    """Plans what has not begun anew, with more work for an atom; if there is no room for it, nothing is changed."""
+    """Plans what has not begun again, with more work for an atom; if there is no room for it, nothing is changed."""
     assert agent.book.journal is not None, "an attempt may have to be undone"
     mine = known[name]
     plan = _plan_of(agent, known, name)

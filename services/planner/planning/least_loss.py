@@ -23,7 +23,7 @@ from services.planner.planning.sweep import Activity, Choice, Problem, Sweep
 from services.planner.planning.verify import fault
 
 PROMISES_MAX = 12
-"""Promises that are planned anew together at most."""
+"""Promises that are planned again together at most."""
 
 STEPS_MAX = 1_000
 """Windows that end more steps from now than this are not searched: the search would not come to their end."""

@@ -2,7 +2,7 @@
 of its plans does.
 
 Only what is not yet due moves. First the promises that hold room where there is too little; then, where they may,
-leases that run are cut short and go on later; then all promises are planned anew. Each is tried in several orders.
+leases that run are cut short and go on later; then all promises are planned again. Each is tried in several orders.
 Where none of those keeps every promise, a complete search (least_loss.py) looks for plans that lose less than the best
 of them: at once where there are few promises, else after more orders have been tried. It covers PROMISES_MAX promises
 at most, and has a budget; as far as it gets, what is broken is broken by every plan, or is the least that can be lost.
@@ -26,7 +26,7 @@ from services.planner.planning.search import Search
 from services.planner.planning.shortfall import lacking
 
 ALL_MAX = 64
-"""With more promises than these, not all are planned anew: only those that hold room where there is too little, and as
+"""With more promises than these, not all are planned again: only those that hold room where there is too little, and as
 many of the others as there are up to here, the largest first."""
 
 WORK_MAX = 200_000
@@ -198,7 +198,7 @@ def _promise(agent: Agent, known: Mapping[str, Known], name: str) -> Piece:
 
 
 def _beside(broken: Sequence[str], names: Sequence[str], before: Mapping[str, Piece]) -> list[Piece]:
-    """What a complete search plans anew: what would be broken, the largest first, and what else may move, first what
+    """What a complete search plans again: what would be broken, the largest first, and what else may move, first what
     holds something in the windows of those."""
     lost = sorted((before[name] for name in broken), key=lambda piece: (-piece.loss, piece.name))
     windows = [bounds(piece.node) for piece in lost]
@@ -223,7 +223,7 @@ def _attempt(
     until: int,
     forms: Sequence[Form] = (),
 ) -> Search[list[PlanPiece]]:
-    """Plans the pieces anew, one after the other. Returns those that it broke: what runs and has no room any more, and
+    """Plans the pieces again, one after the other. Returns those that it broke: what runs and has no room any more, and
     what found none."""
     assert agent.book.journal is not None, "an attempt may have to be undone"
     for piece in order:

@@ -1,4 +1,4 @@
-"""The orders, and the forms, in which a repair plans promises anew (repair.py)."""
+"""The orders, and the forms, in which a repair plans promises again (repair.py)."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ _FORMS: tuple[tuple[Form, ...], ...] = (("early", "late", "flat"), ("late", "ear
 
 @dataclass(slots=True)
 class PlanPiece:
-    """A promise as it can be planned anew."""
+    """A promise as it can be planned again."""
 
     name: str
     user: str

@@ -1,4 +1,4 @@
-"""What of an accepted request can still be planned anew: what begins before a step is left as it is.
+"""What of an accepted request can still be planned again: what begins before a step is left as it is.
 
 With `cut`, leases that run may also end there, once they have lasted as long as a lease has to; the work that they
 then miss is planned with the rest.
@@ -56,7 +56,7 @@ def remainder(node: Node, plan: Plan, first: int) -> Split:
 
 
 def split(node: Node, plan: Plan, first: int, *, cut: bool = False, more: bool = False) -> Split:
-    """An accepted request and its plan at step `first`, the first that can be planned anew. `more`: the request asks
+    """An accepted request and its plan at step `first`, the first that can be planned again. `more`: the request asks
     for more work than the plan has."""
     begun: Plan = []
     coming: Plan = []

@@ -202,7 +202,7 @@ _ABOUT_USE = "The part of each resource that running tasks hold."
 _ABOUT_LEFTOVER = (
     "Under presets that plan jobs: what jobs were entitled to and left to others (donated), and what jobs held beyond"
     " what they were entitled to (received), added up from the start of the run; 10 s of the cell is all of its"
-    " resource for 10 s. An account is published when its job is planned anew: lines rise in steps. Jobs may also"
+    " resource for 10 s. An account is published when its job is planned again: lines rise in steps. Jobs may also"
     " receive what nobody was entitled to, and what is donated may find nobody who can use it."
 )
 
