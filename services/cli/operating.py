@@ -87,11 +87,11 @@ def remove(name: Node, url: Url = None, json: Json = False) -> None:
 
 
 @config_app.command("show", short_help="Print policy and queues.")
-def show_config(url: Url = None) -> None:
-    """Print policy and queues, as `config apply` reads them."""
+def show_config(url: Url = None, json: Json = False) -> None:
+    """Print policy and queues as JSON, as `config apply` reads them; with --json on one line on a terminal, too."""
     from services.cli.show import on_terminal
 
-    out_json(Gateway(url).get("/v1/config", "set"), indent=2 if on_terminal() else None)
+    out_json(Gateway(url).get("/v1/config", "set"), indent=2 if on_terminal() and not json else None)
 
 
 @config_app.command("apply")

@@ -455,3 +455,11 @@ def test_a_strict_import_that_left_anything_out_is_refused():
         "left out: 1 column: beyond the 18th",
         "largesse: not everything was kept (--strict)",
     ]
+
+
+def test_the_config_is_json_whether_or_not_that_is_said():
+    answers = {("GET", "/v1/config"): [(200, {"set": {"preset": "hdrf"}, "queues": None}, {})] * 2}
+    with a_gateway(answers) as (url, _):
+        plain, asked = largesse("config", "show", "--url", url), largesse("config", "show", "--json", "--url", url)
+    assert plain.json == asked.json == {"set": {"preset": "hdrf"}, "queues": None}
+    assert asked.out.count("\n") == 1
