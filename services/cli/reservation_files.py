@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from schemas.edge.read import Malformed, read_input
 from schemas.jobs import JobSpec
-from services.cli.client import user
+from services.cli.client import checked_user, user
 from services.cli.ending import Ending, Wrong, note
 from services.cli.plan_chart import Document
 from services.cli.show import in_zone
@@ -39,6 +39,12 @@ class Wanted:
     margin_percent: int | None = None
     queue: str | None = None
     weight: int | None = None
+    user: str | None = None
+
+    @property
+    def owner(self) -> str:
+        """Whose it is. Raises Wrong as `owner_of` does."""
+        return owner_of(self.user)
 
     def read(self, name: str, every: str | None = None) -> "Source":
         """The request in RDL; notes say what the job lacks to run under it. Raises Wrong."""
@@ -49,7 +55,7 @@ class Wanted:
                 raise Wrong("FILE: is missing: write the file of the request, or --job SPEC --by TIME")
             if alone:
                 raise Wrong(f"{alone[0]}: needs --job: a request in RDL says its window itself")
-            return Source(self.file, _text(self.file), self.queue, weight=self.weight)
+            return Source(self.file, _text(self.file), self.queue, self.owner, weight=self.weight)
         if self.file is not None:
             raise Wrong("--job: FILE is given too: a request is read from one of them")
         if self.end is None:
@@ -64,13 +70,19 @@ class Source:
     file: str
     text: str
     queue: str | None
+    owner: str
     job: bool = False
     weight: int | None = None
 
     def terms(self) -> Document:
         """Who asks, for which queue, and with what weight, where these are said."""
         said = {"queue": self.queue, "weight": self.weight}
-        return {"user": user()} | {name: value for name, value in said.items() if value is not None}
+        return {"user": self.owner} | {name: value for name, value in said.items() if value is not None}
+
+
+def owner_of(option: str | None) -> str:
+    """Whose a reservation is: whom --user names, else who asks. Raises Wrong for an option that names nobody."""
+    return user() if option is None else checked_user(option, "--user")
 
 
 def _for_job(name: str, wanted: Wanted, every: str | None) -> Source:
@@ -83,9 +95,9 @@ def _for_job(name: str, wanted: Wanted, every: str | None) -> Source:
     written = read_job(wanted.job, user)
     job = spec_of(written.document, "")
     assert isinstance(job, JobSpec)
-    if job.user and job.user != user():
-        owner = f'the reservation would be of "{user()}", whose jobs alone may use it: set LARGESSE_USER'
-        raise Wrong(f'{_shown(wanted.job)}: user: is "{job.user}"; {owner}')
+    if job.user and job.user != wanted.owner:
+        text = f'the reservation would be of "{wanted.owner}", whose jobs alone may use it: write --user {job.user}'
+        raise Wrong(f'{_shown(wanted.job)}: user: is "{job.user}"; {text}')
     # By a cron expression the times of a window are durations since each occurrence.
     begin = wanted.begin or ("0" if every is not None and " " in every.strip() else "+0s")
     try:
@@ -95,7 +107,7 @@ def _for_job(name: str, wanted: Wanted, every: str | None) -> Source:
     if job.reservation != name:
         note(f"{_shown(wanted.job)}: the job runs under it only with `reservation: {name}`")
     queue = wanted.queue if wanted.queue is not None or not written.document.get("queue") else job.queue
-    return Source(wanted.job, text, queue, job=True, weight=wanted.weight)
+    return Source(wanted.job, text, queue, wanted.owner, job=True, weight=wanted.weight)
 
 
 def read_series(name: str, source: Source, zone: str, every: str) -> tuple[Document, Document]:

@@ -21,7 +21,7 @@ from services.cli.arguments import (
     series_or_reservations_named,
     use_zone,
 )
-from services.cli.client import Gateway, step, timeout_s_of, user
+from services.cli.client import Gateway, step, timeout_s_of
 from services.cli.ending import note, out, out_json
 from services.cli.plan_chart import (
     Document,
@@ -31,7 +31,7 @@ from services.cli.plan_chart import (
     reservations_in,
     series_in,
 )
-from services.cli.reservation_files import MARGIN_PERCENT_MAX, Wanted, read_request, read_series
+from services.cli.reservation_files import MARGIN_PERCENT_MAX, Wanted, owner_of, read_request, read_series
 from services.cli.show import moment
 
 reserve_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
@@ -98,6 +98,10 @@ Weight = Annotated[
         max=WEIGHT_MAX,
     ),
 ]
+Owner = Annotated[
+    str | None,
+    typer.Option("--user", help="whose it is  [default: yours: LARGESSE_USER, else the context's]", metavar="NAME"),
+]
 ZONE_DEFAULT = "UTC"
 RequestZone = Annotated[
     str | None,
@@ -126,6 +130,7 @@ def submit(
     margin: Margin = None,
     queue: Queue = None,
     weight: Weight = None,
+    user: Owner = None,
     zone: RequestZone = None,
     every: Every = None,
     dry_run: DryRun = False,
@@ -140,7 +145,7 @@ def submit(
     the time that can be planned. With --dry-run, the answer to its first occurrence, if
     that can be planned already.
     """
-    source = Wanted(file, job, begin, end, margin, queue, weight).read(name, every)
+    source = Wanted(file, job, begin, end, margin, queue, weight, user).read(name, every)
     gateway = Gateway(url, timeout_s=timeout_s_of(dry_run))
     use_zone(zone)
     series = read_series(name, source, zone or ZONE_DEFAULT, every) if every is not None else None
@@ -169,6 +174,7 @@ def update(
     margin: Margin = None,
     queue: Queue = None,
     weight: Weight = None,
+    user: Owner = None,
     zone: RequestZone = None,
     dry_run: DryRun = False,
     url: Url = None,
@@ -180,7 +186,7 @@ def update(
     """
     gateway = Gateway(url, timeout_s=timeout_s_of(dry_run))
     use_zone(zone)
-    source = Wanted(file, job, begin, end, margin, queue, weight).read(name)
+    source = Wanted(file, job, begin, end, margin, queue, weight, user).read(name)
     document, places = read_request(name, source, zone or ZONE_DEFAULT)
     params = {"dry_run": "true"} if dry_run else {}
     path = f"/v1/reservations/{step(name)}"
@@ -190,21 +196,21 @@ def update(
 
 
 @reserve_app.command(short_help="Give a reservation back.")
-def delete(name: Name, url: Url = None, json: Json = False) -> None:
+def delete(name: Name, user: Owner = None, url: Url = None, json: Json = False) -> None:
     """Give a reservation back; jobs that run under it go on without it.
 
     Of a series, all occurrences that have not begun.
     """
-    gateway = Gateway(url)
+    gateway, whose = Gateway(url), {"user": owner_of(user)}
     if any(each["series"] == name for each in series_in(gateway)):
-        ended = gateway.document("DELETE", f"/v1/series/{step(name)}", "series", params={"user": user()})
+        ended = gateway.document("DELETE", f"/v1/series/{step(name)}", "series", params=whose)
         if json:
             out_json(ended)
         else:
             out(f"{name}: deleted; occurrences that have not begun are being given back")
         return
     path = f"/v1/reservations/{step(name)}"
-    found = gateway.document("DELETE", path, "state", params={"user": user()})
+    found = gateway.document("DELETE", path, "state", params=whose)
     if json:
         out_json(found)
     elif found["unanswered"]:

@@ -463,3 +463,13 @@ def test_the_config_is_json_whether_or_not_that_is_said():
         plain, asked = largesse("config", "show", "--url", url), largesse("config", "show", "--json", "--url", url)
     assert plain.json == asked.json == {"set": {"preset": "hdrf"}, "queues": None}
     assert asked.out.count("\n") == 1
+
+
+def test_who_a_reservation_is_of_can_be_said_when_it_is_given_back():
+    answers = {
+        ("GET", "/v1/series"): [(200, {"series": []}, {})],
+        ("DELETE", "/v1/reservations/r"): [(200, {"reservation": "r", "state": "deleted", "unanswered": 0}, {})],
+    }
+    with a_gateway(answers) as (url, asked):
+        assert largesse("reserve", "delete", "r", "--user", "bob", "--url", url).code == 0
+    assert [path for _, path, _ in asked][1:] == ["/v1/reservations/r?user=bob"]

@@ -217,6 +217,15 @@ def test_it_says_what_the_job_needs_to_run_under_it(tmp_path):
     assert "runs under it only with `reservation: r`" in said.err
 
 
+def test_the_owner_is_whom_user_names(tmp_path):
+    file = spec(tmp_path, user="bob")
+    assert submit("--job", file, "--by", "+1h", "--user", "bob", "--print").code == 0
+    refused = submit("--job", file, "--by", "+1h", "--print")
+    assert (refused.code, "write --user bob" in refused.err) == (2, True)
+    nobody = submit("--job", file, "--by", "+1h", "--user", "a\tb", "--print")
+    assert (nobody.code, nobody.err.startswith("largesse: --user: has to be 1 to")) == (2, True)
+
+
 @pytest.mark.parametrize(
     ("words", "more", "expected"),
     [
