@@ -116,7 +116,7 @@ def _graph_of(stages: list[Stage]) -> Graph:
 
 
 def progress_of(graph: Graph) -> Progress:
-    """The progress of a job of which nothing has ended. Shared by all such jobs, which are many: see `own`."""
+    """The progress of a job with nothing ended. Shared by all such jobs, which are many: see `own`."""
     untouched: Progress | None = graph.untouched
     if untouched is None:
         untouched = graph.untouched = Progress(graph.tasks, graph.parents)

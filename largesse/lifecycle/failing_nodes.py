@@ -3,7 +3,7 @@ closed, but placed last for a while (services/leftover/placement/cell_nodes.py).
 
 Counted are failures that may be the task's own (COUNTED) and came in a row, without a success on the node in between,
 each within FAILING_MS of the next. A node is *failing* once FAILING_AT jobs have failed there, or so many attempts of
-jobs of which tasks have succeeded elsewhere meanwhile: a command that fails everywhere says nothing of a node. It is so
+jobs whose tasks have succeeded elsewhere meanwhile: a command that fails everywhere says nothing of a node. It is so
 until FAILING_MS after the last failure; until an attempt succeeds there; or until its agent starts again.
 """
 

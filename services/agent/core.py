@@ -51,7 +51,7 @@ Standing = Literal["new", "registered", "lost", "taken"]
 @dataclass(slots=True)
 class Job:
     """A job that has not ended. `run`: seq of its admission, which tells it from an earlier job of its name. `broken`:
-    by gang stage, the last attempt that ended without success. `copied`: tasks of which copies were granted, here or
+    by gang stage, the last attempt that ended without success. `copied`: tasks that were granted copies, here or
     elsewhere, as "stage/index". `peers`: by gang stage that has started here, where the tasks of its last attempt are
     reached, in order, as HOST:PORT. `handed`: by stage of which others need the results, the tasks that succeeded.
     `counted`: by stage, what its tasks count for where they ask for more."""

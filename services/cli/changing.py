@@ -47,7 +47,7 @@ def change(
     priority: Annotated[int | None, typer.Option("--priority", help="the higher goes first", metavar="N")] = None,
     queue: Annotated[
         str | None,
-        typer.Option("--queue", help="of jobs of which nothing runs", metavar="PATH", autocompletion=leaves_named),
+        typer.Option("--queue", help="of jobs with nothing running", metavar="PATH", autocompletion=leaves_named),
     ] = None,
     url: Url = None,
     json: Json = False,

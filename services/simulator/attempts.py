@@ -39,8 +39,8 @@ class Run:
 
 class SimJob(JobLife):
     """A live job: its truth (`stages` with all that was submitted, in the order of the graph) and how far it has come.
-    `running`: by number, its attempts that have not ended; None: there is none. `copied`: tasks of which a copy was
-    granted, as (stage, index).
+    `running`: by number, its attempts that have not ended; None: there is none. `copied`: tasks that were granted
+    a copy, as (stage, index).
     """
 
     stages: list[Stage]

@@ -16,7 +16,7 @@ from services.admission.core.state import Copied, JobState, State
 
 
 def copied_in(state: State, job: str, stage: str, low: int, high: int) -> list[int]:
-    """Of tasks `low` .. `high - 1` of a stage, those of which copies were granted, in order."""
+    """Of tasks `low` .. `high - 1` of a stage, those that were granted copies, in order."""
     copied = state.copied.get(job)
     if copied is None:
         return []

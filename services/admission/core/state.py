@@ -66,7 +66,7 @@ class NodeState:
 
 @dataclass(slots=True)
 class Copied:
-    """A task of which a copy was granted, as long as any attempt of it holds room: how many of them do, the number of
+    """A task that was granted a copy, as long as any attempt of it holds room: how many of them do, the number of
     the last one that was granted, and whether the task has ended."""
 
     attempts: int

@@ -121,7 +121,7 @@ def _fail(state: State, record: Record, failed: TaskFailure, index: int) -> None
 
 
 def _end_of(job: JobState) -> JobEnd:
-    """How a job ends of which nothing is left to be done: it has failed where a stage has."""
+    """How a job ends that has nothing left to do: it has failed where a stage has."""
     name, stages = job.spec.job, job.graph.stages
     if job.tries is None or not job.tries.given_up:
         return JobEnd(name, "succeeded")

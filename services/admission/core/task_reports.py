@@ -189,7 +189,7 @@ def _add_held(add: _Adding, low: int, high: int) -> None:
 
 
 def _add_copied(add: _Adding, index: int) -> None:
-    """A task of which several attempts may hold room, each on a node of its own."""
+    """A task that may hold room in several attempts, each on a node of its own."""
     item, there = add.item, add.state.nodes.get(add.node)
     key = task_key(item.job, item.stage, index)
     hold: Allocation | None = there.holds.get(key) if there is not None else None

@@ -52,7 +52,7 @@ def fold_changed(state: State, record: Record[JobChanged]) -> None:
 
 
 def _move(state: State, name: str, job: Job, queue: str, priority: int, time: int) -> None:
-    """A job of which nothing runs is of another queue from now on."""
+    """A job with nothing running moves to another queue."""
     if job.began and name not in state.held_back:
         _stop_asking(state, name, job, time)
     begin(state, leave(state.running_limits, name), time)

@@ -66,7 +66,7 @@ class Planned:
 NO_WAITS: dict[int, list[Span]] = {}
 NOTHING_STARTED: dict[int, list[Started]] = {}
 _NONE: list[int] = []
-"""Of jobs of which that is so: shared, since such jobs are many, and never changed."""
+"""Of jobs for which that is so: shared, since such jobs are many, and never changed."""
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)

@@ -37,7 +37,7 @@ class Running:
 @mypyc_attr(allow_interpreted_subclasses=True)
 @dataclass(slots=True)
 class Active:
-    """A job of which tasks have started. `running`: by "stage position/index". By stage position: `begun`, how many
+    """A job whose tasks have started. `running`: by "stage position/index". By stage position: `begun`, how many
     starts there were, and `lasts_ms`, the expected run time that forecasts go by (0: no task has started).
     """
 

@@ -46,7 +46,7 @@ def fold_changed(state: State, record: Record[JobChanged]) -> None:
 
 
 def _move(state: State, name: str, job: Job, queue: str, priority: int, admitted: int) -> None:
-    """A job of which nothing runs is of another queue from now on."""
+    """A job with nothing running moves to another queue."""
     if job.began:
         _stop_asking(state, name, job)
     begin(state, leave(state.running_limits, name))

@@ -10,7 +10,7 @@ ended, after the round that is closed was opened: only the next round could have
 No flapping: a cap follows what the unit holds upwards at once; downwards once it holds less after two closings in a
 row and is passed over at the second. So a cap moves at most once for each task of the unit that starts or ends. It ends
 when nothing of the unit waits any more, or what it can place comes within a task of what it is due. Until caps have
-moved by as much as demand may (tolerance.py), no level is worked out again. Cost: the units of which a sum or the level
+moved by as much as demand may (tolerance.py), no level is worked out again. Cost: the units whose sum or level
 changed, and a comparison for each that is short.
 """
 

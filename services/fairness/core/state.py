@@ -15,7 +15,7 @@ from services.fairness.filling.cell_levels import CellLevels
 from services.fairness.filling.unit_levels import UnitLevels
 
 NOTHING_RESTS: dict[int, int] = {}
-"""Of jobs of which that is so: shared, and never changed."""
+"""Of jobs for which that is so: shared, and never changed."""
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -136,7 +136,7 @@ class State:
     closing.
 
     Of units (queues with a level of their own): `short`, those below their level; `capped`, those whose levels follow
-    what they can place. `touched`: queues of which a sum or the level has changed since the last closing.
+    what they can place. `touched`: queues whose sum or level has changed since the last closing.
 
     Since the last round that worked the levels out again (tolerance.py): `asked_before`, what those leaves asked
     for then, by set of kinds, that ask for something else now; `caps_moved`, by how much caps have moved, in

@@ -7,7 +7,7 @@ In a cell it serves only queues whose levels follow what they hold (filling/held
 gets the next one, `give` and `finish` report what happened, `fill()` hands out what is free. Per decision, as in the
 paper: a leaf is blocked if it asks for nothing or needs a kind that is full; what is attributed to an inner node is its
 children's, those not blocked rescaled to the least of them, without the kinds that are full; then down to the least
-that can use what is free, and only the leaf's own vector changes. A leaf of which no whole task fits, though nothing
+that can use what is free, and only the leaf's own vector changes. A leaf without a whole task that fits, though nothing
 it needs is full, is not blocked (its claim stands) but passed over. Ties go by name.
 
 Where it ends differs from the static allocation of `hdrf.fill`: they agree only where all are blocked at once (a flat
@@ -376,7 +376,7 @@ class LiveTree:
         return found
 
     def short_of(self, state: LeafState) -> int | None:
-        """A kind of which less is free than a task of it needs."""
+        """A kind with less free than a task of it needs."""
         for j, need in enumerate(state.demand):
             if need > self.free[j]:
                 return j

@@ -73,7 +73,7 @@ class Segments:
 
 
 def no_segments(nodes: int, kinds: int) -> Segments:
-    """The paths of nodes of which none can take."""
+    """The paths of nodes that can take nothing."""
     none, wide = np.zeros(0, dtype=np.int64), np.zeros((kinds, 0), dtype=np.int64)
     first, many = np.zeros(nodes, dtype=np.int64), np.zeros(nodes, dtype=np.int64)
     return Segments(none, first, many, none, none, none, none, none > 0, none, none, none, none, wide, wide)

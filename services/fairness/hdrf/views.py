@@ -103,7 +103,7 @@ class View:
             self.refresh(self.dirty.pop(name))
 
     def candidates(self, branch: Branch) -> Iterator[Entry]:
-        """The children that are not blocked, the least first. Leaves of which no task fits are left out."""
+        """The children that are not blocked, the least first. Leaves without a task that fits are left out."""
         lists = [group.ready for mask, group in branch.groups.items() if not mask & self.full and group.ready]
         if self.below[branch.name].order:
             lists.append(self.below[branch.name].order)

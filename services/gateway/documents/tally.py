@@ -48,7 +48,7 @@ class Waiting:
 
 @dataclass(slots=True)
 class OfClass:
-    """Live jobs of a class, those of which a task has started and the others, and what their tasks hold."""
+    """Live jobs of a class, those that have started a task and the others, and what their tasks hold."""
 
     running: int = 0
     waiting: int = 0

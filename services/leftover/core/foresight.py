@@ -238,7 +238,7 @@ class Foresight:
 
     # ------------------------------------------------------------ what is said of it
     def said(self) -> list[PromisedWait]:
-        """Stages of which that changed since it was said last, by job and stage."""
+        """Stages for which that changed since it was said last, by job and stage."""
         state, found = self._state, {}
         for name, barred in self._board.barred.items():
             for stage in barred:

@@ -54,7 +54,7 @@ def fold_changed(state: State, record: Record[JobChanged]) -> None:
 
 
 def _move(state: State, name: str, job: Job, queue: str, record: Record) -> None:
-    """A job of which nothing runs is of another queue from now on."""
+    """A job with nothing running moves to another queue."""
     if job.began:
         _stop_asking(state, name, job)
     depart(state, job, returns=True)

@@ -64,7 +64,7 @@ def next_over_ms(state: State, name: str, job: Job) -> int | None:
 
 # ---------------------------------------------------------------- a round
 def are_over(board: Board, now_ms: int) -> list[str]:
-    """Jobs of which more tasks may go anywhere by now than the board knows."""
+    """Jobs with more tasks that may go anywhere by now than the board knows."""
     return [name for name, at_ms in board.over_ms.items() if at_ms is not None and at_ms <= now_ms]
 
 

@@ -187,7 +187,7 @@ def _estimate_ms(shadow: Shadow, work: Work) -> int:
 
 
 def _run_of(shadow: Shadow, work: Work) -> Run:
-    """A job of which nothing runs. Stages that have nothing left to be done are over."""
+    """A job with nothing running. Stages that have nothing left to be done are over."""
     parents = [0] * len(work.tasks)
     for at, children in enumerate(work.children):
         for child in children:
@@ -201,7 +201,7 @@ def _run_of(shadow: Shadow, work: Work) -> Run:
 def move(state: State, time: int) -> None:
     """The shadow follows log time, and looks ahead."""
     shadow, tree = state.shadow, state.shadow.tree
-    changed: dict[int, bool] = {}  # Jobs of which another end is known.
+    changed: dict[int, bool] = {}  # Jobs with another end than was known.
     resized = shadow.resized
     if resized:
         _resize(shadow)

@@ -124,7 +124,7 @@ def advance(
     shadow: Shadow, cluster: Cluster, tree: Queue | None, until_ms: int | None, steps: int, seen: list[tuple[int, int]]
 ) -> int:
     """Moves a cluster up to a moment (None: until all tasks have started) in about so many steps; how many are left, 0
-    where it has not got there. Jobs of which the last task starts are added to `seen`, as (when they end, job).
+    where it has not got there. Jobs whose last task starts are added to `seen`, as (when they end, job).
     """
     while steps > 0:
         if cluster.open:

@@ -180,7 +180,7 @@ class TakenBack:
 
 @dataclass(slots=True)
 class Copied:
-    """A task of which a copy was granted: the nodes where attempts of it hold room, and the one of them whose room
+    """A task that was granted a copy: the nodes where attempts of it hold room, and the one of them whose room
     counts for its queue (""; none, the task has ended)."""
 
     nodes: list[str]

@@ -176,7 +176,7 @@ class Board(BoardState):
                         break
 
     def kept_out(self) -> int:
-        """Bit set of the classes that are blocked and of which tasks wait."""
+        """Bit set of the classes that are blocked and whose tasks wait."""
         return self._candidates.kept_out()
 
     def fitting(self, number: int, among: int) -> list[TaskClass]:

@@ -38,7 +38,7 @@ class Candidates:
         self._whole = 0  # and bit set of those that ask for nothing that no node has.
         self.live = 0  # Bit set of the classes that are worth a try: the open ones, and the retry candidates.
         self._open = 0  # Classes that are not blocked.
-        self._waiting = 0  # Classes of which tasks wait; `_moved` may have changed that.
+        self._waiting = 0  # Classes whose tasks wait; `_moved` may have changed that.
         self._moved: dict[int, bool] = {}  # Classes whose count of waiting tasks became or left zero.
         self._retry_candidates = 0  # Blocked classes that may have room by now; a superset, compared exactly later.
         self._nodes: dict[int, int] = {}  # By node that has got room, the classes that may fit there, or more.
@@ -77,7 +77,7 @@ class Candidates:
         self._moved = {}
 
     def kept_out(self) -> int:
-        """Bit set of the classes that are blocked and of which tasks wait."""
+        """Bit set of the classes that are blocked and whose tasks wait."""
         if self._moved:
             self._note_waiting()
         return self._waiting & (1 << self._known) - 1 & ~self._open

@@ -30,7 +30,7 @@ NO_BUCKETS: list[int] = []
 """Of jobs that wait for nothing: shared, since such jobs are many, so never to be changed in place."""
 
 NO_SHAPES: dict[str, Shape] = {}
-"""Of jobs of which nothing has run: shared, as above."""
+"""Of jobs that have not run: shared, as above."""
 
 
 @dataclass(slots=True, eq=False)

@@ -24,7 +24,7 @@ Heads = dict[str, list[int]]
 
 
 def short(board: Board, heads: Heads | None = None) -> list[TaskClass]:
-    """Classes of which some tasks wait for nothing but room, in any order. `heads`: see `seekers`."""
+    """Classes with tasks that wait for nothing but room, in any order. `heads`: see `seekers`."""
     if board.is_mixed:
         known: Heads = {} if heads is None else heads
         return [task for task in board.classes if task.waiting and _has_seeker(board, task, known)]

@@ -64,8 +64,8 @@ class WaitingJobs:
         self.by_admission: dict[int, JobEntry] = {}
         self.leaves: dict[str, LeafEntry] = {}
         self.recheck: dict[int, bool] = {}  # Classes whose reason to wait may have changed.
-        self.bounded: dict[int, TaskClass] = {}  # Classes with bounds, of which tasks wait.
-        self._in_use = 0  # Classes of which tasks wait.
+        self.bounded: dict[int, TaskClass] = {}  # Classes with bounds whose tasks wait.
+        self._in_use = 0  # Classes whose tasks wait.
         self._candidates = Candidates(room, self.classes)
         self.blocked = self._candidates.blocked
         self.pools = Pools(pools_ppm, room.total, self._candidates.demands, lends=pools_lend)
@@ -414,7 +414,7 @@ class WaitingJobs:
     # ------------------------------------------------------------ queues at their maximum
     def is_capped(self, leaf: LeafEntry, bucket_id: int, job: JobEntry, span: TaskSpan) -> bool:
         """Whether the next task would take a queue beyond its maximum. Then its bucket (where the order is strict, all
-        of its segment that ask for a resource of which that is so) is not served until the queue shrinks.
+        of its segment that ask for a resource for which that is so) is not served until the queue shrinks.
         """
         full = queue_at_maximum(job.under, span.task)
         if full is None:

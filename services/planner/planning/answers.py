@@ -28,7 +28,7 @@ class AcceptedRequest:
 
 @dataclass(slots=True)
 class Fixed:
-    """A promise of which only the profile is known, so that it cannot be moved: first step, step after the last,
+    """A promise with only its profile known, so that it cannot be moved: first step, step after the last,
     amounts."""
 
     user: str
