@@ -258,7 +258,7 @@ class Cluster:
     """A virtual cluster: one pool with the capacity of the cell, in which every task takes as long as is expected.
 
     `runs`: by job (seq of its admission); `running`: a heap of (end, job, stage, tasks); `lines` by leaf; `open`: some
-    may start now. `weighs`: what the leaves are guaranteed is to be computed again. `waits`: jobs whose tasks have
+    may start now. `weighs`: what the leaves are guaranteed is to be computed again. `waits`: jobs with tasks that have
     not started; when the others end is known. `leaves`: what is known of several.
     """
 
