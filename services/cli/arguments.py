@@ -1,7 +1,7 @@
 """Arguments and options that several commands share, and what may be said for them."""
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Annotated, get_args
+from typing import Annotated, Any, get_args
 
 import typer
 
@@ -214,26 +214,21 @@ UserOfJob = Annotated[
         "--user", help="whose job it is, if it names no user  [default: LARGESSE_USER's, else nobody's]", metavar="NAME"
     ),
 ]
-States = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--state",
-        help="only jobs in this state; several with commas between, or repeated",
-        metavar="|".join(STATES),
-        callback=states,
-        autocompletion=states_named,
-    ),
-]
-LiveStates = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--state",
-        help="all jobs in this state; several with commas between, or repeated",
-        metavar="|".join(LIVE),
-        callback=live_states,
-        autocompletion=live_states_named,
-    ),
-]
+
+
+def _states(
+    text: str,
+    known: Sequence[str],
+    check: Callable[[list[str] | None], list[str] | None],
+    complete: Callable[[str], list[str]],
+) -> Any:
+    """An option that takes several states, with commas between or one by one."""
+    text += "; several with commas between, or repeated"
+    return typer.Option("--state", help=text, metavar="|".join(known), callback=check, autocompletion=complete)
+
+
+States = Annotated[list[str] | None, _states("only jobs in this state", STATES, states, states_named)]
+LiveStates = Annotated[list[str] | None, _states("all jobs in this state", LIVE, live_states, live_states_named)]
 OverToo = Annotated[
     bool, typer.Option("--all", help="on a terminal too, all of a series, and those that were deleted or have ended")
 ]

@@ -365,7 +365,7 @@ def ranges_text(indexes: list[int]) -> str:
     runs: list[list[int]] = []
     for index in indexes:
         if runs and runs[-1][-1] == index - 1:
-            runs[-1] = [runs[-1][0], index]
+            runs[-1][1] = index
         else:
-            runs.append([index])
-    return ", ".join("-".join(map(str, run)) for run in runs)
+            runs.append([index, index])
+    return ", ".join(map(_span_text, runs))
