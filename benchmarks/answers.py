@@ -14,7 +14,7 @@ from typing import Any
 from schemas import Plans, Record
 from schemas.edge.cluster import read_cluster
 from schemas.edge.read import read_input
-from schemas.queues import KnobValue
+from schemas.policy import KnobValue
 from services.simulator.engine import Cell
 from services.simulator.run import set_up, uncollected
 from services.simulator.workloads.draws import below

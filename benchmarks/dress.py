@@ -16,7 +16,7 @@ from typing import Any
 from schemas import JobSpec, Queue, Stage, Vector
 from schemas.edge.config import knob_of_text
 from schemas.edge.read import Cluster, ClusterNode
-from schemas.queues import KnobValue
+from schemas.policy import KnobValue
 from services.simulator.run import Options, simulate
 from services.simulator.workloads.draws import below
 

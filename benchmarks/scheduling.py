@@ -32,7 +32,7 @@ from schemas import (
     TaskStarted,
 )
 from schemas.edge.read import Cluster, ClusterNode, read_workload_line
-from schemas.queues import KnobValue
+from schemas.policy import KnobValue
 from services.simulator.cluster import AUTHOR
 from services.simulator.engine import Cell
 from services.simulator.run import Options, set_up, simulate, uncollected

@@ -57,8 +57,9 @@ from schemas.plans import (
     ProposedLease,
     ProposedPlan,
 )
+from schemas.policy import Policy
 from schemas.quantities import Vector
-from schemas.queues import ConfigChanged, Policy, Queue
+from schemas.queues import ConfigChanged, Queue
 from schemas.releases import ForecastScore, ReleaseCurve, Releases
 from schemas.reservations import (
     ReservationDeleted,

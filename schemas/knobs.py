@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from schemas.queues import Policy
+from schemas.policy import Policy
 
 
 def with_knobs(policy: Policy, knobs: Mapping[str, object]) -> Policy:

@@ -6,7 +6,10 @@ A queue's path is the names from below the root down, joined by "/"; the root's 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from schemas.queues import PLANNED_SHARINGS, PLANNING, Policy, Queue
+from schemas.policy import Policy
+from schemas.presets import PRESETS
+from schemas.queues import Queue
+from schemas.sharing import PLANNED_SHARINGS
 from schemas.wording import plural
 
 QUEUE_DEFAULT = "default"
@@ -53,7 +56,7 @@ def user_limits(tree: Queue | None) -> dict[str, int]:
 
 def tree_conflict(policy: Policy, tree: Queue | None) -> tuple[str, str] | None:
     """The path of the first queue whose own policy cannot count under the preset, and what is wrong; None: all can."""
-    if policy.preset in PLANNING and tree is not None:
+    if PRESETS[policy.preset].plans_jobs and tree is not None:
         for path, queue in walk(tree):
             if queue.policy not in PLANNED_SHARINGS:
                 known = ", ".join(name for name in PLANNED_SHARINGS if name)

@@ -10,7 +10,7 @@ from largesse import shell
 from largesse.bus.memory import MemoryBus
 from largesse.log.reader import publish_input
 from largesse.settings import Settings
-from schemas.edge.config import LEASE_MS_MAX
+from schemas.policy import LEASE_MS_MAX
 from services.admission import sequencer as admission
 from services.altruism import core as altruism
 from services.estimator import core as estimator

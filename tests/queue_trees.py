@@ -6,7 +6,8 @@ from hypothesis import strategies as st
 
 from schemas.edge.queues import LEAF_POLICIES, RUNNING_JOBS_MAX, WEIGHT_MAX
 from schemas.quantities import MILLIONTHS, QUANTITY_MAX
-from schemas.queues import Queue, Sharing
+from schemas.queues import Queue
+from schemas.sharing import Sharing
 
 RESOURCES = ("cpu", "gpu", "memory", "disk", "network", "disk_io", "licence")
 names = st.text(st.characters(exclude_categories=["Cs", "Cc"], exclude_characters="/"), min_size=1, max_size=4)

@@ -10,10 +10,8 @@ from typing import Final
 
 from schemas import ReleaseCurve, Vector
 from schemas.jobs import UNJUDGED
-from schemas.queues import Policy, Preset
-
-POOLED: tuple[Preset, ...] = ("dress", "largesse")
-"""Presets that have pools by class, where the knob `classes` leaves it to the preset."""
+from schemas.policy import Policy
+from schemas.presets import PRESETS
 
 WHOLE_PERMILLE: Final = 1_000
 
@@ -50,10 +48,11 @@ def class_name(policy: Policy, job_class: int) -> str | None:
 
 def has_pools(policy: Policy) -> bool:
     """Whether classes have pools: they are switched on, and there is more than one. A threshold of 0 or of the whole
-    reference separates nothing. `altruism=off` makes of the preset `largesse` the preset `hdrf`, which has none.
+    reference separates nothing. `altruism=off` makes of a preset with a shadow order one that has neither it nor pools.
     """
-    plain = policy.preset == "largesse" and policy.altruism == "off"
-    on = policy.preset in POOLED and not plain if policy.classes == "preset" else policy.classes == "on"
+    facts = PRESETS[policy.preset]
+    plain = facts.has_shadow and policy.altruism == "off"
+    on = facts.has_pools and not plain if policy.classes == "preset" else policy.classes == "on"
     return on and any(0 < threshold < WHOLE_PERMILLE for threshold in thresholds_of(policy))
 
 

@@ -14,7 +14,7 @@ from typing import Final, Literal
 
 from largesse.lifecycle.dag import end_tasks, own, skip_after
 from largesse.lifecycle.state import JobLife, Tries
-from schemas.queues import Policy
+from schemas.policy import Policy
 from schemas.tasks import Failure
 
 LOST_ATTEMPTS_MAX: Final = 10

@@ -7,33 +7,19 @@ too, and yet every leaf has its level, for what its jobs need now.
 """
 
 from collections.abc import Mapping
-from typing import NamedTuple, cast, get_args
+from typing import NamedTuple, cast
 
+from schemas.policy import Policy
+from schemas.presets import PRESETS, Preset
 from schemas.quantities import SLOTS, Vector
 from schemas.queue_tree import below
-from schemas.queues import LIST_POLICIES, PLANNING, Policy, Preset, Queue, ServingOrder, Sharing
-
-_SHARINGS: tuple[Sharing, ...] = get_args(Sharing)
-
-SHARING_OF_PRESET: dict[Preset, Sharing] = {
-    "largesse": "hdrf",
-    "slots": "hdrf",
-    "carbyne": "hdrf",
-    "carbyne-dag": "hdrf",
-    "dress": "capacity",
-    "rayon": "hdrf",
-}
-"""The sharing policy of presets that have another name than theirs. `slots` shares a single kind of resource."""
-
-
-SHADOW_PRESETS = ("largesse",)
-"""Presets under which the jobs of a queue are served by the work that is left of them and the time until they end in a
-virtual cluster that is shared out among all jobs."""
+from schemas.queues import Queue
+from schemas.sharing import LIST_POLICIES, ServingOrder, Sharing
 
 
 def uses_shadow_order(policy: Policy) -> bool:
     """Whether jobs are served in the order of the shadow cluster: not with `altruism` off, where each has its share."""
-    return policy.preset in SHADOW_PRESETS and policy.altruism == "on"
+    return PRESETS[policy.preset].has_shadow and policy.altruism == "on"
 
 
 class Group(NamedTuple):
@@ -43,29 +29,22 @@ class Group(NamedTuple):
     order: ServingOrder
 
 
-def sharing_of(preset: Preset) -> Sharing:
-    """What the preset stands for in a tree whose root names no policy: a way to share among queues, or an order of
-    jobs (`srtf`, say).
-    """
-    sharing = SHARING_OF_PRESET.get(preset, preset)
-    assert sharing in _SHARINGS, f"{preset} shares out in no known way"
-    return sharing
-
-
 def order_of(preset: Preset) -> ServingOrder | None:
     """How the jobs of a cell without queues are served; None where no order among them is the preset's own. (`fifo`
     is more than an order: no job in the cell may overtake the head.)"""
-    if preset in PLANNING:
+    facts = PRESETS[preset]
+    if facts.plans_jobs:
         return "giving"
-    sharing = sharing_of(preset)
-    return cast(ServingOrder, sharing) if sharing in LIST_POLICIES and preset != "fifo" else None
+    is_list = facts.sharing in LIST_POLICIES and facts.has_queues
+    return cast(ServingOrder, facts.sharing) if is_list else None
 
 
 def ignored_of_max(preset: Preset, limit: Vector) -> list[str]:
     """Resources of which a queue's `max` does not hold under the preset; placement keeps to all others."""
-    if preset == "fifo":
+    facts = PRESETS[preset]
+    if not facts.has_queues:
         return list(limit)
-    return [kind for kind in limit if kind != SLOTS] if preset == "slots" else []
+    return [kind for kind in limit if kind != SLOTS] if facts.counts_slots else []
 
 
 def groups(tree: Queue | None, preset: Preset, fair: ServingOrder = "drf") -> dict[str, Group]:
@@ -74,7 +53,8 @@ def groups(tree: Queue | None, preset: Preset, fair: ServingOrder = "drf") -> di
     """
     found: dict[str, Group] = {}
     if tree is not None and tree.children:
-        _collect(found, tree, "", sharing_of(preset), None, "giving" if preset in PLANNING else fair)
+        facts = PRESETS[preset]
+        _collect(found, tree, "", facts.sharing, None, "giving" if facts.plans_jobs else fair)
     return found
 
 

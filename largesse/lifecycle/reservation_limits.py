@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from largesse.lifecycle.queue_rules import named
 from schemas import Policy, Vector
 from schemas.edge.strict_json import loads
+from schemas.presets import PRESETS
 from schemas.quantities import parse_quantity, quantity_text
 from schemas.queue_tree import upwards
 
@@ -24,14 +25,14 @@ USER_BYTES_MAX = 1024 * 1024
 times as much. A request beyond it is refused."""
 
 _NO_PROMISES = (
-    'under the preset "slots" no capacity can be promised: nodes hold more than they have, and tasks run as slowly as'
+    'under the preset "{}" no capacity can be promised: nodes hold more than they have, and tasks run as slowly as'
     " that makes them; choose another preset"
 )
 
 
 def policy_problem(policy: Policy) -> str:
     """Why nothing can be promised under a policy; empty if it can."""
-    return _NO_PROMISES if policy.preset == "slots" else ""
+    return "" if PRESETS[policy.preset].has_reservations else _NO_PROMISES.format(policy.preset)
 
 
 def reservation_problem(live: int) -> str:

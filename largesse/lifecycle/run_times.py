@@ -21,7 +21,8 @@ from mypy_extensions import mypyc_attr
 from schemas.asks import EstimateSource
 from schemas.estimates import duration_ms, total_ms
 from schemas.jobs import JobSpec, Stage
-from schemas.queues import PLANNING, Estimates, Policy
+from schemas.policy import Estimates, Policy
+from schemas.presets import PRESETS
 
 HISTORY_STAGES_MAX = 10_000
 """Earlier runs of so many stages are remembered; beyond, those go first of which no run has ended for longest."""
@@ -92,7 +93,7 @@ def rule_of(policy: Policy) -> Estimates:
     """What `estimates` says, or what the preset has where it does not."""
     if policy.estimates != "preset":
         return policy.estimates
-    return "finished" if policy.preset in PLANNING else "spec"
+    return "finished" if PRESETS[policy.preset].plans_jobs else "spec"
 
 
 def observe(

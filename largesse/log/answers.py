@@ -16,7 +16,7 @@ from largesse.bus.port import Message
 from largesse.log.codec import Undecodable, decode, has_large_numbers, heading, unwrap
 from largesse.log.fencing import Piece, read_piece
 from schemas import Asks, Record
-from schemas.edge.config import SHARDS_MAX
+from schemas.policy import SHARDS_MAX
 from schemas.topics import BY_NAME, SHARDED
 
 PIECES_BYTES_MAX = 256 << 20

@@ -18,7 +18,7 @@ from largesse.log.fencing import split
 from largesse.log.wanted import Wanted
 from largesse.telemetry import VOID_DECISIONS, logger
 from schemas import DecisionHash, Header, Record
-from schemas.edge.config import SHARDS_MAX
+from schemas.policy import SHARDS_MAX
 from schemas.topics import LOG, SHARDED
 
 FORECASTS = ("releases", "plans")

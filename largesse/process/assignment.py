@@ -14,7 +14,7 @@ import structlog
 
 from largesse.bus.port import Bus, BusError
 from largesse.settings import Settings
-from schemas.edge.config import SHARDS_MAX
+from schemas.policy import SHARDS_MAX
 
 REJOIN_MS = 1_000
 """How long an instance that was thrown out waits before it asks again."""

@@ -12,9 +12,10 @@ from schemas.edge.queues import QueueInput, tree_of
 from schemas.edge.unit_traps import amount_warnings
 from schemas.edge.validated import validated
 from schemas.nodes import Device
+from schemas.policy import KnobValue
 from schemas.quantities import Vector
 from schemas.queue_tree import tree_conflict
-from schemas.queues import KnobValue, Queue
+from schemas.queues import Queue
 
 NODES_MAX = 100_000
 

@@ -9,78 +9,33 @@ from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 from pydantic import Field, WithJsonSchema
 
 from schemas.edge.base import TEXT_PATTERN, Input, Malformed, at_key, author_of, joined, milliseconds_meant, shown
-from schemas.edge.jobs import JOB_TASKS_MAX, WARNINGS_MAX
+from schemas.edge.jobs import WARNINGS_MAX
 from schemas.edge.queues import QueueInput, queue_warnings, tree_of
 from schemas.edge.validated import validated
 from schemas.knobs import knob_conflict, with_knobs
-from schemas.quantities import MILLIONTHS, QUANTITY_MAX
-from schemas.queues import KnobValue, Policy, Queue
+from schemas.policy import KNOB_ITEMS_MAX, KNOBS, KnobValue, Policy
+from schemas.quantities import QUANTITY_MAX
+from schemas.queues import Queue
 from schemas.topics import INPUTS
 from schemas.wording import nearest
 
-SHARDS_MAX = 64
-ROUND_GAP_MS_MAX = 3_600_000
-LEASE_MS_MIN = 100
-LEASE_MS_MAX = 24 * 3_600_000
-KNOB_MS_MAX = 366 * 24 * 3_600_000
-KNOB_ITEMS_MAX = 6  # Of a knob that is a list: with `theta_permille` that makes eight classes.
-PHASE_TASKS_MAX = 1_000
-HORIZON_MS_MIN = 1_000
-HORIZON_MS_MAX = 600_000  # A forecast names every second of it, by class and resource.
-RESERVATION_STEP_MS_MIN = 1_000
-SOLVER_LIMIT_MS_MIN = 1_000
-SOLVER_LIMIT_MS_MAX = 3_600_000
-SLOTS_MAX = 10_000  # Tasks on one node under the preset `slots`.
-SHADOW_STEPS_MAX = 1_000_000  # A round that takes them all takes seconds.
-SPECULATION_PERMILLE_MAX = 1_000_000  # A thousand times as long as the others.
-SPECULATION_COPIES_MAX = 10_000
 SKIP_REASON_MAX = 200  # Characters of an operator's reason to skip an input.
-
-_RANGES = {
-    "round_gap_ms": (0, ROUND_GAP_MS_MAX),
-    "altruism_shards": (1, SHARDS_MAX),
-    "node_lease_ms": (LEASE_MS_MIN, LEASE_MS_MAX),
-    "sequencer_lease_ms": (LEASE_MS_MIN, LEASE_MS_MAX),
-    "keyframe_rounds": (1, QUANTITY_MAX),
-    "headroom_nodes_permille": (1, 1_000),
-    "slots_per_node": (1, SLOTS_MAX),
-    "shadow_steps": (1, SHADOW_STEPS_MAX),
-    "phase_window_ms": (1, KNOB_MS_MAX),
-    "phase_start_tasks": (0, PHASE_TASKS_MAX),
-    "phase_end_tasks": (0, PHASE_TASKS_MAX),
-    "forecast_horizon_ms": (HORIZON_MS_MIN, HORIZON_MS_MAX),
-    "job_tasks_max": (1, JOB_TASKS_MAX),
-    "user_tasks_max": (1, QUANTITY_MAX),
-    "live_tasks_max": (1, QUANTITY_MAX),
-    "reservation_step_ms": (RESERVATION_STEP_MS_MIN, ROUND_GAP_MS_MAX),
-    "reservation_horizon_ms": (1, KNOB_MS_MAX),
-    "reservation_average_ms": (1, KNOB_MS_MAX),
-    "reservations_per_round_max": (1, QUANTITY_MAX),
-    "reservation_solver_limit_ms": (SOLVER_LIMIT_MS_MIN, SOLVER_LIMIT_MS_MAX),
-    "speculation_permille": (0, SPECULATION_PERMILLE_MAX),
-    "speculation_copies_max": (1, SPECULATION_COPIES_MAX),
-}
-_RANGES_BY_UNIT = {"_ms": (0, KNOB_MS_MAX), "_permille": (0, 1_000), "_ppm": (0, MILLIONTHS)}
-
-
-def _range_of(knob: str) -> tuple[int, int]:
-    by_unit = (span for unit, span in _RANGES_BY_UNIT.items() if unit in knob)
-    return _RANGES.get(knob) or next(by_unit, (0, QUANTITY_MAX))
 
 
 def _knob_schemas() -> dict[str, object]:
     """What each knob may be, as JSON Schema."""
-    knobs: dict[str, object] = {}
-    for name, hint in get_type_hints(Policy).items():
-        if get_origin(hint) is Literal:
-            knobs[name] = {"enum": list(get_args(hint))}
-        elif hint is bool:
-            knobs[name] = {"type": "boolean"}
+    hints, knobs = get_type_hints(Policy), dict[str, object]()
+    for name, knob in KNOBS.items():
+        about: dict[str, object] = {"description": knob.help}
+        if get_origin(hints[name]) is Literal:
+            about["enum"] = list(get_args(hints[name]))
+        elif hints[name] is bool:
+            about["type"] = "boolean"
         else:
-            low, high = _range_of(name)
-            number: dict[str, object] = {"type": "integer", "minimum": low, "maximum": high}
-            is_list = get_origin(hint) is list
-            knobs[name] = {"type": "array", "items": number, "maxItems": KNOB_ITEMS_MAX} if is_list else number
+            number = {"type": "integer", "minimum": knob.least, "maximum": knob.most}
+            is_list = get_origin(hints[name]) is list
+            about |= {"type": "array", "items": number, "maxItems": KNOB_ITEMS_MAX} if is_list else number
+        knobs[name] = about
     return {"type": "object", "properties": knobs, "additionalProperties": False}
 
 
@@ -228,7 +183,7 @@ def _knob_fault(name: str, hint: object, value: object) -> str | None:
         return f'{text}; write "{word}", in quotes' if word in options else text
     if hint is bool:
         return None if type(value) is bool else "has to be true or false"
-    low, high = _range_of(name)
+    low, high = KNOBS[name].least, KNOBS[name].most
     if get_origin(hint) is list:
         return _list_fault(value, low, high)
     if type(value) is not int:

@@ -38,12 +38,12 @@ from schemas.edge.cycles import find_cycle
 from schemas.edge.failures import MaxFailed, most_failed
 from schemas.edge.validated import validated
 from schemas.jobs import AntiAffinity, JobCancelled, JobChanged, JobRerun, JobSpec, OnFailure, Revocable, Spread, Stage
+from schemas.policy import JOB_TASKS_MAX
 from schemas.quantities import Vector
 from schemas.queue_tree import QUEUE_DEFAULT
 from schemas.wording import nearest, plural
 
 STAGES_MAX = 1_000
-JOB_TASKS_MAX = 1_000_000
 RETRIES_MAX = 1_000
 PRIORITY_MAX = 1_000
 COMMAND_MAX = 1_024  # Words of a command line.

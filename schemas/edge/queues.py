@@ -25,7 +25,8 @@ from schemas.edge.jobs import QUEUE_DEPTH_MAX, SEGMENT_MAX
 from schemas.edge.unit_traps import amount_warnings
 from schemas.quantities import MILLIONTHS, QUANTITY_MAX, Vector, quantity_text, quantity_texts
 from schemas.queue_tree import QUEUE_DEFAULT
-from schemas.queues import LIST_POLICIES, Queue
+from schemas.queues import Queue
+from schemas.sharing import LIST_POLICIES
 
 QUEUES_MAX = 10_000
 WEIGHT_MAX = 1_000_000

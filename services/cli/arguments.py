@@ -157,7 +157,7 @@ STATES = (*LIVE, "succeeded", "failed", "cancelled", "rejected")
 
 def presets_named(incomplete: str) -> list[str]:
     """Completes a preset, also as the last of several with commas between."""
-    from schemas.queues import Preset
+    from schemas.presets import Preset
 
     return _last_of(get_args(Preset), incomplete)
 
@@ -202,7 +202,7 @@ def _states_of(known: Sequence[str], whose: str, texts: list[str] | None) -> lis
 
 def knobs_named(incomplete: str) -> list[str]:
     """Completes KEY=VALUE as far as KEY=."""
-    from schemas.queues import KNOBS
+    from schemas.policy import KNOBS
 
     return [f"{each}=" for each in KNOBS if each.startswith(incomplete)]
 

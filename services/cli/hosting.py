@@ -25,8 +25,8 @@ from largesse.task_results import FilePiece, Listed, WantedResults
 from largesse.telemetry import logger
 from schemas import InputRefused, Policy, Queue
 from schemas.knobs import with_knobs
+from schemas.policy import NEW_CELL_KNOBS, KnobValue
 from schemas.queue_tree import with_default
-from schemas.queues import NEW_CELL_KNOBS, KnobValue
 from services.admission import sequencer as admission
 from services.agent import shell as agent
 from services.agent.peers import by_folder

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from schemas.queues import STARVING
+from schemas.presets import PRESETS
 from services.cli.show import moment, plural, rendered, rounded, tabbed, table, width
 
 Document = dict[str, Any]
@@ -53,7 +53,7 @@ def tree_text(tree: Document) -> str:
     promised = [(queue["queue"] or "root", _limit(queue["promised"])) for _, queue in queues if queue["promised"]]
     if promised:
         text += "\n" + rendered(table(("queue", "promised now, beside the shares"), promised))
-    if len(queues) > 1 and tree.get("preset") in STARVING:
+    if len(queues) > 1 and (facts := PRESETS.get(tree.get("preset", ""))) is not None and facts.may_starve:
         text += _paragraph(f"{tree['preset']} is a baseline: a queue may get nothing for as long as others have work")
     broken = [(BROKEN, _broken_text(queue)) for _, queue in queues if queue["breach"] is not None]
     return text + ("\n" + rendered(table(("", ""), broken)) if broken else "")

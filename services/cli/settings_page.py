@@ -12,11 +12,12 @@ from typing import Literal, get_args, get_origin, get_type_hints
 from largesse.process.usage import DESCRIPTIONS
 from largesse.settings import PREFIX, Settings
 from schemas.edge.base import BATCH_MAX, TASKS_MAX
-from schemas.edge.jobs import JOB_TASKS_MAX, STAGES_MAX
+from schemas.edge.jobs import STAGES_MAX
 from schemas.edge.nodes import DEVICES_MAX
 from schemas.edge.strict_json import INPUT_BYTES_MAX
 from schemas.edge.task_checks import MESSAGE_TASKS_MAX
-from schemas.queues import KNOBS, Policy
+from schemas.policy import JOB_TASKS_MAX, KNOBS, Policy
+from schemas.presets import PRESETS
 from services.admission.core.state import LIVE_JOBS_MAX, SKIPS_MAX
 from services.agent.settings import VARIABLES as AGENT
 from services.gateway.shell import VARIABLES as GATEWAY
@@ -30,6 +31,22 @@ _LENGTHS = ((86_400_000, "day"), (3_600_000, "hour"), (60_000, "minute"), (1_000
 _ENVIRONMENT_UNITS = {
     "_SECONDS": "s", "_HOURS": "h", "_MINUTES": "min", "_MIB": "MiB", "_MS": "ms", "_BYTES": "bytes",
 }  # fmt: skip
+
+_HOLDS = {
+    "plans_jobs": "jobs are planned",
+    "has_shadow": "shadow order",
+    "has_pools": "pools for classes of jobs",
+    "counts_slots": "slots are counted",
+    "may_starve": "a queue may get nothing",
+}
+"""What a preset has more than others, by the field of PresetFacts."""
+
+_HOLDS_NOT = {
+    "has_queues": "no shares, guarantees or maxima of queues",
+    "keeps_job_order": "`job_order` is `dagps`",
+    "has_reservations": "no reservations",
+}
+"""What others have and a preset has not."""
 
 _CLIENT = (
     (
@@ -72,6 +89,13 @@ def settings_page() -> str:
             "",
             *_table(("knob", "default", "unit", "meaning"), _knobs()),
             "",
+            "## Presets",
+            "",
+            "What holds under each value of `preset`, where no knob or queue says otherwise.",
+            "[Queues](queues.md#presets) explains them. `sharing`: among queues, or the order of one list of all jobs.",
+            "",
+            *_table(("preset", "how capacity is shared", "sharing", "holds"), _presets()),
+            "",
             "## Services",
             "",
             "Settings of a process are environment variables; they never change a decision. `largesse up` runs all",
@@ -109,13 +133,20 @@ def _knobs() -> Iterable[Sequence[str]]:
     hints = get_type_hints(Policy)
     for knob in fields(Policy):
         unit = next((unit for part, unit in _UNITS if part in knob.name), "")
-        description = KNOBS[knob.name]
+        description = KNOBS[knob.name].help
         if get_origin(hints[knob.name]) is Literal:
             values = [f"`{each}`" for each in get_args(hints[knob.name])]
             if not all(value in description for value in values):
                 description += ": " + ", ".join(values)
         default = knob.default_factory() if callable(knob.default_factory) else knob.default
         yield f"`{knob.name}`", _value(default, unit), unit, description
+
+
+def _presets() -> Iterable[Sequence[str]]:
+    for name, facts in PRESETS.items():
+        holds = [text for field, text in _HOLDS.items() if getattr(facts, field)]
+        holds += [text for field, text in _HOLDS_NOT.items() if not getattr(facts, field)]
+        yield f"`{name}`", facts.help, f"`{facts.sharing}`", "; ".join(holds)
 
 
 def _services() -> Iterable[Sequence[str]]:

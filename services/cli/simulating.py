@@ -14,9 +14,11 @@ from largesse.log.export import ExportWriter
 from largesse.release import VERSION
 from schemas import JobRejected
 from schemas.edge.read import Cluster, Malformed, knob_of_text
+from schemas.policy import KnobValue
+from schemas.presets import Preset
 from schemas.quantities import quantity_texts
 from schemas.queue_tree import walk
-from schemas.queues import KnobValue, Preset, Queue
+from schemas.queues import Queue
 from schemas.wording import placed, plural
 from services.cli.documents import read_cluster_of
 from services.cli.ending import Refused, Wrong, note

@@ -11,6 +11,7 @@ from itertools import islice, takewhile
 
 from schemas.edge.reservations import MOMENT_S_MAX, occurrence_name
 from schemas.edge.strict_json import loads
+from schemas.presets import PRESETS
 from services.planner.core.promises import Promise
 from services.planner.core.state import Series, State
 from services.planner.core.waiting import Request
@@ -167,7 +168,7 @@ def has_series(state: State) -> bool:
 
 def _requests_any(state: State) -> bool:
     """Otherwise all would be refused, and each is requested only once."""
-    return state.policy.reservations != "off" and state.policy.preset != "slots"
+    return state.policy.reservations != "off" and PRESETS[state.policy.preset].has_reservations
 
 
 def _ahead_s(state: State) -> int:

@@ -13,7 +13,7 @@ from largesse.bus.port import Bus, BusError, Message
 from largesse.log.answers import fits, name_of
 from largesse.log.codec import Undecodable, heading, unwrap
 from largesse.log.fencing import LogOrder, advance, read_piece
-from schemas.edge.config import SHARDS_MAX
+from schemas.policy import SHARDS_MAX
 from schemas.topics import DECISIONS, LOG, SHARDED
 
 SCHEME = "kafka://"

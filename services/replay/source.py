@@ -20,7 +20,7 @@ from largesse.log.decisions import FORECASTS, DecisionGap
 from largesse.log.export import ExportWriter, is_export, read_export
 from largesse.log.fencing import Accepted, LogOrder, advance, read_piece
 from schemas import DecisionHash, Record, RoundAbandoned, RoundClosed, RoundOpened, SequencerClaimed
-from schemas.edge.config import SHARDS_MAX
+from schemas.policy import SHARDS_MAX
 from schemas.topics import DECISIONS, LOG, SHARDED
 from services.replay import kafka_source
 from services.replay.kafka_source import SCHEME, CellUnknown

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Sequence
 from typing import get_args
 
-from schemas.queues import Preset
+from schemas.presets import Preset
 from schemas.wording import plural
 from services.simulator.drawn import drawn_cluster
 from services.simulator.drawn_reservations import KNOBS, drawn_arrivals

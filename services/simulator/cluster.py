@@ -35,6 +35,7 @@ from schemas import (
     TaskRange,
     TaskStarted,
 )
+from schemas.presets import PRESETS
 from schemas.quantities import Vector
 from schemas.tasks import Failure
 from services.simulator.attempts import Run, SimJob, live_job, more_after, note_failed, peak_of, stretch_of
@@ -225,7 +226,7 @@ class SimCluster:
         """From the first time that places count, nodes are shared, and remain so: they may hold too much for long."""
         body: ConfigChanged = record.body
         self._policy = body.policy or self._policy
-        if self._shared is not None or body.policy is None or body.policy.preset != "slots":
+        if self._shared is not None or body.policy is None or not PRESETS[body.policy.preset].counts_slots:
             return
         self._shared = nodes = SharedNodes[Run]()
         for name, capacity in self._capacity.items():

@@ -9,7 +9,7 @@ from schemas import (
     SeriesRequested,
 )
 from schemas.edge.read import read_input, read_workload_line
-from schemas.queues import Preset
+from schemas.presets import Preset
 from services.simulator.drawn import QUEUES, Dice, drawn_jobs
 
 Arrival = JobSpec | ReservationRequested | ReservationUpdated | ReservationDeleted | SeriesRequested | SeriesEnded

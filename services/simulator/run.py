@@ -12,8 +12,8 @@ from largesse.release import VERSION
 from schemas import JobRejected, JobSpec, NodeRegistered, Queue, Vector
 from schemas.edge.config import policy_of
 from schemas.edge.read import Cluster, ConfigPatch, Malformed
+from schemas.policy import KnobValue
 from schemas.queue_tree import tree_conflict
-from schemas.queues import KnobValue
 from schemas.wording import plural
 from services.simulator.class_history import ClassHistory
 from services.simulator.class_watch import ClassWatch

@@ -12,7 +12,7 @@ from largesse.bus.kafka.topics_admin import TopicsAdmin
 from largesse.bus.port import BusError, Outgoing, PositionGap
 from largesse.process.assignment import assignment_of
 from largesse.settings import Settings
-from schemas.edge.config import SHARDS_MAX
+from schemas.policy import SHARDS_MAX
 from tests.contract.kafka_rig import delete_before, kafka_address, make_topic, new_name, put_right_at_once
 from tests.unit.test_assignment import caught_up
 

@@ -16,7 +16,7 @@ import orjson
 from largesse.bus.memory import MemoryBus
 from largesse.core import RULES
 from largesse.log.codec import decode
-from schemas.queues import Preset
+from schemas.presets import Preset
 from services.replay.source import Source, steps_of, write_export
 from tests.simulation.cell_story import record_story
 from tests.stepped_cell import Recording

@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 
 from largesse.core import OpenRound
-from largesse.lifecycle.queue_policy import sharing_of
 from largesse.log.snapshots import dump, load
 from schemas import (
     Grant,
@@ -21,8 +20,11 @@ from schemas import (
     TaskFinished,
 )
 from schemas.jobs import JobEnd
+from schemas.policy import Policy
+from schemas.presets import PRESETS
 from schemas.quantities import SHARE_UNITS
-from schemas.queues import LIST_POLICIES, ConfigChanged, Policy
+from schemas.queues import ConfigChanged
+from schemas.sharing import LIST_POLICIES
 from services.fairness import core as fairness
 from tests.builders import job, stage
 from tests.cells import drop_caches
@@ -299,7 +301,7 @@ class Books:
                     part = part if reach is None else min(part, self.share(reach))
                 go(child, each, part, policy)
 
-        go(self.tree, "", Fraction(1), sharing_of(self.preset))
+        go(self.tree, "", Fraction(1), PRESETS[self.preset].sharing)
         return found
 
     def promised(self, path):
@@ -310,7 +312,7 @@ class Books:
         return min(Fraction(1), share if most is None else min(share, self.share(most)))
 
     def policy_above(self, path):
-        policy = sharing_of(self.preset)
+        policy = PRESETS[self.preset].sharing
         for each, queue in walked(self.tree):
             if path != each and (not each or f"{path}/".startswith(f"{each}/")):
                 policy = queue.policy or policy

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from largesse.lifecycle.queue_policy import groups
 from schemas.quantities import SHARE_UNITS
 from schemas.queue_tree import below
-from schemas.queues import LIST_POLICIES
+from schemas.sharing import LIST_POLICIES
 from tests.builders import queue, tree
 from tests.cells import targets
 from tests.properties.fairness_books import Books, covered, walked

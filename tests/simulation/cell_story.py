@@ -2,7 +2,7 @@
 
 from largesse.bus.port import Bus
 from largesse.settings import Settings
-from schemas.queues import KnobValue
+from schemas.policy import KnobValue
 from tests.stepped_cell import Input, Recording, SteppedCell, play, recorded
 
 NODES = {"n0": "4", "n1": "4", "n2": "2"}

@@ -17,7 +17,7 @@ from typing import get_args
 
 import pytest
 
-from schemas.queues import Preset
+from schemas.presets import Preset
 from services.simulator.drawn import drawn_cluster, drawn_jobs
 from services.simulator.drawn_reservations import KNOBS, drawn_arrivals
 from services.simulator.run import Options, simulate

@@ -7,7 +7,7 @@ import pytest
 from largesse.log.export import ExportWriter
 from schemas import NodeLost, NodeRegistered
 from schemas.edge.read import read_cluster, read_workload_line
-from schemas.queues import Preset
+from schemas.presets import Preset
 from services.replay.source import open_source
 from services.replay.verify import verify
 from services.simulator.drawn import drawn_cluster

@@ -11,7 +11,7 @@ from largesse.lifecycle.task_facts import facts_of
 from largesse.log.export import ExportWriter
 from schemas import JobAdmitted, RoundClosed, TaskEnd, TaskFailed, TaskFailure, TaskFinished
 from schemas.edge.read import read_cluster, read_workload_line
-from schemas.queues import Preset
+from schemas.presets import Preset
 from services.replay.source import open_source
 from services.replay.verify import verify
 from services.simulator.run import Options, simulate

@@ -11,8 +11,8 @@ from largesse.lifecycle.task_facts import facts_of
 from largesse.log.export import ExportWriter
 from schemas import ConfigChanged, JobAdmitted, JobEnded, RoundClosed, TaskEnd, TaskFailed, TaskFailure, TaskFinished
 from schemas.edge.read import read_cluster, read_workload_line
+from schemas.presets import Preset
 from schemas.queue_tree import upwards, walk
-from schemas.queues import Preset
 from services.replay.source import open_source
 from services.replay.verify import verify
 from services.simulator.run import Options, simulate

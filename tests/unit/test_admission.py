@@ -17,7 +17,7 @@ from schemas import (
     ReservationRequested,
 )
 from schemas.edge.read import ConfigPatch
-from schemas.queues import LIST_POLICIES, Sharing
+from schemas.sharing import LIST_POLICIES, Sharing
 from services.admission.core import judge as core_judge
 from services.admission.core.keys import digest_of
 from tests.builders import config, job, node, queue, single, stage, tree

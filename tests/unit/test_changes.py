@@ -7,7 +7,7 @@ import pytest
 
 from schemas import InputRefused, InputRepeated, JobAdmitted, JobChanged, JobTurns
 from schemas.edge.read import Malformed, read_input
-from schemas.queues import Preset
+from schemas.presets import Preset
 from services.admission.core.keys import digest_of
 from tests.builders import config, job, node, queue, stage, tree
 from tests.cells import AUTHOR, SlowCell, by_leaf, running_cell, served

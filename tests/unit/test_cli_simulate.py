@@ -7,7 +7,7 @@ from typing import get_args
 
 import pytest
 
-from schemas.queues import Preset
+from schemas.presets import Preset
 from services.cli import documents
 from services.cli.documents import read_cluster_of
 from services.cli.ending import Wrong

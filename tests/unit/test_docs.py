@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 from dataclasses import fields
+from typing import get_args
 
 import pytest
 
@@ -12,7 +13,8 @@ from largesse.settings import PREFIX, Settings
 from schemas.edge.cluster import read_cluster
 from schemas.edge.jobs import TASK_VARIABLES
 from schemas.edge.read import read_input, warnings_of
-from schemas.queues import KNOBS, Policy
+from schemas.policy import KNOBS, Policy
+from schemas.presets import PRESETS, Preset
 from services.agent.settings import VARIABLES as AGENT
 from services.cli.settings_page import PAGE, settings_page
 from services.gateway.documents.jobs import WHY
@@ -190,8 +192,22 @@ def test_a_variable_or_knob_of_the_docs_is_one(page):
     assert set(re.findall(r"\bLARGESSE_[A-Z_]+\b(?!\*)", page.read_text())) - known == set()
 
 
-def test_every_knob_is_described():
-    assert list(KNOBS) == [knob.name for knob in fields(Policy)]
+def test_every_knob_has_a_meaning_and_a_default_within_its_range():
+    values = {name: getattr(Policy(), name) for name in KNOBS}
+    numbers = {name: value for name, value in values.items() if type(value) is int}
+    beyond = {name for name, value in numbers.items() if not KNOBS[name].least <= value <= KNOBS[name].most}
+
+    assert len(numbers) > 40
+    assert beyond == set()
+    assert [name for name, knob in KNOBS.items() if not knob.help] == []
+
+
+def test_the_page_on_queues_has_a_row_for_every_preset():
+    page = (ROOT / "docs" / "queues.md").read_text(encoding="utf-8").partition("## Presets")[2]
+    cells = [row.split("|")[1] for row in page.splitlines() if row.startswith("| `")]
+    named = [name for cell in cells for name in re.findall("`([a-z-]+)`", cell)]
+
+    assert sorted(named) == sorted(PRESETS) == sorted(get_args(Preset))
 
 
 def test_the_page_of_settings_is_current():

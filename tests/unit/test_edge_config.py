@@ -8,12 +8,13 @@ import pytest
 
 from schemas.edge.base import NAME_MAX
 from schemas.edge.cluster import NODES_MAX
-from schemas.edge.config import KNOB_ITEMS_MAX, SHARDS_MAX, SLOTS_MAX
 from schemas.edge.read import Cluster, ClusterNode, ConfigPatch, Malformed, knob_of_text, read_cluster
 from schemas.edge.strict_json import loads
 from schemas.nodes import Device
+from schemas.policy import KNOB_ITEMS_MAX, SHARDS_MAX, SLOTS_MAX, Policy
+from schemas.presets import Preset
 from schemas.quantities import MILLIONTHS, QUANTITY_MAX
-from schemas.queues import Policy, Preset, Queue
+from schemas.queues import Queue
 from tests.config_messages import CONTRADICTIONS, patch, refusal
 
 THRESHOLDS = "class_thresholds_permille"

@@ -15,7 +15,6 @@ from schemas.edge.jobs import (
     CWD_MAX,
     ENV_MAX,
     ENV_VALUE_MAX,
-    JOB_TASKS_MAX,
     PRIORITY_MAX,
     QUEUE_DEPTH_MAX,
     RETRIES_MAX,
@@ -25,6 +24,7 @@ from schemas.edge.jobs import (
 from schemas.edge.read import Malformed, read_input, read_workload_line
 from schemas.edge.strict_json import loads
 from schemas.jobs import AntiAffinity, JobCancelled, JobSpec, Spread, Stage
+from schemas.policy import JOB_TASKS_MAX
 from schemas.quantities import QUANTITY_MAX
 
 

@@ -22,7 +22,8 @@ from schemas.edge.queues import (
 from schemas.edge.read import read_cluster, warnings_of
 from schemas.edge.strict_json import loads
 from schemas.quantities import MILLIONTHS
-from schemas.queues import Queue, Sharing
+from schemas.queues import Queue
+from schemas.sharing import Sharing
 from services.admission.core.state import LIVE_JOBS_MAX
 from tests.config_messages import patch, refusal
 from tests.conftest import ROOT

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from schemas import JobCancelled, QueueShare
 from schemas.edge.queues import claims_of, tree_document
 from schemas.edge.read import ConfigPatch, Malformed, read_input
+from schemas.presets import PRESETS, Preset
 from schemas.quantities import SHARE_UNITS
 from schemas.queue_tree import with_default
-from schemas.queues import PLANNING, Preset
 from services.fairness.offline.dry_run import effect
 from services.gateway.http.dry_runs import config as dry
 from services.gateway.http.dry_runs.config import config_of, dry_run, tasks_of
@@ -235,7 +235,7 @@ def test_whatever_the_preset_what_is_foretold_is_what_the_next_round_says(preset
         if name in cell.view.jobs:
             cell.take(JobCancelled(name)).settle()
     view = cell.settle(2_000).view
-    shape = with_default(SHAPES[shapes[1] % ANY_PRESET if preset in PLANNING else shapes[1]])
+    shape = with_default(SHAPES[shapes[1] % ANY_PRESET if PRESETS[preset].plans_jobs else shapes[1]])
     now, then = config_of(view, view.policy, view.queues), config_of(view, replace(view.policy, preset=preset), shape)
 
     answer = effect(json.loads(json.dumps(dry.question_of(view, now, then))))

@@ -5,8 +5,10 @@ from typing import get_args
 
 import pytest
 
-from largesse.lifecycle.queue_policy import groups, sharing_of, uses_shadow_order
-from schemas.queues import LIST_POLICIES, Policy, Preset
+from largesse.lifecycle.queue_policy import groups, uses_shadow_order
+from schemas.policy import Policy
+from schemas.presets import PRESETS, Preset
+from schemas.sharing import LIST_POLICIES
 from tests.builders import queue, tree
 
 
@@ -78,7 +80,7 @@ def test_every_preset_shares_out_in_a_known_way(preset):
         "dress": "capacity",
         "rayon": "hdrf",
     }
-    assert sharing_of(preset) == known.get(preset, preset)
+    assert PRESETS[preset].sharing == known.get(preset, preset)
 
 
 def test_under_largesse_jobs_are_served_in_the_order_of_the_shadow_where_a_queue_names_no_order():

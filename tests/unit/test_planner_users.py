@@ -4,7 +4,7 @@ import pytest
 
 from schemas import Policy, Queue
 from schemas.knobs import with_knobs
-from schemas.queues import NEW_CELL_KNOBS
+from schemas.policy import NEW_CELL_KNOBS
 from services.cli.hosting import first_config, is_unused
 from services.gateway.view.state import State as View
 from services.planner.core.promisable import owner_most

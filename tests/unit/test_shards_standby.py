@@ -13,7 +13,7 @@ from largesse.process.shards import run_assigned
 from largesse.settings import Settings
 from largesse.shell import CAUGHT_UP_WITHIN
 from schemas import TimeReached
-from schemas.edge.config import SHARDS_MAX
+from schemas.policy import SHARDS_MAX
 from schemas.topics import LOG
 from tests.bus_stories import Scribe
 from tests.toy import Toy

@@ -2,7 +2,7 @@
 
 import pytest
 
-from schemas.edge.config import SLOTS_MAX
+from schemas.policy import SLOTS_MAX
 from tests.builders import config, job, node, queue, report, single, stage, tree
 from tests.cells import SlowCell, indexes, targets
 

@@ -17,11 +17,12 @@ from largesse.log.reader import publish_input
 from largesse.log.snapshots import dump, load
 from schemas import InputRefused, JobAdmitted, JobRejected, TaskEnd, TaskFinished, TaskRange, TaskStarted
 from schemas.edge.base import BATCH_MAX, TASKS_MAX
-from schemas.edge.jobs import JOB_TASKS_MAX, STAGES_MAX
+from schemas.edge.jobs import STAGES_MAX
 from schemas.edge.nodes import DEVICES_MAX
 from schemas.edge.read import Malformed, read_input
 from schemas.edge.strict_json import INPUT_BYTES_MAX
 from schemas.edge.task_checks import MESSAGE_TASKS_MAX
+from schemas.policy import JOB_TASKS_MAX
 from schemas.quantities import on_devices, tasks_on_devices
 from services.admission import core as admission
 from services.admission.core.state import LIVE_JOBS_MAX, SKIPS_MAX

@@ -14,7 +14,7 @@ from schemas.edge.base import Malformed
 from schemas.edge.queues import QueueInput, tree_of
 from schemas.edge.read import ConfigPatch
 from schemas.edge.validated import validated
-from schemas.queues import Preset
+from schemas.presets import Preset
 from services.gateway.documents.tally import Tally
 from services.gateway.http.dry_runs.config import notes
 from services.gateway.http.dry_runs.config import tasks_of as could_use

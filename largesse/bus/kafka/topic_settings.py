@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from schemas.edge.config import SHARDS_MAX
+from schemas.policy import SHARDS_MAX
 from schemas.topics import BY_NAME, SHARDED, SNAPSHOTS, Topic
 from schemas.wording import plural
 

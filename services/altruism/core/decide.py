@@ -6,7 +6,7 @@ from largesse.core import OpenRound
 from largesse.ids import shard_of
 from largesse.lifecycle.entitlements import shares_said
 from schemas import Asks, Entitlement, JobAsk, JobPlan, LedgerEntry
-from schemas.queues import PLANNING
+from schemas.presets import PRESETS
 from services.altruism.core.giving import STEPS_A_ROUND, asks_of, moved_jobs, plan_of, planned_of
 from services.altruism.core.late_starts import late_of, next_moment
 from services.altruism.core.ledger import entry_of
@@ -22,7 +22,7 @@ def decide(state: State, opened: OpenRound) -> list[Asks]:
         names = {name: True for name in state.jobs if shard_of(name, of) == state.shard}
     asks: list[JobAsk] = []
     planned: list[str] = []
-    if state.policy.preset in PLANNING:
+    if PRESETS[state.policy.preset].plans_jobs:
         asks, planned = _planned_asks(state, opened, names)
     else:
         for name in names:

@@ -38,8 +38,8 @@ from schemas import (
     TaskFinished,
 )
 from schemas.jobs import Outcome
+from schemas.presets import PRESETS
 from schemas.queue_tree import walk
-from schemas.queues import PLANNING
 from schemas.tasks import Failure, TaskEnd, TaskFailure
 from services.altruism.core.giving import (
     count_capacity,
@@ -78,8 +78,8 @@ def _config(state: State, record: Record[ConfigChanged]) -> None:
     body = record.body
     if body.policy is not None:
         moved = switch(state.promises, body.policy)
-        before, state.policy = state.policy.preset in PLANNING, body.policy
-        if before != (state.policy.preset in PLANNING):
+        before, state.policy = PRESETS[state.policy.preset].plans_jobs, body.policy
+        if before != (PRESETS[state.policy.preset].plans_jobs):
             _switch(state, record.time, on=not before)
         if moved:
             _change_sides(state, record.time)
@@ -108,7 +108,7 @@ def _switch(state: State, time: int, *, on: bool) -> None:
 def _change_sides(state: State, time: int) -> None:
     """Other reservations are accepted than before: their jobs are planned no longer, or from now on."""
     for name in changed_sides(state):
-        if state.policy.preset in PLANNING:
+        if PRESETS[state.policy.preset].plans_jobs:
             job = state.jobs[name]
             if name in state.outside:
                 close_account(state, name, job, time)
@@ -203,7 +203,7 @@ def _tasks(state: State, record: Record) -> None:
 
 
 def _succeed(state: State, job: Job, name: str, at: int, count: int, attempt: int, time: int) -> None:
-    if state.policy.preset in PLANNING:
+    if PRESETS[state.policy.preset].plans_jobs:
         stop_tasks(job, at, count, time)
         if job.plan is not None and not job.plan.gives:
             change(state, name)  # What it asks for inside its share is more by now.
@@ -218,7 +218,7 @@ def _succeed(state: State, job: Job, name: str, at: int, count: int, attempt: in
 
 def _go_on(state: State, job: Job, name: str, at: int, ready: list[int], time: int) -> None:
     """Tasks of a stage have ended; these stages may run from now on."""
-    if not job.progress.left[at] and state.policy.preset in PLANNING and is_ours(state, name):
+    if not job.progress.left[at] and PRESETS[state.policy.preset].plans_jobs and is_ours(state, name):
         state.stale[name] = True
         change(state, name)
     if is_held_in(job, at):
@@ -231,7 +231,7 @@ def _go_on(state: State, job: Job, name: str, at: int, ready: list[int], time: i
 
 
 def _fail(state: State, job: Job, name: str, at: int, index: int, attempt: int, reason: Failure, time: int) -> None:
-    if state.policy.preset in PLANNING:
+    if PRESETS[state.policy.preset].plans_jobs:
         stop_tasks(job, at, 1, time)
         derail(state, name, job)
         change(state, name)

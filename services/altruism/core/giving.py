@@ -17,8 +17,9 @@ from largesse.lifecycle.state import Span
 from schemas import Entitlement, JobPlan, LateStart, StageAsk, StageEstimate, Vector
 from schemas.asks import AskKind
 from schemas.estimates import end_ms
+from schemas.policy import JobOrder
+from schemas.presets import PRESETS
 from schemas.queue_tree import upwards
-from schemas.queues import JobOrder
 from services.altruism.core.late_starts import due_by, late_of, next_need
 from services.altruism.core.ledger import note_held
 from services.altruism.core.state import NOTHING_STARTED, Job, Planned, Started, State
@@ -95,7 +96,7 @@ def plan_of(
 
 
 def _job_order(state: State) -> JobOrder:
-    return "dagps" if state.policy.preset == "carbyne-dag" else state.policy.job_order
+    return state.policy.job_order if PRESETS[state.policy.preset].keeps_job_order else "dagps"
 
 
 def permille_of(state: State, job: Job) -> int:

@@ -2,7 +2,7 @@
 
 from largesse.lifecycle.running_limit import leave, may_run, rerank
 from schemas import JobChanged, Record
-from schemas.queues import PLANNING
+from schemas.presets import PRESETS
 from services.altruism.core.ledger import accrue
 from services.altruism.core.round_fold import change, is_ours
 from services.altruism.core.state import Job, State
@@ -29,7 +29,7 @@ def park(state: State, name: str, time: int) -> None:
 
 def derail(state: State, name: str, job: Job) -> None:
     """A job is to be planned again, whatever comes of that."""
-    if state.policy.preset in PLANNING and is_ours(state, name):
+    if PRESETS[state.policy.preset].plans_jobs and is_ours(state, name):
         state.stale[name] = job.derailed = True
 
 
@@ -73,7 +73,7 @@ def _ask(state: State, name: str, job: Job, time: int) -> None:
         else:
             begin_waits(job, time)
     state.written += is_ours(state, name)
-    if state.policy.preset in PLANNING:
+    if PRESETS[state.policy.preset].plans_jobs:
         derail(state, name, job)
         change(state, name)
 

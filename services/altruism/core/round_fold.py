@@ -14,7 +14,7 @@ from schemas import (
     RoundOpened,
     Shares,
 )
-from schemas.queues import PLANNING
+from schemas.presets import PRESETS
 from services.altruism.core.giving import (
     is_late,
     moved_jobs,
@@ -80,7 +80,7 @@ def fold_opening(state: State, record: Record[RoundOpened]) -> None:
 def _deal_again(state: State, of: int) -> None:
     """Another count of shards: jobs that were not this one's have no plan here."""
     state.dues = []
-    if state.policy.preset in PLANNING:
+    if PRESETS[state.policy.preset].plans_jobs:
         for name, job in state.jobs.items():
             if shard_of(name, of) == state.shard:
                 if does_wait(job) or job.started:
@@ -127,7 +127,7 @@ def _mature(state: State, name: str, time: int) -> None:
 
 def fold_closing(state: State, record: Record[RoundClosed]) -> None:
     body = record.body
-    plans = state.policy.preset in PLANNING
+    plans = PRESETS[state.policy.preset].plans_jobs
     for grant in body.grants:
         name = grant.job
         job = state.jobs.get(name)
@@ -153,7 +153,7 @@ def fold_shares(state: State, record: Record[Shares]) -> None:
     """Jobs that have to be planned again for it are, in this round or a later one."""
     body = record.body
     fold_entitlements(state.entitled, body.entitlements)
-    if state.policy.preset in PLANNING:
+    if PRESETS[state.policy.preset].plans_jobs:
         for name in moved_jobs(state, body.entitlements, state.entitled):
             state.planning[name] = True
 

@@ -4,7 +4,7 @@ An order gives each stage that is ready a score, given what is free inside the s
 by position. All scores are whole numbers.
 """
 
-from schemas.queues import JobOrder
+from schemas.policy import JobOrder
 from services.altruism.planning.work import Amounts, Work
 
 SCALE = 1 << 10

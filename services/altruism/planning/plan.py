@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from schemas.queues import JobOrder
+from schemas.policy import JobOrder
 from services.altruism.planning.backward import latest_starts
 from services.altruism.planning.dagps import pack_around
 from services.altruism.planning.forward import pack

@@ -4,7 +4,8 @@ from collections.abc import Sequence
 
 from schemas.quantities import Vector
 from schemas.queue_tree import below, walk
-from schemas.queues import LIST_POLICIES, Queue, Sharing
+from schemas.queues import Queue
+from schemas.sharing import LIST_POLICIES, Sharing
 from services.fairness.accounts.leaf_demand import LeafDemand
 from services.fairness.accounts.queue_account import QueueAccount
 from services.fairness.accounts.standing import base_of

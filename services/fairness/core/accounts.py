@@ -1,8 +1,8 @@
 """The accounts of all queues, and the levels that follow from them."""
 
-from largesse.lifecycle.queue_policy import sharing_of
 from schemas import QueueShare
-from schemas.queues import LIST_POLICIES
+from schemas.presets import PRESETS
+from schemas.sharing import LIST_POLICIES
 from services.fairness.accounts.queue_account import Published
 from services.fairness.accounts.queue_tree import accounts_for, put_leaf
 from services.fairness.accounts.tree_accounts import TreeAccounts
@@ -19,7 +19,7 @@ def accounts_of(state: State) -> TreeAccounts | None:
         return None
     accounts: TreeAccounts | None = state.accounts
     if accounts is None:  # Another capacity makes new ones, too.
-        state.accounts = accounts = accounts_for(state.queues, sharing_of(state.policy.preset), state.capacity)
+        state.accounts = accounts = accounts_for(state.queues, PRESETS[state.policy.preset].sharing, state.capacity)
         for said in state.shares.values():
             tell(accounts, said)
         accounts.moved = dict.fromkeys(state.demands.leaves, True)
@@ -38,9 +38,9 @@ def tell(accounts: TreeAccounts, said: QueueShare) -> None:
 
 def levels_of(state: State, accounts: TreeAccounts | None) -> Division | None:
     """What the units are due by what is asked for now; None where the cell is not shared out."""
-    if accounts is None or state.queues is None or state.policy.preset == "fifo":
+    if accounts is None or state.queues is None or not PRESETS[state.policy.preset].has_queues:
         return None
-    sharing = sharing_of(state.policy.preset)
+    sharing = PRESETS[state.policy.preset].sharing
     if (state.queues.policy or sharing) in LIST_POLICIES:
         return None
     placeable = {unit: cap_of(cap, accounts) for unit, cap in state.capped.items()}

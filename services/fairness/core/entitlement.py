@@ -11,9 +11,10 @@ from collections.abc import Iterator
 from largesse.lifecycle.entitlements import entitlement, key_of, queue_of
 from largesse.lifecycle.remaining import direction_of, set_of, work_of
 from schemas import Entitlement, Queue, Vector
+from schemas.presets import PRESETS
 from schemas.quantities import SHARE_UNITS
 from schemas.queue_tree import below, walk
-from schemas.queues import LIST_POLICIES, PLANNING, Sharing
+from schemas.sharing import LIST_POLICIES, Sharing
 from services.fairness.accounts.queue_tree import accounts_for, put_leaf
 from services.fairness.core.demands import Demands
 from services.fairness.core.directions import Directions
@@ -29,7 +30,7 @@ _AS_HDRF = ("naive-hdrf", "capacity")
 def entitlements(state: State, *, full: bool) -> list[Entitlement]:
     """Entitlements that have moved since they were published; with `full` all."""
     published = state.entitled
-    if state.policy.preset not in PLANNING:
+    if not PRESETS[state.policy.preset].plans_jobs:
         return [entitlement(key, 0) for key in sorted(published)]
     if not state.entitles and not full:
         return []

@@ -32,8 +32,8 @@ from schemas import (
     TimeReached,
     Vector,
 )
+from schemas.policy import Estimates
 from schemas.queue_tree import user_limits
-from schemas.queues import Estimates
 from schemas.tasks import Failure, TaskEnd, TaskFailure
 from services.fairness.core.backoff import back_off, forget_backoffs, requeue_gang
 from services.fairness.core.demand import asked_of, count_tasks, is_limited, recount, shift

@@ -6,7 +6,7 @@ Out of date can be: the levels (`refill_due`, and by how much demand has moved: 
 `directions`, which hold results together with what has changed since.
 """
 
-from schemas.queues import PLANNING
+from schemas.presets import PRESETS
 from services.fairness.core.state import State
 
 
@@ -26,7 +26,7 @@ def refill(state: State) -> None:
 
 def entitle(state: State) -> None:
     """The next opening works out again what jobs are entitled to: jobs, queues or capacity have changed."""
-    state.entitlement_due = state.policy.preset in PLANNING
+    state.entitlement_due = PRESETS[state.policy.preset].plans_jobs
 
 
 def abandon(state: State) -> None:

@@ -22,7 +22,8 @@ from fractions import Fraction
 from typing import Final
 
 from schemas.queue_tree import is_below, walk
-from schemas.queues import LIST_POLICIES, Queue
+from schemas.queues import Queue
+from schemas.sharing import LIST_POLICIES
 from services.fairness.accounts.amounts import factor_beside, factor_of
 from services.fairness.accounts.queue_account import Limits, QueueAccount
 from services.fairness.accounts.queue_tree import HELD

@@ -1,6 +1,7 @@
 """What is shared out: a tree of queues, by which policy, and what its queues ask for and hold."""
 
-from schemas.queues import Queue, Sharing
+from schemas.queues import Queue
+from schemas.sharing import Sharing
 from services.fairness.accounts.tree_accounts import TreeAccounts
 
 

@@ -4,14 +4,15 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from largesse.lifecycle.promises import active
-from largesse.lifecycle.queue_policy import groups, ignored_of_max, sharing_of
+from largesse.lifecycle.queue_policy import groups, ignored_of_max
 from largesse.lifecycle.slots import slots_of
 from schemas import Policy, Queue, Vector
 from schemas.edge.queues import weight_number
+from schemas.presets import PRESETS, Preset
 from schemas.quantities import SHARE_UNITS, SLOTS, quantity_texts
 from schemas.queue_tree import QUEUE_DEFAULT, below, upwards, walk, with_default
-from schemas.queues import LIST_POLICIES, Preset, Sharing
 from schemas.shares import Breach, QueueShare
+from schemas.sharing import LIST_POLICIES, Sharing
 from services.gateway.documents import Document
 from services.gateway.documents.counting import added, capacity_of, used_by
 from services.gateway.documents.reserved_waits import ReservedWaits
@@ -74,7 +75,7 @@ def queue_document(state: State) -> Document:
     preset = state.policy.preset
     levelled, ignored = with_shares(state.queues, preset), ignored_limits(tree, preset)
     cell = _Cell(state, capacity_of(state), sums, levelled, ignored, broken_guarantees(state))
-    document, _ = _queue(cell, tree, "", tree.policy or sharing_of(state.policy.preset))
+    document, _ = _queue(cell, tree, "", tree.policy or PRESETS[state.policy.preset].sharing)
     return document | _held(cell, "", whole) | {"preset": state.policy.preset}
 
 
@@ -121,11 +122,11 @@ def with_shares(tree: Queue | None, preset: Preset) -> dict[str, bool]:
 
 def ignored_limits(tree: Queue, preset: Preset) -> dict[str, dict[str, list[str]]]:
     """By path and limit (`guaranteed`, `max`), the resources of which the limit does not count."""
-    shared = with_shares(tree, preset)
+    facts, shared = PRESETS[preset], with_shares(tree, preset)
     found = {}
     for path, queue in walk(tree):
-        counts = preset != "fifo" and path in shared
-        void = [kind for kind in queue.guaranteed if not counts or (preset == "slots" and kind != SLOTS)]
+        counts = facts.has_queues and path in shared
+        void = [kind for kind in queue.guaranteed if not counts or (facts.counts_slots and kind != SLOTS)]
         found[path] = {"guaranteed": void, "max": ignored_of_max(preset, queue.max)}
     return found
 

@@ -8,8 +8,9 @@ from largesse.lifecycle.queue_policy import cell_list, order_of, serving_leaf, u
 from largesse.lifecycle.run_times import expected_ms
 from largesse.lifecycle.slots import counted_promises, slots_of
 from schemas import HeldRoom, PlacementRule, Stage, StageAsk, Vector
+from schemas.presets import PRESETS
 from schemas.queue_tree import user_limits, walk
-from schemas.queues import ServingOrder
+from schemas.sharing import ServingOrder
 from services.leftover.core import failed_on
 from services.leftover.core.asks import asks_of, does_ask
 from services.leftover.core.levels import kept_levels
@@ -105,7 +106,7 @@ def task_class_of(board: Board, of: HeldRoom) -> TaskClass:
 
 
 def _discipline(state: State) -> Discipline:
-    if state.policy.preset != "fifo":
+    if PRESETS[state.policy.preset].has_queues:
         return "fair"
     return "fifo_stage" if state.policy.fifo_order == "stage" else "fifo_job"
 
@@ -120,7 +121,7 @@ def _orders(state: State) -> dict[str, ServingOrder]:
 
 
 def _maxima(state: State) -> dict[str, Vector]:
-    if state.queues is None or state.policy.preset == "fifo":
+    if state.queues is None or not PRESETS[state.policy.preset].has_queues:
         return {}
     return {path: queue.max for path, queue in walk(state.queues) if queue.max}
 

@@ -37,7 +37,7 @@ from schemas import (
     Vector,
 )
 from schemas.nodes import devices_of
-from schemas.queues import Estimates
+from schemas.policy import Estimates
 from schemas.tasks import TaskEnd, TaskFailure
 from services.leftover.core import failed_on, locality, stragglers
 from services.leftover.core.board import add_job, leaf_at, work_left

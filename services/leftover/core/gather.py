@@ -5,6 +5,7 @@ from typing import Final
 
 from schemas import HeldRoom
 from schemas.grants import HoldReason
+from schemas.presets import PRESETS
 from services.leftover.core.board import estimate_of, rules_said, stage_of, task_class_of
 from services.leftover.core.running import Running
 from services.leftover.core.state import State
@@ -135,7 +136,7 @@ def _wait_ms(state: State) -> int:
 
 
 def _gather(state: State, board: Board, placements: list[Placement], now_ms: int) -> _Nodes:
-    if state.policy.headroom == "off" or state.policy.preset == "fifo":
+    if state.policy.headroom == "off" or not PRESETS[state.policy.preset].has_queues:
         return _NO_NODES
     fresh = [name for name in board.leaf_queue.changed if name not in state.short]
     leaves = [board.leaves[name] for name in [*state.short, *fresh] if name in board.leaves]

@@ -5,7 +5,7 @@ from typing import Final, NamedTuple
 from schemas.jobs import PlacementRule
 from schemas.placement_rules import class_key
 from schemas.quantities import Vector, largest_share
-from schemas.queues import ServingOrder
+from schemas.sharing import ServingOrder
 from services.leftover.placement.barred import bind
 from services.leftover.placement.entries import BY_SHARE, NO_SHAPES, Discipline, JobEntry
 from services.leftover.placement.gated_jobs import GatedJobs

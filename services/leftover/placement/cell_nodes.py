@@ -3,8 +3,8 @@
 from typing import Final
 
 from schemas.placement_rules import class_key
+from schemas.policy import Placing
 from schemas.quantities import SHARE_UNITS, SLOTS, Vector, on_devices, tasks_on_devices
-from schemas.queues import Placing
 from services.leftover.placement.apart import Bounds, Counters, matches
 from services.leftover.placement.fits import rank_of_room, step
 from services.leftover.placement.fragments import Fragments, Mix

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from schemas.quantities import SHARE_UNITS
-from schemas.queues import ServingOrder
+from schemas.sharing import ServingOrder
 from services.leftover.placement.indexed_heap import IndexedHeap, JobHeap
 from services.leftover.placement.keys import CLASS_MASK
 from services.leftover.placement.kinds_part import KindsPart, kinds_asked

@@ -10,8 +10,8 @@ updated with the nodes that got room; else with all nodes that have changed.
 
 from typing import Final
 
+from schemas.policy import Placing
 from schemas.quantities import Vector, on_devices
-from schemas.queues import Placing
 from services.leftover.placement.cell_nodes import CellNodes
 from services.leftover.placement.changes import Changes
 from services.leftover.placement.fits import FreeAmounts, NodeIndex, members

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from heapq import heapify, heappop, heapreplace
 from typing import Final
 
-from schemas.queues import ServingOrder
+from schemas.sharing import ServingOrder
 from services.leftover.placement.bands import Bands
 from services.leftover.placement.entries import BY_WORK, Discipline, JobEntry
 from services.leftover.placement.keys import (

@@ -16,7 +16,7 @@ from schemas.edge.config import knobs_of
 from schemas.edge.validated import validated
 from schemas.knobs import with_knobs
 from schemas.plans import UNASKED
-from schemas.queues import Policy
+from schemas.policy import Policy
 from services.planner import core
 from services.planner.core.nodes import Node
 from services.planner.core.promises import Lease, Promise

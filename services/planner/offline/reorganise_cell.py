@@ -15,7 +15,7 @@ from schemas.edge.config import knobs_of
 from schemas.edge.reservations import PROPOSED_LEASES_MAX, PROPOSED_PLANS_MAX
 from schemas.edge.validated import validated
 from schemas.knobs import with_knobs
-from schemas.queues import Policy
+from schemas.policy import Policy
 from services.planner.core.cell_plan import CellPlan
 from services.planner.core.decide import plan_of
 from services.planner.lifeline import end_with_parent

@@ -10,7 +10,7 @@ from pydantic import BaseModel, Field
 
 from schemas.grants import HoldReason
 from schemas.plans import PlanForm, PlanReason
-from schemas.queues import Preset
+from schemas.presets import Preset
 
 Quantities = Annotated[dict[str, str], Field(examples=[{"cpu": "500m", "memory": "2Gi"}])]
 Share = Annotated[float, Field(ge=0, description="part of the cell: 0.25 is a quarter")]

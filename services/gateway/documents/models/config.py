@@ -5,7 +5,7 @@ from typing import Literal
 from pydantic import BaseModel
 
 from schemas.edge.config import Knobs
-from schemas.queues import KnobValue
+from schemas.policy import KnobValue
 from services.gateway.documents.models.cell import Quantities, QueueLimits, Share
 
 

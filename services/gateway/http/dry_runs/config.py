@@ -19,6 +19,7 @@ from schemas import Policy, Queue, Vector
 from schemas.edge.queues import claims_of, tree_document
 from schemas.edge.read import ConfigPatch
 from schemas.knobs import knob_conflict, with_knobs
+from schemas.presets import PRESETS
 from schemas.quantities import RESOURCES, SHARE_UNITS, SLOTS, quantity_text
 from schemas.queue_tree import stranded, tree_conflict, upwards, user_limits, walk, with_default
 from schemas.wording import nearest, plural
@@ -225,7 +226,7 @@ def notes(state: State, policy: Policy, tree: Queue | None) -> list[str]:
         if amount > capacity.get(resource, amount):
             texts = quantity_text(resource, amount), quantity_text(resource, capacity[resource])
             remarks.append(f"{resource}: {texts[0]} would be guaranteed, and the cell has {texts[1]}")
-    served = {} if policy.preset == "fifo" else with_shares(tree, policy.preset)
+    served = with_shares(tree, policy.preset) if PRESETS[policy.preset].has_queues else {}
     for path, resource in left_nothing(tree, capacity):
         if path not in served:
             continue  # No guarantee counts there.
@@ -253,7 +254,7 @@ def _without_effect(policy: Policy, tree: Queue, capacity: Vector) -> list[str]:
                     continue
                 elif name == "max":
                     why = "no max holds under this preset; it only refuses jobs that ask for more"
-                elif policy.preset == "fifo":
+                elif not PRESETS[policy.preset].has_queues:
                     why = "no guarantee counts under this preset"
                 else:
                     why = "no guarantee counts below a queue whose jobs are served as one list"
@@ -268,7 +269,8 @@ def _absent(resource: str, capacity: Vector) -> str:
 
 def _beyond(state: State, policy: Policy, tree: Queue) -> Counter[str]:
     """By queue, live jobs with a task or gang to come that is larger than the queue's `max`."""
-    ceilings = {path: queue.max for path, queue in walk(tree) if queue.max and policy.preset != "fifo"}
+    counts = PRESETS[policy.preset].has_queues
+    ceilings = {path: queue.max for path, queue in walk(tree) if queue.max and counts}
     found: Counter[str] = Counter()
     for job in state.jobs.values() if ceilings else ():
         for path in upwards(job.spec.queue):
