@@ -17,6 +17,8 @@ from schemas import JobSpec, Queue, Stage, Vector
 from schemas.edge.config import knob_of_text
 from schemas.edge.read import Cluster, ClusterNode
 from schemas.policy import KnobValue
+from services.simulator.report.table import took_ms
+from services.simulator.result import SimulationResult
 from services.simulator.run import Options, simulate
 from services.simulator.workloads.draws import below
 
@@ -36,7 +38,7 @@ follow from its text: jobs 1 and 3 run together, then 2 and 4, which are 0, 9, 0
 """
 
 
-def figure_1(preset: str, **knobs: KnobValue) -> dict[str, Any]:
+def figure_1(preset: str, **knobs: KnobValue) -> SimulationResult:
     """The example of figure 1. A job's containers run together, and up to half of the cell is a small request."""
     jobs: Jobs = [
         (
@@ -83,8 +85,8 @@ def compared(seed: int, small_percent: int, knobs: Knobs) -> dict[str, Any]:
     found: dict[str, Any] = {"small": [], "large": [], "makespan": (plain["makespan_ms"], pooled["makespan_ms"])}
     found["jobs"] = []
     for one, other in zip(plain["per_job"], pooled["per_job"], strict=True):
-        pair = tuple(row["end_ms"] - row["submit_ms"] for row in (one, other))
-        found[other["class"]].append(pair)
+        pair = tuple(took_ms(row) for row in (one, other))
+        found[str(other["class"])].append(pair)
         found["jobs"].append((other["job"], other["class"], *pair))
     return found
 
@@ -123,7 +125,7 @@ def main(quick: bool | None = None) -> None:
     print("figure 1           waiting, s             mean  makespan, s")
     for preset in ("fifo", "capacity", "dress"):
         result = figure_1(preset, **knobs)
-        waits = [(row["start_ms"] - row["submit_ms"]) / 1_000 for row in result["per_job"]]
+        waits = [((row["start_ms"] or 0) - row["submit_ms"]) / 1_000 for row in result["per_job"]]
         shown = "  ".join(f"{wait:4.0f}" for wait in waits)
         print(f"  {preset:10} {shown}  {mean(waits):10.2f} {result['makespan_ms'] / 1_000:10.0f}")
     print(f"section V, {seeds} seeds; small and large jobs: mean completion, change in percent")

@@ -24,6 +24,7 @@ from typing import Any
 from benchmarks.rivals import misled
 from schemas import RoundOpened
 from schemas.edge.read import read_cluster, read_workload_line
+from schemas.policy import KnobValue
 from services.leftover.core.fold import FOLDS
 from services.simulator.run import Options, simulate
 
@@ -95,7 +96,8 @@ def measure(folder: str, run: Run) -> dict[str, Any]:
 
     FOLDS[RoundOpened] = timed
     began_s = time.process_time()
-    result = simulate(jobs, cluster, Options({"preset": run.preset, "round_gap_ms": run.gap_ms, **dict(run.knobs)}))
+    knobs: dict[str, KnobValue] = {"preset": run.preset, "round_gap_ms": run.gap_ms, **dict(run.knobs)}
+    result: dict[str, Any] = {**simulate(jobs, cluster, Options(knobs))}
     result["cpu_s"] = time.process_time() - began_s
     moves.sort()
     result["opening_ms"] = {

@@ -89,7 +89,7 @@ def run(lines: list[Line], cluster: Document, **knobs: int | str) -> Outcome:
     spans = Spans()
     jobs = [read_workload_line(line) for line in lines]
     found = simulate(jobs, read_cluster(cluster), Options(dict(knobs), spans))
-    return Outcome(spans.spans, {row["job"]: row for row in found["per_job"]}, found["makespan_ms"] / 1_000)
+    return Outcome(spans.spans, {row["job"]: dict(row) for row in found["per_job"]}, found["makespan_ms"] / 1_000)
 
 
 def nodes(count: int, **capacity: str) -> list[Document]:

@@ -12,6 +12,8 @@ from typing import Any
 
 from schemas.edge.read import read_cluster, read_workload_line
 from services.simulator.outages import Outage
+from services.simulator.report.table import took_ms
+from services.simulator.result import SimulationResult
 from services.simulator.run import Options, simulate
 from services.simulator.workloads.draws import below, drawn_names
 from services.simulator.workloads.importers import IMPORTERS
@@ -98,11 +100,11 @@ def run_mixed(trace: str, seeds: list[int]) -> list[dict[str, Any]]:
     return rows
 
 
-def _measured(result: dict[str, Any], deadlines: dict[str, int]) -> dict[str, Any]:
-    ends = {row["job"]: row["end_ms"] for row in result["per_job"]}
+def _measured(result: SimulationResult, deadlines: dict[str, int]) -> dict[str, Any]:
+    ends = {row["job"]: row["submit_ms"] + took_ms(row) for row in result["per_job"]}
     answers = {f"prod-{each['reservation'][1:]}": each for each in result["reservations"]}
     accepted = [job for job in deadlines if answers[job]["accepted"]]
-    small = sorted(row["end_ms"] - row["submit_ms"] for row in result["per_job"] if row["queue"] == "batch")
+    small = sorted(took_ms(row) for row in result["per_job"] if row["queue"] == "batch")
     return {
         "deadlines_met": sum(ends[job] <= end_ms for job, end_ms in deadlines.items()),
         "accepted": len(accepted),

@@ -21,6 +21,8 @@ from typing import Any
 
 from schemas import JobSpec, Vector
 from schemas.edge.read import Cluster, read_cluster, read_workload_line
+from services.simulator.report.table import took_ms
+from services.simulator.result import SimulationResult
 from services.simulator.run import Options, simulate
 from services.simulator.workloads import alibaba_dag, wfcommons
 from services.simulator.workloads.draws import below
@@ -37,7 +39,7 @@ SPREAD_PERMILLE = 500
 SEEDS = (1, 2, 3)
 
 Jobs = list[tuple[int, JobSpec]]
-Result = dict[str, Any]
+Result = SimulationResult
 
 
 def run(jobs: Jobs, cluster: Cluster, preset: str, **knobs: int | str) -> Result:
@@ -51,8 +53,8 @@ def mean_ms(result: Result) -> float:
 
 def factors(base: Result, result: Result) -> str:
     """Mean and 95th percentile of completion, worst job, and makespan, as factors over `base`; and Jain's index."""
-    before = {row["job"]: row["end_ms"] - row["submit_ms"] for row in base["per_job"]}
-    each = [before[row["job"]] / max(1, row["end_ms"] - row["submit_ms"]) for row in result["per_job"]]
+    before = {row["job"]: took_ms(row) for row in base["per_job"]}
+    each = [before[row["job"]] / took_ms(row) for row in result["per_job"]]
     found = (
         mean_ms(base) / mean_ms(result),
         base["jct_ms"]["p95"] / result["jct_ms"]["p95"],

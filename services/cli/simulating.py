@@ -29,6 +29,7 @@ from services.simulator.class_history import ClassHistory
 from services.simulator.drive import Arrival
 from services.simulator.outages import Outage, read_outages
 from services.simulator.reservations import of_series, outcome_of, outcomes_legend, outcomes_text
+from services.simulator.result import ReservationRow, SimulationResult
 from services.simulator.run import Options, check, simulate, total_capacity
 from services.simulator.schedule import ScheduleWriter, ShortSchedule
 from services.simulator.usage_history import UsageHistory
@@ -36,7 +37,6 @@ from services.simulator.workloads.files import Damaged
 from services.simulator.workloads.workload_file import read_workload
 
 Jobs = list[tuple[int, Arrival]]
-Result = dict[str, Any]  # Of simulate, as --json prints it, or a part of it.
 
 REPORT = "index.html"
 REJECTED_SHOWN_MAX = 10
@@ -113,7 +113,7 @@ def run_one(
     refused: list[JobRejected] | None = None,
     classes: ClassHistory | None = None,
     usage: UsageHistory | None = None,
-) -> dict[str, object]:
+) -> SimulationResult:
     """simulate's JSON result. `schedule`: a file, or where to keep a short one in memory. `refused` gets the first jobs
     that were, `classes` what happened to the classes of jobs, `usage` what was used of the cell. Raises Wrong where a
     file cannot be written, or knobs contradict each other.
@@ -154,7 +154,7 @@ def check_new(log: str) -> None:
         raise Wrong(f"--log: {log} already exists; --force overwrites it")
 
 
-def check_admitted(*results: Result) -> None:
+def check_admitted(*results: SimulationResult) -> None:
     """Raises Refused where not one job of any run was admitted: the figures are those of an empty cluster."""
     if all(map(_admitted_none, results)):
         reasons = Counter(each["reason"] for each in results[0]["rejected"])
@@ -162,11 +162,11 @@ def check_admitted(*results: Result) -> None:
         raise Refused(f"nothing was admitted: every job was refused: {text}")
 
 
-def _admitted_none(result: Result) -> bool:
+def _admitted_none(result: SimulationResult) -> bool:
     return bool(len(result["rejected"]) == result["jobs"])
 
 
-def _nothing_to_show(result: Result) -> bool:
+def _nothing_to_show(result: SimulationResult) -> bool:
     """Figures would be those of an empty cluster, and nobody asked for a reservation either."""
     return _admitted_none(result) and not result.get("reservations")
 
@@ -197,7 +197,7 @@ _OF_ALL = ("makespan",)
 _NONE = "-"
 
 
-def summary(result: Result, refused: list[JobRejected]) -> str:
+def summary(result: SimulationResult, refused: list[JobRejected]) -> str:
     """One run for a person. `refused`: the first jobs that were."""
     work = f"{plural(result['jobs'], 'job')}, {plural(result['tasks'], 'task')}"
     head = f"preset {result['preset']}: {work}, seed {result['seed']}\n"
@@ -242,7 +242,7 @@ def _outages_text(node_failures: int, attempts_lost: int, unfinished: list[str])
     return f"{text}, {plural(len(unfinished), 'job')} unfinished" if unfinished else text
 
 
-def _unkept(reservations: list[Result]) -> str:
+def _unkept(reservations: list[ReservationRow]) -> str:
     """Reservations that were refused, broken or late, each with its reason."""
     found = [(each["reservation"], outcome_of(each), each["detail"]) for each in reservations]
     rows = [row for row in found if row[1] not in ("in time", "accepted")]
@@ -262,7 +262,7 @@ def _rejections(count: int, refused: list[JobRejected]) -> str:
     return text + (f"and {more:,} more, all in --json\n" if more else "")
 
 
-def comparison(results: dict[str, Result]) -> str:
+def comparison(results: dict[str, SimulationResult]) -> str:
     """Several runs side by side."""
     from services.simulator.report import comparison_table, rejections_table
 
@@ -276,7 +276,7 @@ def comparison(results: dict[str, Result]) -> str:
     return head + in_blocks(("", *drawn.columns[1:]), drawn.rows) + (f"\n{why}" if why else "")
 
 
-def compare_presets(asked: Asked, presets: list[str], report: str | None) -> dict[str, dict[str, object]]:
+def compare_presets(asked: Asked, presets: list[str], report: str | None) -> dict[str, SimulationResult]:
     """simulate's JSON results by preset, and a page about them in the folder `report`, which is made. Raises Wrong."""
     values = {name: values_of(asked, name, "--presets") for name in presets}
     inputs = inputs_of(asked)

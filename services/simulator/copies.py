@@ -1,6 +1,7 @@
 """What copies of slow tasks were worth in a simulated run, and what they cost."""
 
 from services.simulator.attempts import Run, SimJob
+from services.simulator.result import CopiesResult
 from services.simulator.schedule import AttemptOutcome
 
 
@@ -25,7 +26,7 @@ class Copies:
             for kind, amount in stage.demand.items():
                 self._in_vain[kind] = self._in_vain.get(kind, 0) + amount * (time - run.start_ms)
 
-    def result(self) -> dict[str, object]:
+    def result(self) -> CopiesResult:
         """For simulate's JSON result: how many copies started, how many of them ended their task, and what attempts of
         copied tasks held in vain, in base units x seconds (docs/simulation.md)."""
         in_vain = {kind: amount // 1_000 for kind, amount in sorted(self._in_vain.items())}

@@ -10,13 +10,12 @@ the same over what was runnable, equal = the integral of 1 / (jobs present); ind
 
 from dataclasses import dataclass, field, replace
 from math import lcm
-from typing import Any
 
 from schemas.jobs import Outcome, Rejection
 from schemas.quantities import Vector
+from services.simulator.result import JainIndex, JobRow, Measured, RejectedJob, Spread
 
 WINDOW_MS = 60_000
-PERCENTILES = (50, 95, 99)
 DEMANDS_KEPT = 4_096
 """So many different demands share what they take of the cell."""
 _X = 1_000_000_000  # The scale of x and of an index.
@@ -74,7 +73,7 @@ class _Row:
         self.end_ms = -1
         self.outcome = None
 
-    def document(self) -> dict[str, object]:
+    def document(self) -> JobRow:
         """A row of `per_job` (docs/simulation.md)."""
         return {
             "job": self.job,
@@ -146,7 +145,7 @@ class Metrics:
         self._steady: dict[tuple[int, int], int] = {}  # (got, could) of a window -> jobs that hold and do not change.
         self._rows: list[_Row] = []
         self._shares_of: dict[tuple[tuple[str, int], ...], tuple[list[int], int]] = {}
-        self._rejected: list[dict[str, str]] = []
+        self._rejected: list[RejectedJob] = []
         self._tasks = self._placements = 0
         self._open, self._close, self._now = 0, WINDOW_MS, 0
         self._present = 0
@@ -236,7 +235,7 @@ class Metrics:
             entry.row.end_ms = t
         self._end_ms_last = max(self._end_ms_last, entry.row.end_ms)
 
-    def result(self) -> dict[str, Any]:
+    def result(self) -> Measured:
         """The measured part of simulate's JSON result, so far; may be asked at any time.
 
         `per_job` is in order of submission. Times of completion are those of jobs that have ended, times of waiting
@@ -366,7 +365,7 @@ class Metrics:
             return None
         return total * total * _X // (jobs * squares) if squares else _X
 
-    def _jain(self) -> dict[str, object]:
+    def _jain(self) -> JainIndex:
         tally = replace(self._tally)
         if not self._present:  # A window that is not over for every job cannot be judged.
             tally.add(self._index(), 1)
@@ -403,11 +402,14 @@ def _shares(entry: _Job) -> tuple[int, int]:
     return max((got for got, _ in sums), default=0), max((could for _, could in sums), default=0)
 
 
-def _spread(values: list[int]) -> dict[str, float]:
+def _spread(values: list[int]) -> Spread:
     """Mean and nearest-rank percentiles; zeros where there is nothing."""
+    if not values:
+        return {"mean": 0.0, "p50": 0, "p95": 0, "p99": 0}
     ranked = sorted(values)
-    of = len(ranked)
-    spread: dict[str, float] = {"mean": round(sum(ranked) / of, 3) if of else 0.0}
-    for percent in PERCENTILES:
-        spread[f"p{percent}"] = ranked[-(-percent * of // 100) - 1] if of else 0
-    return spread
+    mean = round(sum(ranked) / len(ranked), 3)
+    return {"mean": mean, "p50": _ranked(ranked, 50), "p95": _ranked(ranked, 95), "p99": _ranked(ranked, 99)}
+
+
+def _ranked(ranked: list[int], percent: int) -> int:
+    return ranked[-(-percent * len(ranked) // 100) - 1]

@@ -3,7 +3,6 @@
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any
 
 from schemas import (
     InputRefused,
@@ -19,6 +18,7 @@ from schemas import (
     SeriesRequested,
 )
 from schemas.edge.strict_json import loads
+from services.simulator.result import ReservationRow
 
 OUTCOMES = {
     "in time": "all its jobs succeeded by its deadline",
@@ -31,9 +31,6 @@ OUTCOMES = {
 """What may become of a reservation, and what that means."""
 """What `outcome_of` says, the best first."""
 
-
-Entry = dict[str, Any]
-"""Of `result`."""
 
 Asked = ReservationRequested | ReservationUpdated | ReservationDeleted | SeriesRequested | SeriesEnded
 """What a user says of reservations."""
@@ -120,33 +117,37 @@ class Reservations:
                 row.answered_ms, row.accepted = time, row.accepted or answer.accepted
                 row.reason, row.detail = answer.reason, answer.detail
 
-    def result(self) -> list[dict[str, object]]:
+    def result(self) -> list[ReservationRow]:
         """One entry a reservation, in the order of the requests. `met`: all its jobs succeeded by its deadline; null
         where it has none, or no job ran under it."""
-        return [
-            {
-                "reservation": row.reservation,
-                "queue": row.queue,
-                "submit_ms": row.submit_ms,
-                "answered_ms": row.answered_ms,
-                "accepted": row.accepted,
-                "reason": row.reason,
-                "detail": row.detail,
-                "moved": row.moved,
-                "followed": row.followed,
-                "broken": row.broken,
-                "deadline_ms": row.deadline_ms,
-                "jobs": row.jobs,
-                "end_ms": row.end_ms,
-                "met": _met(row),
-                **({"restored": row.restored} if row.restored else {}),
-                **({"series": row.series} if row.series else {}),
-            }
-            for row in self.rows.values()
-        ]
+        return [_document(row) for row in self.rows.values()]
 
 
-def outcome_of(reservation: Entry) -> str:
+def _document(row: _Row) -> ReservationRow:
+    found: ReservationRow = {
+        "reservation": row.reservation,
+        "queue": row.queue,
+        "submit_ms": row.submit_ms,
+        "answered_ms": row.answered_ms,
+        "accepted": row.accepted,
+        "reason": row.reason,
+        "detail": row.detail,
+        "moved": row.moved,
+        "followed": row.followed,
+        "broken": row.broken,
+        "deadline_ms": row.deadline_ms,
+        "jobs": row.jobs,
+        "end_ms": row.end_ms,
+        "met": _met(row),
+    }
+    if row.restored:
+        found["restored"] = row.restored
+    if row.series:
+        found["series"] = row.series
+    return found
+
+
+def outcome_of(reservation: ReservationRow) -> str:
     """What became of an entry of `result`: one of OUTCOMES."""
     if not reservation["accepted"]:
         return "refused" if reservation["reason"] else "not answered"
@@ -155,22 +156,22 @@ def outcome_of(reservation: Entry) -> str:
     return {True: "in time", False: "late", None: "accepted"}[reservation["met"]]
 
 
-def outcomes_text(reservations: Iterable[Entry]) -> str:
+def outcomes_text(reservations: Iterable[ReservationRow]) -> str:
     """`3: 1 in time, 2 refused`."""
     counts = Counter(map(outcome_of, reservations))
     text = ", ".join(f"{counts[outcome]:,} {outcome}" for outcome in OUTCOMES if counts[outcome])
     return f"{counts.total():,}: {text}" if text else "0"
 
 
-def outcomes_legend(reservations: Iterable[Entry]) -> str:
+def outcomes_legend(reservations: Iterable[ReservationRow]) -> str:
     """What the outcomes that occur mean, a line each."""
     found = set(map(outcome_of, reservations))
     return "".join(f"{outcome}: {meaning}\n" for outcome, meaning in OUTCOMES.items() if outcome in found)
 
 
-def of_series(reservations: Iterable[Entry]) -> dict[str, list[Entry]]:
+def of_series(reservations: Iterable[ReservationRow]) -> dict[str, list[ReservationRow]]:
     """Entries of `result` by the series that they are occurrences of; those of none are left out."""
-    found: dict[str, list[Entry]] = {}
+    found: dict[str, list[ReservationRow]] = {}
     for each in reservations:
         if name := each.get("series"):
             found.setdefault(name, []).append(each)

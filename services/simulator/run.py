@@ -5,7 +5,6 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
 
 from largesse.lifecycle.dag import graph_of, lean
 from largesse.release import VERSION
@@ -23,6 +22,7 @@ from services.simulator.engine import Cell, Listener
 from services.simulator.metrics import Metrics
 from services.simulator.outages import Outage, Outages
 from services.simulator.reservations import Reservations
+from services.simulator.result import Measured, OutagesResult, SimulationResult
 from services.simulator.schedule import Schedule
 from services.simulator.slow_nodes import slow_nodes
 from services.simulator.usage_history import UsageHistory
@@ -53,7 +53,7 @@ class Options:
     outages: list[Outage] = field(default_factory=list)
 
 
-def simulate(jobs: Iterable[tuple[int, Arrival]], cluster: Cluster, options: Options) -> dict[str, Any]:
+def simulate(jobs: Iterable[tuple[int, Arrival]], cluster: Cluster, options: Options) -> SimulationResult:
     """simulate's JSON result (docs/simulation.md). `jobs` as (submit_ms, spec or request of a reservation), in any
     order. Raises Stuck, and Malformed where knobs contradict each other or the queues."""
     waiting = [(submit_ms, _lean(body)) for submit_ms, body in jobs]
@@ -93,24 +93,43 @@ def simulate(jobs: Iterable[tuple[int, Arrival]], cluster: Cluster, options: Opt
     if watch is not None:
         watch.close()
     use_watch.close()
-    result = agents.metrics.result()
-    placements = result["placements"]
-    return {
+    result = _result(cell, agents.metrics.result(), usage, wall_s)
+    if outages is not None:
+        result["outages"] = _outages_result(outages, agents)
+    if cell.admission.policy.speculation_permille:
+        result["copies"] = agents.copies.result()
+    if reservations is not None:
+        result["reservations"] = reservations.result()
+    return result
+
+
+def _result(cell: Cell, measured: Measured, usage: UsageHistory, wall_s: float) -> SimulationResult:
+    """The sections that every run has, and the ledger where jobs were planned."""
+    used = usage.result(measured["makespan_ms"])
+    result: SimulationResult = {
         "preset": cell.admission.policy.preset,
         "version": VERSION,
-        **result,
-        "per_job": [usage.with_account(row) for row in result["per_job"]],
+        "jobs": measured["jobs"],
+        "tasks": measured["tasks"],
+        "rejected": measured["rejected"],
+        "makespan_ms": measured["makespan_ms"],
+        "jct_ms": measured["jct_ms"],
+        "waiting_ms": measured["waiting_ms"],
+        "jain": measured["jain"],
+        "utilisation": measured["utilisation"],
+        "placements": measured["placements"],
+        "per_job": [usage.with_account(row) for row in measured["per_job"]],
         "rounds": cell.rounds,
         "records": cell.seq,
         "seed": cell.admission.policy.seed,
         "wall_s": round(wall_s, 6),
-        "placements_per_s": round(placements / wall_s, 1) if wall_s else 0.0,
+        "placements_per_s": round(measured["placements"] / wall_s, 1) if wall_s else 0.0,
         "digest": cell.digest,
-        **(_outages_result(outages, agents) if outages is not None else {}),
-        **({"copies": agents.copies.result()} if cell.admission.policy.speculation_permille else {}),
-        **({"reservations": reservations.result()} if reservations is not None else {}),
-        **usage.result(result["makespan_ms"]),
+        "utilisation_over_time": used["utilisation_over_time"],
     }
+    if "leftover" in used:
+        result["leftover"], result["ledger"] = used["leftover"], used["ledger"]
+    return result
 
 
 def check(cluster: Cluster, values: dict[str, KnobValue]) -> None:
@@ -119,10 +138,8 @@ def check(cluster: Cluster, values: dict[str, KnobValue]) -> None:
         raise Malformed("queues", conflict[1])
 
 
-def _outages_result(outages: Outages, agents: SimCluster) -> dict[str, object]:
-    """`unfinished`: jobs that could not end any more, since nodes that they need did not come back."""
-    result = {"node_failures": outages.failed, "attempts_lost": agents.lost, "unfinished": sorted(agents.jobs)}
-    return {"outages": result}
+def _outages_result(outages: Outages, agents: SimCluster) -> OutagesResult:
+    return {"node_failures": outages.failed, "attempts_lost": agents.lost, "unfinished": sorted(agents.jobs)}
 
 
 def _lean(body: Arrival) -> Arrival:

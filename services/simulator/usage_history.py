@@ -5,9 +5,11 @@ entitled to and does not hold, and receives what it holds beyond that: leftover,
 """
 
 from dataclasses import dataclass, field
+from typing import cast
 
 from largesse.lifecycle.ledger import LedgerSum, account_document, sums_by_queue
 from schemas import LedgerEntry
+from services.simulator.result import JobRow, UsageResult
 from services.simulator.steps import Steps
 
 _DIGITS = 4
@@ -29,16 +31,16 @@ class UsageHistory:
     accounts: dict[str, LedgerEntry] = field(default_factory=dict)
     over: dict[str, LedgerSum] = field(default_factory=dict)
 
-    def with_account(self, row: dict[str, object]) -> dict[str, object]:
+    def with_account(self, row: JobRow) -> JobRow:
         """A row of `per_job`, where jobs were planned with what this one donated, received and lost."""
         if not self.accounts:
             return row
-        entry = self.accounts.get(str(row["job"]))
-        return row | account_document(entry if entry is not None else LedgerSum())
+        entry = self.accounts.get(row["job"])
+        return cast("JobRow", {**row, **account_document(entry if entry is not None else LedgerSum())})
 
-    def result(self, makespan_ms: int) -> dict[str, object]:
+    def result(self, makespan_ms: int) -> UsageResult:
         """The part of simulate's JSON result that follows from it."""
-        found: dict[str, object] = {
+        found: UsageResult = {
             "utilisation_over_time": {
                 "times_ms": self.used.times_ms,
                 "mean_ms": self.used.mean_ms,

@@ -122,7 +122,7 @@ ROOMS = (
         ours=(
             *("schemas", "largesse", "services.simulator.report"),
             *("services.simulator.class_history", "services.simulator.reservations", "services.simulator.schedule"),
-            *("services.simulator.steps", "services.simulator.usage_history"),
+            *("services.simulator.result", "services.simulator.steps", "services.simulator.usage_history"),
         ),
         others=STDLIB | {"plotly"},
     ),

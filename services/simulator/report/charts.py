@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from html import escape
 
 from services.simulator.report.axes import Figure, log_axis, log_ticks, quantiles
-from services.simulator.report.table import COMPLETION, JAIN, MAKESPAN, MS_A_SECOND, WAITING, Metric, Result, took_ms
+from services.simulator.report.table import COMPLETION, JAIN, MAKESPAN, MS_A_SECOND, WAITING, Metric, took_ms
+from services.simulator.result import SimulationResult
 from services.simulator.schedule import Span
 
 SYMBOLS = ("circle", "square", "diamond", "triangle-up", "cross", "x")
@@ -28,7 +29,7 @@ def label(group: Sequence[str]) -> str:
     return " = ".join(group)
 
 
-def distribution(results: dict[str, Result], groups: Sequence[Sequence[str]]) -> Figure:
+def distribution(results: dict[str, SimulationResult], groups: Sequence[Sequence[str]]) -> Figure:
     """Share of jobs that took no longer than a time, which has a logarithmic axis."""
     traces: list[Figure] = []
     for i, group in enumerate(groups):
@@ -39,7 +40,7 @@ def distribution(results: dict[str, Result], groups: Sequence[Sequence[str]]) ->
     return figure_of(traces, xaxis=axis, yaxis={"title": {"text": "jobs that took no longer, %"}, "range": [0, 101]})
 
 
-def ratios(results: dict[str, Result], groups: Sequence[Sequence[str]]) -> Figure:
+def ratios(results: dict[str, SimulationResult], groups: Sequence[Sequence[str]]) -> Figure:
     """Each job's completion time divided by its time under the first preset: share of jobs up to each ratio."""
     base = {row["job"]: took_ms(row) for row in results[groups[0][0]]["per_job"] if row["end_ms"] is not None}
     traces: list[Figure] = []
@@ -64,7 +65,7 @@ def ratios(results: dict[str, Result], groups: Sequence[Sequence[str]]) -> Figur
 _COMPARED = (COMPLETION, Metric("completion p95, s", ("jct_ms", "p95"), MS_A_SECOND, 1), WAITING, MAKESPAN, JAIN)
 
 
-def differences(results: dict[str, Result], groups: Sequence[Sequence[str]]) -> Figure:
+def differences(results: dict[str, SimulationResult], groups: Sequence[Sequence[str]]) -> Figure:
     """The main figures of each preset divided by the first preset's; those of 0 are left out."""
     base = results[groups[0][0]]
     compared = [metric for metric in _COMPARED if metric.of(base)]
@@ -112,15 +113,15 @@ def _times(factor: float) -> str:
     return f"{100 * (factor - 1):+.1f} %" if 0.5 < factor < 2 else f"x {factor:,.3g}"
 
 
-def is_small(result: Result) -> bool:
+def is_small(result: SimulationResult) -> bool:
     """Whether the run has so few jobs that each can have a colour of its own."""
     return len(result["per_job"]) <= len(COLOURS)
 
 
-def colours_by(result: Result) -> dict[str, str]:
+def colours_by(result: SimulationResult) -> dict[str, str]:
     """Job -> what gives it its colour in a Gantt chart: of a small run the job itself, else its queue."""
-    key = "job" if is_small(result) else "queue"
-    return {row["job"]: row[key] for row in result["per_job"]}
+    small = is_small(result)
+    return {row["job"]: row["job"] if small else row["queue"] for row in result["per_job"]}
 
 
 def gantt(spans: Sequence[Span], name_of: dict[str, str], end_ms: int) -> Figure:

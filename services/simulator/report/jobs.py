@@ -5,7 +5,8 @@ from itertools import groupby
 
 from services.simulator.report.axes import Figure
 from services.simulator.report.charts import figure_of, label, line_of
-from services.simulator.report.table import MS_A_SECOND, NOTICED_PERCENT, Result, Table, seconds_text, took_ms
+from services.simulator.report.table import MS_A_SECOND, NOTICED_PERCENT, Table, seconds_text, took_ms
+from services.simulator.result import SimulationResult
 from services.simulator.schedule import ShortSchedule, Span
 
 LOSERS_MAX = 40
@@ -15,7 +16,7 @@ ALIKE_MAX = 3
 SMALL_FACTOR = 0.095
 
 
-def losers_table(results: dict[str, Result]) -> Table:
+def losers_table(results: dict[str, SimulationResult]) -> Table:
     """Jobs that took longer than under the first preset, by class and queue, those that lost most first."""
     base, *others = results
     former = {row["job"]: took_ms(row) for row in results[base]["per_job"] if row["end_ms"] is not None}
@@ -28,12 +29,12 @@ def losers_table(results: dict[str, Result]) -> Table:
             and 100 * took_ms(row) > (100 + NOTICED_PERCENT) * former.get(row["job"], took_ms(row))
         ]
         worst = sorted(lost, key=lambda each: (each[0], each[1]["job"]))[:LOSERS_MAX]
-        ranked = sorted(worst, key=lambda each: (each[1]["class"], each[1]["queue"], each[0]))
-        for alike, same in groupby(ranked, lambda each: (each[1]["class"], each[1]["queue"], f"{each[0]:.2f}")):
+        ranked = sorted(worst, key=lambda each: (each[1]["class"] or "-", each[1]["queue"], each[0]))
+        for alike, same in groupby(ranked, lambda each: (each[1]["class"] or "-", each[1]["queue"], f"{each[0]:.2f}")):
             listed = list(same)
             for factor, row in listed if len(listed) <= ALIKE_MAX else listed[:1]:
                 times = [seconds_text(took / MS_A_SECOND) for took in (former[row["job"]], took_ms(row))]
-                rows.append([preset, row["class"], row["queue"], row["job"], *times, factor_text(factor)])
+                rows.append([preset, row["class"] or "-", row["queue"], row["job"], *times, factor_text(factor)])
             if len(listed) > ALIKE_MAX:
                 rows.append([preset, *alike[:2], f"({len(listed) - 1:,} more like it)", "", "", ""])
         if len(lost) > len(worst):
@@ -46,7 +47,7 @@ def factor_text(factor: float) -> str:
     return f"{factor:.2f}" if factor >= SMALL_FACTOR else f"{factor:.2g}"
 
 
-def most_changed(results: dict[str, Result]) -> str | None:
+def most_changed(results: dict[str, SimulationResult]) -> str | None:
     """The job whose completion time differs most, as a factor, from the first preset to another; None without one."""
     base, *others = results
     former = {row["job"]: took_ms(row) for row in results[base]["per_job"] if row["end_ms"] is not None}

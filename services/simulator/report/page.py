@@ -23,7 +23,7 @@ from services.simulator.report.jobs import LOSERS_MAX, losers_table, most_change
 from services.simulator.report.table import (
     NOTICED_PERCENT,
     RESERVATIONS_MAX,
-    Result,
+    GroupKey,
     Table,
     comparison_table,
     equal_presets,
@@ -33,6 +33,7 @@ from services.simulator.report.table import (
 )
 from services.simulator.report.usage import about_means as about_means_of_usage
 from services.simulator.report.usage import kinds_of, leftover_over_time, used_over_time
+from services.simulator.result import SimulationResult
 from services.simulator.schedule import ShortSchedule
 from services.simulator.usage_history import UsageHistory
 
@@ -68,7 +69,7 @@ class Inputs:
     remarks: list[str] = field(default_factory=list)
 
 
-def comparison_page(results: dict[str, Result], inputs: Inputs) -> str:
+def comparison_page(results: dict[str, SimulationResult], inputs: Inputs) -> str:
     """One HTML document. The same results and inputs give the same bytes, with one release of plotly."""
     groups = equal_presets(results)
     title = "Comparison of " + ", ".join(results)
@@ -95,7 +96,7 @@ def comparison_page(results: dict[str, Result], inputs: Inputs) -> str:
     return _PAGE.format(title=escape(title), policy=_POLICY, style=_STYLE, script=get_plotlyjs(), body=body)
 
 
-def _inputs(results: dict[str, Result], inputs: Inputs) -> str:
+def _inputs(results: dict[str, SimulationResult], inputs: Inputs) -> str:
     first = next(iter(results.values()))
     capacity = ", ".join(f"{amount} {kind}" for kind, amount in inputs.capacity.items())
     rows = [
@@ -123,7 +124,7 @@ def _equal(groups: list[list[str]]) -> str:
     )
 
 
-def _about_results(results: dict[str, Result]) -> list[str]:
+def _about_results(results: dict[str, SimulationResult]) -> list[str]:
     baseline = (
         f"The first preset, {next(iter(results))}, is the baseline. Speed-up: its completion time divided by this"
         f" preset's, the median over all jobs. Faster and slower: by more than {NOTICED_PERCENT} %."
@@ -155,14 +156,15 @@ def _table(table: Table) -> str:
     return f"<div class=wide><table><thead><tr>{head}</tr></thead><tbody>\n{body}</tbody></table></div>\n"
 
 
-def _rejections(results: dict[str, Result]) -> Iterator[str]:
+def _rejections(results: dict[str, SimulationResult]) -> Iterator[str]:
     table = rejections_table(results)
     if table.rows:
         yield "<h2>Rejected jobs</h2>\n" + _table(table)
 
 
-def _groups(results: dict[str, Result]) -> Iterator[str]:
-    for key, title in (("queue", "By queue"), ("class", "By class")):
+def _groups(results: dict[str, SimulationResult]) -> Iterator[str]:
+    titles: dict[GroupKey, str] = {"queue": "By queue", "class": "By class"}
+    for key, title in titles.items():
         note = "Completion times in seconds, long ones as days and hours: mean and 95th percentile."
         yield f"<h2>{title}</h2>\n<p class=note>{note}</p>\n"
         table = groups_table(results, key)
@@ -173,7 +175,7 @@ def _groups(results: dict[str, Result]) -> Iterator[str]:
         yield f"<div class=wide><table class=groups><thead>{head}</thead><tbody>\n{body}</tbody></table></div>\n"
 
 
-def _charts(results: dict[str, Result], groups: list[list[str]]) -> Iterator[str]:
+def _charts(results: dict[str, SimulationResult], groups: list[list[str]]) -> Iterator[str]:
     yield _figure("distribution", "Completion times", charts.distribution(results, groups))
     baseline = charts.label(groups[0])
     if len(groups) == 1:
@@ -184,7 +186,7 @@ def _charts(results: dict[str, Result], groups: list[list[str]]) -> Iterator[str
     yield _figure("ratios", f"Each job's completion time relative to {baseline}", charts.ratios(results, groups))
 
 
-def _usage(results: dict[str, Result], groups: list[list[str]], inputs: Inputs) -> Iterator[str]:
+def _usage(results: dict[str, SimulationResult], groups: list[list[str]], inputs: Inputs) -> Iterator[str]:
     kept = {preset: inputs.usage[preset] for preset in results if preset in inputs.usage}
     kinds = kinds_of(kept)
     if not kinds:
@@ -207,7 +209,7 @@ _ABOUT_LEFTOVER = (
 )
 
 
-def _reservations(results: dict[str, Result]) -> Iterator[str]:
+def _reservations(results: dict[str, SimulationResult]) -> Iterator[str]:
     table = reservations_table(results)
     if table.rows:
         yield f"<h2>Reservations</h2>\n<p class=note>{escape(_ABOUT_RESERVATIONS)}</p>\n" + _table(table)
@@ -219,7 +221,7 @@ _ABOUT_RESERVATIONS = (
 )
 
 
-def _losers(results: dict[str, Result], groups: list[list[str]]) -> Iterator[str]:
+def _losers(results: dict[str, SimulationResult], groups: list[list[str]]) -> Iterator[str]:
     """Of presets that are equal, the first stands for all."""
     table = losers_table({charts.label(group): results[group[0]] for group in groups})
     if table.rows:
@@ -228,14 +230,14 @@ def _losers(results: dict[str, Result], groups: list[list[str]]) -> Iterator[str
         yield f"<p class=note>{escape(about)}</p>\n" + _table(table)
 
 
-def _one_job(results: dict[str, Result], groups: list[list[str]], inputs: Inputs) -> Iterator[str]:
+def _one_job(results: dict[str, SimulationResult], groups: list[list[str]], inputs: Inputs) -> Iterator[str]:
     job = most_changed(results)
     if job is not None and sum(schedule.whole for schedule in inputs.schedules.values()) > 1:
         figure = running_tasks(job, inputs.schedules, groups)
         yield _figure("one-job", f"Tasks of {job}, the job that changed most", figure)
 
 
-def _classes(results: dict[str, Result], inputs: Inputs) -> Iterator[str]:
+def _classes(results: dict[str, SimulationResult], inputs: Inputs) -> Iterator[str]:
     """Of each preset with pools; of equal ones, too: they may differ in their pools."""
     kept = {preset: inputs.classes[preset] for preset in results if preset in inputs.classes}
     if not any(history.has_pools for history in kept.values()):
@@ -267,7 +269,7 @@ _ABOUT_FORECASTS = (
 )
 
 
-def _gantts(results: dict[str, Result], groups: list[list[str]], inputs: Inputs) -> Iterator[str]:
+def _gantts(results: dict[str, SimulationResult], groups: list[list[str]], inputs: Inputs) -> Iterator[str]:
     kept = {group[0]: inputs.schedules[group[0]] for group in groups if group[0] in inputs.schedules}
     if not kept:
         return

@@ -6,11 +6,12 @@ Takes results as `largesse simulate` prints them. The first preset is the baseli
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from services.simulator.reservations import OUTCOMES, of_series, outcome_of, outcomes_text
+from services.simulator.result import JobRow, SimulationResult
 
-Result = dict[str, Any]
+GroupKey = Literal["queue", "class"]
 
 NOTICED_PERCENT = 1  # A completion time that changed by less is neither faster nor slower.
 GROUPS_MAX = 40
@@ -51,13 +52,13 @@ class Metric:
     over: int = 1
     digits: int = 0
 
-    def of(self, result: Result) -> float:
+    def of(self, result: SimulationResult) -> float:
         value: Any = result
         for step in self.path:
             value = value.get(step, 0) if isinstance(value, dict) else 0
         return (len(value) if isinstance(value, list) else value) / self.over
 
-    def shown(self, result: Result) -> str:
+    def shown(self, result: SimulationResult) -> str:
         """A dash where the result has no such section."""
         if self.over == MS_A_SECOND and self.path[0] in result:
             return seconds_text(self.of(result))
@@ -90,7 +91,7 @@ _OUTAGES = (
 _COPIES = (Metric("copies started", ("copies", "started")), Metric("copies won", ("copies", "won")))
 
 
-def comparison_table(results: dict[str, Result]) -> Table:
+def comparison_table(results: dict[str, SimulationResult]) -> Table:
     """The table of results by preset, at least one."""
     name, base = next(iter(results.items()))
     used = [Metric(f"utilisation {kind}", ("utilisation", kind), 1, 3) for kind in base["utilisation"]]
@@ -111,21 +112,21 @@ def comparison_table(results: dict[str, Result]) -> Table:
     return Table(["metric", *results], rows)
 
 
-def _reservation_rows(results: dict[str, Result]) -> list[list[str]]:
+def _reservation_rows(results: dict[str, SimulationResult]) -> list[list[str]]:
     counts = [Counter(map(outcome_of, result.get("reservations", []))) for result in results.values()]
     each = [[f"reservations {outcome}", *(f"{count[outcome]:,}" for count in counts)] for outcome in OUTCOMES]
     rows = [["reservations", *(f"{count.total():,}" for count in counts)], *each]
     return rows + [[f"series {name}", *texts] for name, texts in _series_texts(results)][:SERIES_MAX]
 
 
-def _series_texts(results: dict[str, Result]) -> list[tuple[str, list[str]]]:
+def _series_texts(results: dict[str, SimulationResult]) -> list[tuple[str, list[str]]]:
     """What became of the occurrences of each series, by preset."""
     found = [of_series(result.get("reservations", [])) for result in results.values()]
     names = dict.fromkeys(name for of in found for name in of)
     return [(name, [outcomes_text(of.get(name, [])) for of in found]) for name in names]
 
 
-def reservations_table(results: dict[str, Result]) -> Table:
+def reservations_table(results: dict[str, SimulationResult]) -> Table:
     """What became of each reservation, by preset: of those that are not alike everywhere and in time first, at most
     RESERVATIONS_MAX. Occurrences of a series with which all is well stand together in one row."""
     # The same requests come in the same order under every preset; which are refused at once may differ.
@@ -145,7 +146,7 @@ def reservations_table(results: dict[str, Result]) -> Table:
     return Table(["reservation", *results], rows[:RESERVATIONS_MAX])
 
 
-def rejections_table(results: dict[str, Result]) -> Table:
+def rejections_table(results: dict[str, SimulationResult]) -> Table:
     """Why jobs were rejected: a row a reason with how many jobs and the first of them; where presets differ, a row for
     those that are alike."""
     presets_of: dict[tuple[str, int, str], list[str]] = {}
@@ -162,7 +163,7 @@ def rejections_table(results: dict[str, Result]) -> Table:
     return Table(["rejected", "jobs", "first job", "under"], rows)
 
 
-def _against(base: Result, result: Result) -> tuple[str, str, str]:
+def _against(base: SimulationResult, result: SimulationResult) -> tuple[str, str, str]:
     """Median over jobs of the former completion time over this one; how many jobs became faster, how many slower."""
     former = {row["job"]: took_ms(row) for row in base["per_job"] if row["end_ms"] is not None}
     pairs = [
@@ -178,12 +179,13 @@ def _against(base: Result, result: Result) -> tuple[str, str, str]:
     return f"{factors[(len(factors) - 1) // 2]:.2f}", f"{faster:,}", f"{slower:,}"
 
 
-def took_ms(row: Result) -> int:
+def took_ms(row: JobRow) -> int:
     """Completion time of a job that has ended, at least 1 ms so that ratios and logarithms are defined."""
-    return max(1, int(row["end_ms"] - row["submit_ms"]))
+    assert row["end_ms"] is not None
+    return max(1, row["end_ms"] - row["submit_ms"])
 
 
-def equal_presets(results: dict[str, Result]) -> list[list[str]]:
+def equal_presets(results: dict[str, SimulationResult]) -> list[list[str]]:
     """The presets, those together under which every job starts and ends at the same time; in the order given."""
     alike: dict[tuple[tuple[Any, ...], ...], list[str]] = {}
     for preset, result in results.items():
@@ -192,12 +194,13 @@ def equal_presets(results: dict[str, Result]) -> list[list[str]]:
     return list(alike.values())
 
 
-def groups_table(results: dict[str, Result], key: str) -> Table:
+def groups_table(results: dict[str, SimulationResult], key: GroupKey) -> Table:
     """Completion times by queue or class (`key`), in seconds: a row a group, mean and 95th percentile by preset."""
     grouped = {preset: _by_group(result["per_job"], key) for preset, result in results.items()}
     counts: dict[str, int] = {}
     for row in next(iter(results.values()))["per_job"]:
-        counts[row[key]] = counts.get(row[key], 0) + 1
+        group = _group_of(row, key)
+        counts[group] = counts.get(group, 0) + 1
     for groups in grouped.values():  # A preset may have admitted jobs that the first refused.
         for group in groups:
             counts.setdefault(group, 0)
@@ -214,11 +217,15 @@ def groups_table(results: dict[str, Result], key: str) -> Table:
     return Table([key, "jobs", *(f"{preset} {part}" for preset in results for part in ("mean", "p95"))], rows)
 
 
-def _by_group(rows: list[Result], key: str) -> dict[str, list[int]]:
+def _group_of(row: JobRow, key: GroupKey) -> str:
+    return row["queue"] if key == "queue" else row["class"] or "-"
+
+
+def _by_group(rows: list[JobRow], key: GroupKey) -> dict[str, list[int]]:
     took: dict[str, list[int]] = {}
     for row in rows:
         if row["end_ms"] is not None:
-            took.setdefault(row[key], []).append(took_ms(row))
+            took.setdefault(_group_of(row, key), []).append(took_ms(row))
     return took
 
 
