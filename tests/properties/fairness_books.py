@@ -379,7 +379,7 @@ class Books:
     def fair(self, path):
         """The level that is in force, where the core says one; a test of levels says whether it is right. A round that
         left the levels as they are has nothing to say of them."""
-        if not self.state.refills:
+        if not self.state.freshness.refills:
             return Fraction(self.known.get(path, (0, 0))[1], SHARE_UNITS)
         filled = self.state.filled
         if filled is None or filled.all_fits:

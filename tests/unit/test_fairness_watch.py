@@ -277,7 +277,7 @@ def test_a_task_that_waits_out_a_back_off_is_kept_from_nothing():
     later(story)
 
     assert breaches(story) == []
-    assert story.fairness.backing_off
+    assert story.fairness.backoffs.by_job
 
 
 def test_who_rests_stands_for_no_other_task_of_its_queue():
@@ -290,10 +290,10 @@ def test_who_rests_stands_for_no_other_task_of_its_queue():
     assert story.fairness.demands.of("a").could_start() == (13, {"cpu": 13_000})
     story.at(20).fail(*gang[1:])
     assert story.fairness.demands.of("a").could_start() == (13, {"cpu": 13_000})
-    assert [rest.at_ms for rest in story.fairness.backing_off["gang"].values()] == [60_020]
+    assert [rest.at_ms for rest in story.fairness.backoffs.by_job["gang"].values()] == [60_020]
 
     story.cancel("gang")
-    assert (story.fairness.demands.of("a").could_start()[0], story.fairness.backing_off) == (13, {})
+    assert (story.fairness.demands.of("a").could_start()[0], story.fairness.backoffs.by_job) == (13, {})
 
 
 @pytest.mark.parametrize("gone", [True, False])

@@ -16,4 +16,4 @@ NAME = "fairness"
 TOPIC = "shares"
 UPSTREAM = ()
 READS = ("shares",)
-LAYOUT = 19
+LAYOUT = 20

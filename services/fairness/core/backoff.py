@@ -18,15 +18,15 @@ def back_off(state: State, job: Job, name: str, at: int, index: int, reason: Fai
     if wait_ms := backoff_ms(state.policy, job, at, index, reason):
         stage = job.graph.stages[at]
         key = f"{stage.stage}/{index}"
-        state.backing_off.setdefault(name, {})[key] = Backoff(time + wait_ms, 1, stage.demand)
+        state.backoffs.by_job.setdefault(name, {})[key] = Backoff(time + wait_ms, 1, stage.demand)
         rest(state, job, at, 1)
-        heappush(state.backoff_ends, (time + wait_ms, name, key))
+        heappush(state.backoffs.ends, (time + wait_ms, name, key))
 
 
 def requeue_gang(state: State, job: Job, name: str, at: int, time: int) -> None:
     """One of a gang whose attempt is broken holds nothing any more."""
     stage = job.graph.stages[at]
-    held, backing_off = state.held.get(f"{name}/{stage.stage}"), state.backing_off.setdefault(name, {})
+    held, backing_off = state.held.get(f"{name}/{stage.stage}"), state.backoffs.by_job.setdefault(name, {})
     waits = backing_off.get(stage.stage)
     if waits is None:
         waits = backing_off[stage.stage] = Backoff(None, 0, stage.demand)
@@ -36,28 +36,28 @@ def requeue_gang(state: State, job: Job, name: str, at: int, time: int) -> None:
         return
     if wait_ms := gang_backoff_ms(state.policy, job, at):
         waits.at_ms = time + wait_ms
-        heappush(state.backoff_ends, (waits.at_ms, name, stage.stage))
+        heappush(state.backoffs.ends, (waits.at_ms, name, stage.stage))
     else:
         _end(state, job, name, stage.stage)
 
 
 def wake(state: State, time: int) -> None:
     """Back-offs that are over by now count no more."""
-    while state.backoff_ends and state.backoff_ends[0][0] <= time:
-        at_ms, name, key = heappop(state.backoff_ends)
-        backing_off = state.backing_off.get(name, {}).get(key)
+    while state.backoffs.ends and state.backoffs.ends[0][0] <= time:
+        at_ms, name, key = heappop(state.backoffs.ends)
+        backing_off = state.backoffs.by_job.get(name, {}).get(key)
         if backing_off is not None and backing_off.at_ms == at_ms:
             _end(state, state.jobs[name], name, key)
 
 
 def forget_backoffs(state: State, job: Job, name: str) -> None:
     """The job is over."""
-    for key in list(state.backing_off.get(name, ())):
+    for key in list(state.backoffs.by_job.get(name, ())):
         _end(state, job, name, key)
 
 
 def _end(state: State, job: Job, name: str, key: str) -> None:
-    ended = state.backing_off[name].pop(key)
-    if not state.backing_off[name]:
-        del state.backing_off[name]
+    ended = state.backoffs.by_job[name].pop(key)
+    if not state.backoffs.by_job[name]:
+        del state.backoffs.by_job[name]
     rest(state, job, job.graph.position[key.partition("/")[0]], -ended.tasks)

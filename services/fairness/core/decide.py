@@ -28,7 +28,7 @@ def decide(state: State, opened: OpenRound) -> list[Shares]:
     accounts = accounts_of(state)
     full = opened.record.round - state.full_round >= state.policy.keyframe_rounds
     entitled = entitlements(state, full=full)
-    if not full and not state.refills:
+    if not full and not state.freshness.refills:
         shares = _kept(state, accounts, opened)
         shares.entitlements = entitled
         return [shares]

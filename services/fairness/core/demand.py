@@ -21,7 +21,7 @@ def divide_capacity(state: State) -> None:
 
 def recount(state: State) -> None:
     """Recomputes all sums, after the units have changed that count. Takes time proportional to nodes and live jobs."""
-    state.whole, state.demands, state.user_tasks, state.users_touched = {}, Demands(), {}, {}
+    state.whole, state.demands, state.users.tasks, state.users.touched = {}, Demands(), {}, {}
     for capacity in state.nodes.values():
         for resource, amount in counted_capacity(state.policy, capacity).items():
             state.whole[resource] = state.whole.get(resource, 0) + amount
@@ -44,14 +44,14 @@ def recount(state: State) -> None:
             tasks = running(state, name, live, at)
             if tasks and live.queue:  # What it runs counts, as it does above for all others.
                 _add(state, live.queue, of.demand, tasks, tasks, user=live.user)
-    for name in state.backing_off:
+    for name in state.backoffs.by_job:
         if state.jobs[name].began:
             count_rests(state, state.jobs[name], name, 1)
 
 
 def _add(state: State, leaf: str, demand: Vector, asked: int, waiting: int, held: int = 0, user: str = "") -> None:
     """Adds to the sums alone; `count_tasks` says which."""
-    if state.user_running_max:
+    if state.users.most:
         note_user(state, user, leaf, demand, waiting, runs=held)
     state.demands.add(leaf, counted_demand(state.policy, demand), asked, waiting, held)
 
@@ -122,7 +122,7 @@ def rest(state: State, job: Job, at: int, tasks: int) -> None:
 # ---------------------------------------------------------------- sums
 def count_rests(state: State, job: Job, name: str, sign: int) -> None:
     """What of a job is in back-off counts (`sign` 1), or no longer does (-1)."""
-    for key, each in state.backing_off.get(name, {}).items():
+    for key, each in state.backoffs.by_job.get(name, {}).items():
         if not is_limited(job.graph.stages[job.graph.position[key.partition("/")[0]]]):
             add_rest(state, job, each.demand, sign * each.tasks)
     for at in job.resting:
@@ -132,7 +132,7 @@ def count_rests(state: State, job: Job, name: str, sign: int) -> None:
 def add_rest(state: State, job: Job, demand: Vector, tasks: int) -> None:
     """So many tasks more of a job (fewer, where negative) are in back-off."""
     if tasks and job.queue:
-        if state.user_running_max:
+        if state.users.most:
             note_user(state, job.user, job.queue, demand, rests=tasks)
         state.demands.add(job.queue, counted_demand(state.policy, demand), 0, 0, resting=tasks)
         change_sums(state, job.queue)

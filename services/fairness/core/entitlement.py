@@ -32,9 +32,9 @@ def entitlements(state: State, *, full: bool) -> list[Entitlement]:
     published = state.entitled
     if not PRESETS[state.policy.preset].plans_jobs:
         return [entitlement(key, 0) for key in sorted(published)]
-    if not state.entitles and not full:
+    if not state.freshness.entitles and not full:
         return []
-    found = _filled(state) if state.entitles else published
+    found = _filled(state) if state.freshness.entitles else published
     moved = [key for key, share in found.items() if full or published.get(key) != share]
     return [
         entitlement(key, found.get(key, 0)) for key in sorted([*moved, *(key for key in published if key not in found)])
@@ -80,7 +80,7 @@ def _directions(state: State) -> Directions:
 
 def open_entitlement(state: State) -> None:
     """A round begins."""
-    state.entitles, state.entitlement_due = state.entitlement_due, False
+    state.freshness.entitles, state.freshness.entitlement_due = state.freshness.entitlement_due, False
 
 
 def _leaves(tree: Queue | None) -> dict[str, bool]:

@@ -82,8 +82,8 @@ def _config(state: State, record: Record[ConfigChanged]) -> None:
             state.full_round = -state.policy.keyframe_rounds  # Every queue's guarantee is published in the next round.
     if body.queues is not None:
         state.queues = body.queues  # Demand stays: jobs are in the same leaves, and a tree without those is refused.
-        if (limits := user_limits(body.queues)) != state.user_running_max:
-            state.user_running_max = limits
+        if (limits := user_limits(body.queues)) != state.users.most:
+            state.users.most = limits
             recount(state)
         begin(state, relimit(state.running_limits, body.queues, queues_named(state)))
         forget_queues(state)

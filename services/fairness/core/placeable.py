@@ -50,7 +50,9 @@ def fold_levels(state: State, body: Shares) -> None:
         state.levels.put(level.queue, UnitLevel(level.target, level.due, level.lent, kinds))
         state.touched[level.queue] = True
     confirm(state.filled, [*body.gone, *[level.queue for level in body.levels]], state.levels.units)
-    if state.refills:  # Else this round has kept the levels, and units that were capped since have no due yet.
+    if (
+        state.freshness.refills
+    ):  # Else this round has kept the levels, and units that were capped since have no due yet.
         units = state.levels.units
         for unit in [unit for unit in state.capped if unit not in units or units[unit].due is None]:
             del state.capped[unit]

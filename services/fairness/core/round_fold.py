@@ -42,7 +42,7 @@ def _grant(state: State, grants: list[Grant], time: int) -> None:
         since = held.since
         for index in range(first, first + tasks):
             since[index] = time
-        at = held.leaf, held.user if state.user_running_max else ""
+        at = held.leaf, held.user if state.users.most else ""
         counts = granted.get(at)
         if counts is None:
             counts = granted[at] = []
@@ -64,7 +64,7 @@ def fold_opening(state: State, record: Record[RoundOpened]) -> None:
     if open_promises(state.promises, record.time):
         divide_anew(state)
     wake(state, record.time)
-    if state.users_touched:
+    if state.users.touched:
         cut_users(state)
     open_entitlement(state)
     open_round(state, accounts_of(state), record)
@@ -79,7 +79,7 @@ def fold_closing(state: State, record: Record[RoundClosed]) -> None:
     # A copy counts against no queue: its task does already, and a copy only gets what no other task can use.
     grants = [grant for grant in body.grants if grant.why != "speculative"]
     _grant(state, grants, record.time)
-    if state.users_touched:
+    if state.users.touched:
         cut_users(state)
     state.settled = state.opened
     watch(state, record.time)

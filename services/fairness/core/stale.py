@@ -1,9 +1,9 @@
 """Marks which of fairness's results are out of date. Only the functions in this module, called by the folds, mark
 anything.
 
-Out of date can be: the levels (`refill_due`, and by how much demand has moved: tolerance.py), the entitlements
-(`entitlement_due`), the units to check after the closing (`touched`), and the caches `filled`, `accounts` and
-`directions`, which hold results together with what has changed since.
+Out of date can be: the levels, by how much demand has moved (tolerance.py), and the entitlements (`Freshness`); the
+units to check after the closing (`touched`); and the caches `filled`, `accounts` and `directions`, which hold results
+together with what has changed since.
 """
 
 from schemas.presets import PRESETS
@@ -21,26 +21,28 @@ def all_changed(state: State) -> None:
 
 def refill(state: State) -> None:
     """The next opening works the levels out again."""
-    state.refill_due = True
+    state.freshness.refill_due = True
 
 
 def entitle(state: State) -> None:
     """The next opening works out again what jobs are entitled to: jobs, queues or capacity have changed."""
-    state.entitlement_due = PRESETS[state.policy.preset].plans_jobs
+    state.freshness.entitlement_due = PRESETS[state.policy.preset].plans_jobs
 
 
 def abandon(state: State) -> None:
     """A round is given up, so what it worked out is not in force."""
-    if state.refills:
+    if state.freshness.refills:
         refill(state)
-    if state.entitles:
+    if state.freshness.entitles:
         entitle(state)
 
 
 def change_demand(state: State, leaf: str) -> None:
     """What a leaf asks for is about to change. Keeps what it asked for at the last refill (tolerance.py)."""
-    if leaf not in state.asked_before:
-        state.asked_before[leaf] = {kinds: dict(demand) for kinds, demand in state.demands.of(leaf).sets.items()}
+    if leaf not in state.freshness.asked_before:
+        state.freshness.asked_before[leaf] = {
+            kinds: dict(demand) for kinds, demand in state.demands.of(leaf).sets.items()
+        }
     if state.filled is not None:
         state.filled.moved[leaf] = True
 

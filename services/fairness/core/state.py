@@ -83,6 +83,41 @@ class UserTasks:
 
 
 @dataclass(slots=True)
+class Users:
+    """Users where only so many of their tasks run at a time (user_demand.py). `most`: by path of a queue, how many;
+    `tasks`: by user and leaf, what it has under such limits; `touched`: users of whom that has changed since the last
+    opening.
+    """
+
+    most: dict[str, int] = field(default_factory=dict)
+    tasks: dict[str, dict[str, UserTasks]] = field(default_factory=dict)
+    touched: dict[str, bool] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Freshness:
+    """What the next round has to work out again.
+
+    Levels: `refill_due`, the next round does so; `refills`, the one that was opened last does. Until then, since the
+    last round that did (tolerance.py): `asked_before`, what those leaves asked for then, by set of kinds, that ask for
+    something else now; `caps_moved`, by how much caps have moved, in billionths; `spared_ms`, when the first round did
+    without; `fitted`, all demands fitted into the cell then.
+
+    Entitlements of planned jobs: `entitlement_due`, jobs, queues or capacity have changed since the last opening;
+    `entitles`, the round of that one works them out again.
+    """
+
+    refill_due: bool = True
+    refills: bool = True
+    asked_before: dict[str, dict[str, Vector]] = field(default_factory=dict)
+    caps_moved: int = 0
+    spared_ms: int | None = None
+    fitted: bool = False
+    entitlement_due: bool = False
+    entitles: bool = False
+
+
+@dataclass(slots=True)
 class Backoff:
     """Tasks that failed, each with this demand, and are asked for again at `at_ms` only; None: of a gang some still
     run."""
@@ -90,6 +125,16 @@ class Backoff:
     at_ms: int | None
     tasks: int
     demand: Vector
+
+
+@dataclass(slots=True)
+class Backoffs:
+    """What waits out a back-off. `by_job`: by "stage/index", a gang by "stage"; `ends`: a heap of when, for which job
+    and what.
+    """
+
+    by_job: dict[str, dict[str, Backoff]] = field(default_factory=dict)
+    ends: list[tuple[int, str, str]] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -123,13 +168,8 @@ class State:
     what of it is divided, which is not what was promised to reservations at the last opening. `reserving`: by job.
     `on_hold`: live jobs that users hold: what they run counts, what they wait for does not.
 
-    `user_running_max`: by path of a queue, how many tasks of one user run at a time; `user_tasks`: by user and leaf,
-    what it has under such limits; `users_touched`: users of whom that has changed since the last opening
-    (user_demand.py).
-
     `demands`: what leaf queues ask for and hold. `held` is keyed "job/stage"; `running`: log time of a closing -> tasks
-    that it granted and that still hold. `backing_off`: by job, what waits out a back-off, by "stage/index", a gang by
-    "stage"; `backoff_ends`: a heap of when, for which job and what.
+    that it granted and that still hold.
 
     `levels`: those in force; `shares`: what was published of queues; `full_round`: the last round in which everything
     was. `watch`: whose guarantees do not hold. `oldest_ms`: since when the longest task had been running after the last
@@ -138,13 +178,7 @@ class State:
     Of units (queues with a level of their own): `short`, those below their level; `capped`, those whose levels follow
     what they can place. `touched`: queues whose sum or level has changed since the last closing.
 
-    Since the last round that worked the levels out again (tolerance.py): `asked_before`, what those leaves asked
-    for then, by set of kinds, that ask for something else now; `caps_moved`, by how much caps have moved, in
-    billionths; `spared_ms`, when the first round did without; `fitted`: all demands fitted into the cell then.
-    `refills`: whether the round that was opened last does; `refill_due`: the next one must.
-
-    `entitled`: by queue and set of kinds, what jobs are entitled to, as published; `entitlement_due`: jobs, queues or
-    capacity have changed since the last opening; `entitles`: that one's round works it out again.
+    `entitled`: by queue and set of kinds, what jobs are entitled to, as published.
 
     `changed_seq`: seq of the last fact that may lead to a grant; `opened`: of the last opening; `settled`: of the last
     one that was closed; `wake_ms`: the wake-up that this core asked for last.
@@ -152,9 +186,7 @@ class State:
 
     policy: Policy = field(default_factory=Policy)
     queues: Queue | None = None
-    user_running_max: dict[str, int] = field(default_factory=dict)
-    user_tasks: dict[str, dict[str, UserTasks]] = field(default_factory=dict)
-    users_touched: dict[str, bool] = field(default_factory=dict)
+    users: Users = field(default_factory=Users)
     nodes: dict[str, Vector] = field(default_factory=dict)
     whole: Vector = field(default_factory=dict)
     capacity: Vector = field(default_factory=dict)
@@ -167,8 +199,7 @@ class State:
     demands: Demands = field(default_factory=Demands)
     held: dict[str, Allocation] = field(default_factory=dict)
     running: dict[int, int] = field(default_factory=dict)
-    backing_off: dict[str, dict[str, Backoff]] = field(default_factory=dict)
-    backoff_ends: list[tuple[int, str, str]] = field(default_factory=list)
+    backoffs: Backoffs = field(default_factory=Backoffs)
     levels: UnitLevels = field(default_factory=UnitLevels)
     shares: dict[str, QueueShare] = field(default_factory=dict)
     full_round: int = 0
@@ -177,19 +208,12 @@ class State:
     short: dict[str, Short] = field(default_factory=dict)
     capped: dict[str, Cap] = field(default_factory=dict)
     touched: dict[str, bool] = field(default_factory=dict)
-    asked_before: dict[str, dict[str, Vector]] = field(default_factory=dict)
-    caps_moved: int = 0
-    spared_ms: int | None = None
-    fitted: bool = False
-    refills: bool = True
-    refill_due: bool = True
+    freshness: Freshness = field(default_factory=Freshness)
     changed_seq: int = 0
     opened: int = 0
     settled: int = 0
     wake_ms: int | None = None
     entitled: dict[str, int] = field(default_factory=dict)
-    entitlement_due: bool = False
-    entitles: bool = False
     directions: Cache[Directions | None] = None
     filled: Cache[CellLevels | None] = None
     accounts: Cache[TreeAccounts | None] = None

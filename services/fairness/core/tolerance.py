@@ -20,24 +20,26 @@ from schemas.quantities import SHARE_UNITS
 from services.fairness.accounts.queue_account import QueueAccount
 from services.fairness.accounts.tree_accounts import TreeAccounts
 from services.fairness.core.state import State
+from services.fairness.filling.unit_levels import UnitLevels
 
 _PERMILLE: Final = SHARE_UNITS // 1_000
 
 
 def note_cap(state: State, before: int, after: int) -> None:
     """What a unit is taken to be able to place has moved from one dominant share (billionths) to another."""
-    state.caps_moved += abs(after - before)
+    state.freshness.caps_moved += abs(after - before)
 
 
 def open_round(state: State, accounts: TreeAccounts | None, record: Record) -> None:
     """Finds out whether this opening's round works the levels out again; if so, changes are counted from here on."""
+    fresh = state.freshness
     is_full = record.round - state.full_round >= state.policy.keyframe_rounds
-    state.refills = is_full or state.refill_due or accounts is None or _has_moved(state, accounts, record.time)
-    if state.refills:
-        state.refill_due, state.spared_ms, state.caps_moved, state.asked_before = False, None, 0, {}
-        state.fitted = accounts is not None and fits(accounts, state.demands.total, state.capacity)
-    elif state.spared_ms is None and (state.asked_before or state.capped):
-        state.spared_ms = record.time
+    fresh.refills = is_full or fresh.refill_due or accounts is None or _has_moved(state, accounts, record.time)
+    if fresh.refills:
+        fresh.refill_due, fresh.spared_ms, fresh.caps_moved, fresh.asked_before = False, None, 0, {}
+        fresh.fitted = accounts is not None and fits(accounts, state.demands.total, state.capacity)
+    elif fresh.spared_ms is None and (fresh.asked_before or state.capped):
+        fresh.spared_ms = record.time
 
 
 def fits(accounts: TreeAccounts, total: Vector, capacity: Vector) -> bool:
@@ -48,46 +50,53 @@ def fits(accounts: TreeAccounts, total: Vector, capacity: Vector) -> bool:
 
 
 def _has_moved(state: State, accounts: TreeAccounts, time: int) -> bool:
-    policy = state.policy
-    if not policy.demand_tolerance_permille or accounts.by_holdings or state.fitted:
+    policy, fresh = state.policy, state.freshness
+    if not policy.demand_tolerance_permille or accounts.by_holdings or fresh.fitted:
         return True
     if fits(accounts, state.demands.total, state.capacity):
         return True
-    if time - (state.spared_ms if state.spared_ms is not None else time) >= policy.demand_tolerance_ms:
+    spared_ms = fresh.spared_ms if fresh.spared_ms is not None else time
+    if time - spared_ms >= policy.demand_tolerance_ms:
         return True
-    left = policy.demand_tolerance_permille * _PERMILLE - state.caps_moved
-    for leaf, before in state.asked_before.items():
+    left = policy.demand_tolerance_permille * _PERMILLE - fresh.caps_moved
+    for leaf, before in fresh.asked_before.items():
         if left < 0:
             break
         if leaf in accounts.queues:
             now = state.demands.of(leaf).sets
-            if _asks_otherwise(state, accounts.group_of(leaf), before, now):
+            if _asks_otherwise(state.levels, accounts.group_of(leaf), before, now):
                 return True
-            left -= sum([_distance(state, before.get(kinds, {}), now.get(kinds, {})) for kinds in {**before, **now}])
+            moved = [
+                _distance(state.capacity, before.get(kinds, {}), now.get(kinds, {})) for kinds in {**before, **now}
+            ]
+            left -= sum(moved)
     return left < 0
 
 
 def newcomers(state: State, accounts: TreeAccounts) -> dict[str, int]:
     """Units that have begun to ask since the last refill and have no level yet -> the one they get without a refill."""
-    leaves = [leaf for leaf in state.asked_before if state.demands.of(leaf).asked and leaf in accounts.queues]
+    asked_before, demands = state.freshness.asked_before, state.demands
+    leaves = [leaf for leaf in asked_before if demands.of(leaf).asked and leaf in accounts.queues]
     units = {unit.name: unit for unit in map(accounts.group_of, leaves)}
     known = state.levels.units
     return {name: accounts.share_of(unit.demand) for name, unit in sorted(units.items()) if name not in known}
 
 
-def _asks_otherwise(state: State, unit: QueueAccount, before: Mapping[str, Vector], now: Mapping[str, Vector]) -> bool:
+def _asks_otherwise(
+    levels: UnitLevels, unit: QueueAccount, before: Mapping[str, Vector], now: Mapping[str, Vector]
+) -> bool:
     """Whether a leaf asks for other sets of kinds, and has, or is to have, a level for each."""
     if unit.children or not now or before.keys() == now.keys():
         return False
-    level = state.levels.units.get(unit.name)
+    level = levels.units.get(unit.name)
     return len(now) > 1 or (level is not None and bool(level.kinds))
 
 
-def _distance(state: State, before: Vector, now: Vector) -> int:
+def _distance(capacity: Vector, before: Vector, now: Vector) -> int:
     """The dominant share, in billionths, of the difference."""
     most = 0
     for kind in {**before, **now}:
-        have = state.capacity.get(kind, 0)
+        have = capacity.get(kind, 0)
         if have > 0:
             most = max(most, abs(now.get(kind, 0) - before.get(kind, 0)) * SHARE_UNITS // have)
     return most

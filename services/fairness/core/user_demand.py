@@ -22,13 +22,13 @@ def note_user(
     """So many tasks more of a user (fewer, where negative) wait in a leaf, so many more of those are in back-off, and
     so many more run.
     """
-    if not any(path in state.user_running_max for path in upwards(leaf)):
+    if not any(path in state.users.most for path in upwards(leaf)):
         return
     _restore(state, user)
     demand = counted_demand(state.policy, demand)
-    leaves = state.user_tasks.get(user)
+    leaves = state.users.tasks.get(user)
     if leaves is None:
-        leaves = state.user_tasks[user] = {}
+        leaves = state.users.tasks[user] = {}
     mine = leaves.get(leaf)
     if mine is None:
         mine = leaves[leaf] = UserTasks()
@@ -45,20 +45,20 @@ def note_user(
     if not mine.runs and not mine.asked:
         del leaves[leaf]
         if not leaves:
-            del state.user_tasks[user]
+            del state.users.tasks[user]
 
 
 def cut_users(state: State) -> None:
     """Takes off what is beyond the limits of the users of whom anything has changed."""
-    touched, state.users_touched = state.users_touched, {}
+    touched, state.users.touched = state.users.touched, {}
     for user in touched:
-        leaves = state.user_tasks.get(user)
+        leaves = state.users.tasks.get(user)
         if leaves is None:
             continue
         paths: dict[str, bool] = {}
         for leaf in leaves:
             paths |= dict.fromkeys(upwards(leaf), True)
-        limits = sorted([path for path in paths if path in state.user_running_max], key=_depth, reverse=True)
+        limits = sorted([path for path in paths if path in state.users.most], key=_depth, reverse=True)
         waits: _Amounts = {}
         able: _Amounts = {}
         for leaf, mine in leaves.items():
@@ -66,7 +66,7 @@ def cut_users(state: State) -> None:
                 waits[leaf, kind], able[leaf, kind] = each.waits, each.waits - each.rests
         for path in limits:
             runs = sum([mine.runs for leaf, mine in leaves.items() if is_below(leaf, path)])
-            free = max(0, state.user_running_max[path] - runs)
+            free = max(0, state.users.most[path] - runs)
             waits, able = _within(waits, path, free), _within(able, path, free)
         for leaf, mine in leaves.items():
             for kind, each in mine.asked.items():
@@ -88,10 +88,10 @@ def _within(amounts: _Amounts, path: str, free: int) -> _Amounts:
 
 def _restore(state: State, user: str) -> None:
     """Something changes about a user: until the next opening, all that it asks for counts."""
-    if user in state.users_touched:
+    if user in state.users.touched:
         return
-    state.users_touched[user] = True
-    for leaf, mine in state.user_tasks.get(user, {}).items():
+    state.users.touched[user] = True
+    for leaf, mine in state.users.tasks.get(user, {}).items():
         for each in mine.asked.values():
             _cut(state, leaf, each, 0, 0)
 
