@@ -24,12 +24,15 @@ PART = ".part~largesse"
 
 class Unpacked:
     """What is below one folder. `folder`: its descriptor, which is closed at the end. `owner`: user and group to whom
-    everything in it is given; None: whoever writes. `mode`: of files, before the umask.
+    everything in it is given; None: whoever writes. `mode`: of files, before the umask. `overwrites`: other files that
+    are in the way are replaced.
     """
 
-    def __init__(self, folder: int, owner: tuple[int, int] | None = None, mode: int = 0o600) -> None:
+    def __init__(
+        self, folder: int, owner: tuple[int, int] | None = None, mode: int = 0o600, *, overwrites: bool = False
+    ) -> None:
         self.folder = folder
-        self._owner, self._mode = owner, mode
+        self._owner, self._mode, self._overwrites = owner, mode, overwrites
         self._may_run = (mode & 0o444) >> 2
 
     def __enter__(self) -> Self:
@@ -43,7 +46,8 @@ class Unpacked:
     def below(self, path: str) -> "Unpacked":
         """One of its folders. Raises OSError."""
         with self._parent(path) as (parent, name):
-            return Unpacked(os.open(name, _FOLDER, dir_fd=parent), self._owner, self._mode)
+            folder = os.open(name, _FOLDER, dir_fd=parent)
+        return Unpacked(folder, self._owner, self._mode, overwrites=self._overwrites)
 
     def make_folder(self, path: str) -> None:
         """Makes a folder where there is none. Raises OSError, also where something else lies there."""
@@ -76,7 +80,9 @@ class Unpacked:
             os.link(name, own, src_dir_fd=source, dst_dir_fd=parent, follow_symlinks=False)
 
     def has(self, entry: Entry) -> bool:
-        """Whether the file is there, of that size and time. Raises OSError; FileExistsError where it is another."""
+        """Whether the file is there, of that size and time. Raises OSError; FileExistsError where something else is
+        there that is not to be overwritten.
+        """
         with self._parent(entry.path) as (parent, name):
             try:
                 about = os.stat(name, dir_fd=parent, follow_symlinks=False)
@@ -85,6 +91,8 @@ class Unpacked:
             regular = stat.S_ISREG(about.st_mode)
             if regular and (about.st_size, about.st_mtime_ns // 1_000_000) == (entry.size, entry.changed_ms):
                 return True
+            if regular and self._overwrites:
+                return False
             raise FileExistsError(errno.EEXIST, OTHER, entry.path)
 
     @contextmanager

@@ -53,8 +53,8 @@ class Watched:
             pass
         return self
 
-    def submit(self, name, *stages, queue="default", user=""):
-        return self.take(JobSpec(name, queue, list(stages), user=user)).settle()
+    def submit(self, name, *stages, queue="default", user="", reservation=None):
+        return self.take(JobSpec(name, queue, list(stages), user=user, reservation=reservation)).settle()
 
     def job(self, name):
         return job_document(self.view, name)

@@ -290,19 +290,22 @@ def results(
     folder: Annotated[
         Path | None, typer.Argument(help="where they go; left out, they are only listed", metavar="DIR")
     ] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="replace files of DIR that are other ones")] = False,
     url: Url = None,
     json: Json = False,
 ) -> None:
     """List the files that tasks have left in their results folders, or fetch them to DIR/STAGE/INDEX.
 
-    A file that DIR has already, with the same size and time, is not fetched again; another one is never overwritten. Of
-    a task that was tried several times these are the files of its last attempt.
+    A file that DIR has already, with the same size and time, is not fetched again; another one is in the way, unless
+    --overwrite replaces it. Of a task that was tried several times these are the files of its last attempt.
     """
     from services.cli.results import fetch_results, list_results
 
+    if overwrite and folder is None:
+        raise Wrong("--overwrite: only with DIR, the folder that files go to")
     match, gateway = _task(task), Gateway(url)
     which = match[1], match[2], None if match[3] is None else int(match[3])
     if folder is None:
         list_results(gateway, *which, json=json)
     else:
-        fetch_results(gateway, *which, folder, json=json)
+        fetch_results(gateway, *which, folder, overwrite=overwrite, json=json)

@@ -7,7 +7,7 @@ from typing import Any
 
 from services.cli.client import Gateway
 from services.cli.ending import out, out_json
-from services.cli.show import TEXT_COLUMNS_LEAST, cells, described, drawing, listed, moment, plural, width
+from services.cli.show import TEXT_COLUMNS_LEAST, cells, described, drawing, listed, moment, plural, span, width
 from services.cli.terms import terms
 
 Document = dict[str, Any]
@@ -31,6 +31,8 @@ _FORMS = {
 """What the form of a plan means."""
 
 STATES_SHOWN = ("requested", "accepted")
+JOBS_SHOWN_MAX = 10
+"""Jobs of one reservation that are listed."""
 STATES_OVER = ("deleted", "ended")
 OCCURRENCES_SHOWN = 3
 """Of a series, in a list on a terminal: there may be 64."""
@@ -204,8 +206,10 @@ def _figures(found: Document) -> tuple[object, ...]:
     return moment(begin), moment(end), _most(steps, begin, end), refusal_text(found)
 
 
-def one_reservation(found: Document, *, dry_run: bool = False) -> str:
-    """One reservation with its answer, and its plan line by line. `dry_run`: it is what would be."""
+def one_reservation(found: Document, *, dry_run: bool = False, jobs: Sequence[Document] = ()) -> str:
+    """One reservation with its answer, and its plan line by line. `dry_run`: it is what would be. `jobs`: those that
+    name it.
+    """
     answer = found["answer"]
     rows: list[tuple[str, object]] = [
         ("reservation", found["reservation"]),
@@ -230,6 +234,9 @@ def one_reservation(found: Document, *, dry_run: bool = False) -> str:
         rows.append(("again", again))
     if found.get("progress"):
         rows.append(("progress", found["progress"]))
+    rows += [("job", _job_text(job, found.get("rdl"))) for job in jobs[:JOBS_SHOWN_MAX]]
+    if len(jobs) > JOBS_SHOWN_MAX:
+        rows.append(("", f"and {len(jobs) - JOBS_SHOWN_MAX:,} more"))
     text = described(rows)
     if found["steps"]:
         begin, end = extent(found["steps"])
@@ -255,6 +262,15 @@ def _with_axes(steps: Sequence[Document], begin: int, end: int) -> str:
     times = f"{ends[0]}{' ' * room}{ends[1]}" if room > 1 else f"from {ends[0]}\n  to {ends[1]}"
     height = f"units at a time, full height is {_most(steps, begin, end)}"
     return "\n".join((height, chart(steps, begin, end, columns), f"├{'─' * (columns - 2)}┤", times))
+
+
+def _job_text(job: Document, rdl: Document | None) -> str:
+    """How a job of a reservation ended, and by how much after the end of the window."""
+    if job["ended_ms"] is None:
+        return f"{job['job']} {job['state']}"
+    text = f"{job['job']} {job['state']} {moment(job['ended_ms'])}"
+    late_ms = job["ended_ms"] - rdl["e"] * 1_000 if rdl is not None and rdl["op"] == "window" else 0
+    return f"{text}, {span(late_ms)} after the end of the window" if late_ms > 0 else text
 
 
 def _answer_row(found: Document, answer: Document, dry_run: bool) -> tuple[str, str]:

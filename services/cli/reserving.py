@@ -246,7 +246,7 @@ def why(name: Name, zone: Zone = None, url: Url = None, json: Json = False) -> N
     if json:
         out_json(found)
     else:
-        out(one_reservation(found))
+        out(one_reservation(found, jobs=gateway.get("/v1/jobs", "jobs", reservation=name)["jobs"]))
 
 
 def _answered(found: Document, json: bool, dry_run: bool) -> None:

@@ -1,7 +1,8 @@
 """`largesse results`: what tasks have left in their results folders, listed or fetched.
 
 Names come from tasks: they are shown as text, and no file is written outside the folder that was named, whatever they
-are. A file that is there already and has the size and the time of the task's is not fetched again.
+are. A file that is there already and has the size and the time of the task's is not fetched again, and another one
+replaced only where that is asked for.
 """
 
 import os
@@ -62,14 +63,14 @@ def list_results(gateway: Gateway, job: str, stage: str | None, index: int | Non
 
 
 def fetch_results(
-    gateway: Gateway, job: str, stage: str | None, index: int | None, folder: Path, *, json: bool
+    gateway: Gateway, job: str, stage: str | None, index: int | None, folder: Path, *, overwrite: bool, json: bool
 ) -> None:
-    """Writes what tasks have left to FOLDER/STAGE/INDEX. Raises as `Gateway.ask` does; Wrong where the folder cannot be
-    used, Refused where another file is in the way.
+    """Writes what tasks have left to FOLDER/STAGE/INDEX. `overwrite`: also where other files lie. Raises as
+    `Gateway.ask` does; Wrong where the folder cannot be used, Refused where something else is in the way.
     """
     tasks = _tasks(gateway, job, stage, index)
     found = _Fetched()
-    with _opened(folder) as top:
+    with _opened(folder, overwrite) as top:
         for task in tasks:
             if not task.problem:
                 _fetch_task(gateway, job, task, top, found)
@@ -145,10 +146,12 @@ def _line(task: Task, entry: Entry) -> str:
 
 
 # ---------------------------------------------------------------- fetching
-def _opened(folder: Path) -> Unpacked:
+def _opened(folder: Path, overwrite: bool) -> Unpacked:
     try:
         folder.mkdir(FOLDER_MODE, parents=True, exist_ok=True)
-        return Unpacked(os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC), mode=FILE_MODE)
+        return Unpacked(
+            os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC), mode=FILE_MODE, overwrites=overwrite
+        )
     except OSError as error:
         raise Wrong(f"DIR: {folder}: {error.strerror}") from None
 
@@ -165,7 +168,9 @@ def _fetch_task(gateway: Gateway, job: str, task: Task, top: Unpacked, found: _F
                 _fetch(gateway, job, task, entry, folder, found)
     except FileExistsError as error:
         path = f"{under}/{error.filename}" if error.strerror == OTHER else under
-        raise Refused(f"{visible(path)} {OTHER}: name another folder, or remove it") from None
+        raise Refused(
+            f"{visible(path)} {OTHER}: name another folder, remove it, or replace files with --overwrite"
+        ) from None
     except OSError as error:
         raise Wrong(f"DIR: {visible(under)}: {error.strerror}") from None
     except Broken as why:

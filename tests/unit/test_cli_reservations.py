@@ -441,3 +441,26 @@ def test_the_chart_of_one_reservation_has_axes(monkeypatch, columns):
 def test_the_form_of_a_plan_is_explained_where_it_is_printed(form, text):
     printed = " ".join(one_reservation(reservation(answer=YES | {"form": form})).split())
     assert f"answer yes{f', planned {form} ({text})' if form else ''}" in printed
+
+
+def test_a_reservation_says_which_of_its_jobs_ended_late():
+    window = {"op": "window", "s": 0, "e": 3_600, "of": ATOM}
+    jobs = [
+        {"job": "late", "state": "succeeded", "ended_ms": 3_609_000},
+        {"job": "punctual", "state": "failed", "ended_ms": 3_600_000},
+        {"job": "slow", "state": "running", "ended_ms": None},
+    ]
+    lines = one_reservation(reservation(rdl=window), jobs=jobs).splitlines()
+
+    said = [line.split(maxsplit=1)[1] for line in lines if line.lstrip().startswith("job")]
+    assert said == [
+        f"late succeeded {moment(3_609_000)}, 9.0 s after the end of the window",
+        f"punctual failed {moment(3_600_000)}",
+        "slow running",
+    ]
+
+
+def test_only_so_many_jobs_of_a_reservation_are_named():
+    jobs = [{"job": f"j{i}", "state": "running", "ended_ms": None} for i in range(plan_chart.JOBS_SHOWN_MAX + 2)]
+
+    assert "and 2 more" in one_reservation(reservation(), jobs=jobs)

@@ -73,8 +73,38 @@ def test_what_is_there_already_is_not_fetched_again_and_never_overwritten(tmp_pa
     (tmp_path / "map/0/f").write_text("mine")
     said = fetched(tmp_path, [row("f")])
     assert said.code == 1
-    assert "map/0/f is there already, and is another one: name another folder, or remove it" in said.err
+    assert "map/0/f is there already, and is another one: name another folder, remove it, or replace" in said.err
     assert (tmp_path / "map/0/f").read_text() == "mine"
+
+
+def test_files_of_an_earlier_run_are_replaced_where_that_is_asked_for(tmp_path):
+    fetched(tmp_path, [row("f"), row("g")])
+    rows = [row("f", changed_ms=9_000, size=3), row("g")]
+
+    with gateway([HEAD, *rows], data=b"new") as url:
+        said = largesse("results", "j", tmp_path, "--overwrite", LARGESSE_URL=url)
+
+    assert (said.code, said.err) == (0, f"2 files (1 there already), 3 bytes, of 1 task in {tmp_path}\n")
+    assert [(tmp_path / "map/0" / name).read_text() for name in "fg"] == ["new", "text"]
+    assert (tmp_path / "map/0/f").stat().st_mtime == 9
+
+
+@pytest.mark.parametrize("kind", ["folder", "link"])
+def test_only_files_are_replaced(tmp_path, kind):
+    (tmp_path / "map/0").mkdir(parents=True)
+    (tmp_path / "map/0/f").mkdir() if kind == "folder" else (tmp_path / "map/0/f").symlink_to("elsewhere")
+
+    with gateway([HEAD, row("f")]) as url:
+        said = largesse("results", "j", tmp_path, "--overwrite", LARGESSE_URL=url)
+
+    assert said.code == 1
+    assert "map/0/f is there already, and is another one" in said.err
+
+
+def test_overwriting_needs_a_folder():
+    said = largesse("results", "j", "--overwrite")
+
+    assert (said.code, said.err) == (2, "largesse: --overwrite: only with DIR, the folder that files go to\n")
 
 
 def test_a_file_whose_answer_breaks_off_is_fetched_from_there_on(tmp_path, monkeypatch):

@@ -259,6 +259,8 @@ def test_jobs_are_found_by_queue_user_and_state():
     assert found(since_ms=ended_ms + 1) == []
     cell.submit("c", stage(), queue="ml")
     assert found() == ["a", "c", "b"]  # Those that live come first.
+    cell.submit("d", stage(), queue="ml", reservation="r")
+    assert (found(reservation="r"), found(reservation="other")) == (["d"], [])
 
 
 def test_jobs_are_found_by_class():

@@ -37,6 +37,8 @@ LOOK_MS = 20
 
 _Place = tuple[str, int]
 _log = structlog.get_logger(__name__)
+_warned: dict[str, bool] = {}
+"""Clusters of which it was said once that they lose what they have acknowledged when the power is cut."""
 
 
 class KafkaBus:
@@ -65,7 +67,7 @@ class KafkaBus:
         self._writers: dict[KafkaWriter, bool] = {}
         self._endings: dict[asyncio.Future[None], bool] = {}
         self._wakeups = Wakeups()
-        self._closed = self._warned = False
+        self._closed = False
 
     def writer(self) -> KafkaWriter:
         """A new producer."""
@@ -238,8 +240,8 @@ class KafkaBus:
                 self._found.pop(topic, None)
                 self._found |= await self._look([topic])
         self._admitted[topic, partition] = True
-        if not self._warned and is_volatile(self._topics.get(topic), self._found.get(topic)):
-            self._warned = True
+        if self._client.bootstrap not in _warned and is_volatile(self._topics.get(topic), self._found.get(topic)):
+            _warned[self._client.bootstrap] = True
             mend = f"{command(self._client.bootstrap, topic, partition, self._found.get(topic))} --flush"
             _log.warning("one_replica_not_flushed", topic=topic, risk="a power cut loses acknowledged jobs", mend=mend)
 

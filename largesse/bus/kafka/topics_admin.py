@@ -36,6 +36,9 @@ from largesse.telemetry import configure
 from schemas.topics import Topic
 from schemas.wording import plural
 
+WAIT_S = 10
+"""For how long an answer of the cluster is waited for: one that has just been started takes some seconds."""
+
 _SET_ON_TOPIC = 1  # Kafka's number for "this value was set on the topic itself".
 
 SHOWN_LOOKS, SHOWN_LOOK_SECONDS = 100, 0.1
@@ -220,7 +223,9 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--grow", action="store_true", help="add partitions where there are too few")
     parser.add_argument("--flush", action="store_true", help="of topics with one replica, flush every message to disk")
     parser.add_argument("--check", action="store_true", help="change nothing, only say what is wrong")
-    parser.add_argument("--wait", type=_positive, default=1, metavar="SECONDS", help="for a cluster that starts (1)")
+    parser.add_argument(
+        "--wait", type=_positive, default=WAIT_S, metavar="SECONDS", help=f"for a cluster that starts ({WAIT_S})"
+    )
     options = parser.parse_args(arguments)
     if ":" not in options.bootstrap or "/" in options.bootstrap:
         parser.error("which cluster? --bootstrap HOST:PORT, or LARGESSE_BUS=kafka://HOST:PORT")
@@ -240,7 +245,7 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         lines, right = asyncio.run(work())
     except BusError as error:
-        sys.stderr.write(f"{error}\n")
+        sys.stderr.write(f"{error}; --wait SECONDS waits for longer\n")
         return 3
     sys.stdout.write("".join(f"{line}\n" for line in lines))
     return 0 if right else 1

@@ -82,6 +82,7 @@ def job_document(state: State, name: str, *, whole: bool = True) -> Document | N
 class WantedJobs:
     """Which jobs are listed. `states`: only jobs in one of these; none: in any. `queue`: only of this queue and those
     below it. `job_class`: only of this class, by its name. `since_ms`: only those submitted, or ended, since then.
+    `reservation`: only those that run under it.
     """
 
     states: Sequence[str] = ()
@@ -89,6 +90,7 @@ class WantedJobs:
     user: str | None = None
     job_class: str | None = None
     since_ms: int | None = None
+    reservation: str | None = None
 
 
 ANY = WantedJobs()
@@ -118,6 +120,8 @@ def each_job_document(state: State, wanted: WantedJobs, *, limit: int) -> Iterat
 
 def _is_wanted(state: State, wanted: WantedJobs, job: LiveJob | EndedJob) -> bool:
     said = job.spec if isinstance(job, LiveJob) else job
+    if wanted.reservation is not None and said.reservation != wanted.reservation:
+        return False
     if wanted.queue is not None and said.queue != wanted.queue and not said.queue.startswith(wanted.queue + "/"):
         return False
     if wanted.user is not None and (said.user or job.author) != wanted.user:

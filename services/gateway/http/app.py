@@ -161,6 +161,7 @@ def _add_jobs(app: FastAPI, api: Api) -> None:
         since_ms: Annotated[
             int | None, Query(ge=0, le=NUMBER_MAX, description="submitted or ended since (Unix milliseconds)")
         ] = None,
+        reservation: Annotated[str | None, Query(description="only jobs that run under it")] = None,
         limit: Annotated[int, Query(ge=1, le=JOBS_MAX)] = JOBS_DEFAULT,
     ) -> Response:
         """Jobs in brief: those that have not ended first, then ended ones, latest first. `queue`: with those below.
@@ -168,7 +169,7 @@ def _add_jobs(app: FastAPI, api: Api) -> None:
         view = api.follower.state
         if job_class is not None and job_class not in (known := known_classes(view)):
             raise malformed(Malformed("class", f"has to be one of {', '.join(known)}"))
-        wanted = WantedJobs(state or [], queue, user, job_class, since_ms)
+        wanted = WantedJobs(state or [], queue, user, job_class, since_ms, reservation)
         each = each_job_document(view, wanted, limit=limit)
         return await api.listed("jobs", each, ended_kept_max=ENDED_JOBS_MAX)
 
