@@ -29,6 +29,7 @@ from services.agent.task_output import read_piece
 
 GUARD_S = 240
 """Ends a story that hangs."""
+LASTING_MS = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +63,8 @@ COMMANDS = Work(
 SIMULATED = Work(
     TIMED,
     brief={"durations_ms": [5]},
-    lasting={"durations_ms": [1_000_000]},
-    stubborn={"durations_ms": [1_000_000]},
+    lasting={"durations_ms": [LASTING_MS]},
+    stubborn={"durations_ms": [LASTING_MS]},
     leaves="",
     prints=b"",
     measured=False,
@@ -95,9 +96,9 @@ class Agents:
         self.table = self._begin()
         return self.table
 
-    def start(self, *works: dict[str, Any], job: str = "j") -> list[Local]:
+    def start(self, *works: dict[str, Any], run: int = 5) -> list[Local]:
         """One attempt of each."""
-        starts = [start_of(work, job, index) for index, work in enumerate(works)]
+        starts = [start_of(work, index, run) for index, work in enumerate(works)]
         prepared = self.table.prepare(starts)
         self.note(self.table.launched(self.table.launch(prepared)))
         return [local for local, _ in prepared]
@@ -130,8 +131,8 @@ class Agents:
                 assert kept(local) == local.result, "an end was told of before it was written down"
 
 
-def start_of(work: dict[str, Any], job: str = "j", index: int = 0) -> Start:
-    return Start(f"{job}/s/{index}/1", HeldAttempt(job, "s", index, 1, 5, "e.1"), Stage("s", 10, {"cpu": 1}, **work))
+def start_of(work: dict[str, Any], index: int = 0, run: int = 5) -> Start:
+    return Start(f"j/s/{index}/1", HeldAttempt("j", "s", index, 1, run, "e.1"), Stage("s", 10, {"cpu": 1}, **work))
 
 
 def kept(local: Local):
@@ -258,6 +259,17 @@ def test_what_is_stopped_ends_for_that_reason(work, agents, reason, manner):
     assert [each.result.reason for each in agents.table.by_key.values()] == [reason]
 
 
+def test_what_is_stopped_while_it_is_launched_ends_for_that_reason(work, agents):
+    ((local, start),) = agents.table.prepare([start_of(work.lasting)])
+    outcomes = agents.table.launch([(local, start)])
+    agents.stop(local, "revoked")
+
+    agents.note(agents.table.launched(outcomes))
+    agents.until_ended(local)
+
+    assert local.result.reason == "revoked"
+
+
 def test_a_stop_concerns_one_attempt(work, agents):
     stopped, other = agents.start(work.lasting, work.lasting)
     agents.until_running(stopped, other)
@@ -277,6 +289,22 @@ def test_what_has_ended_is_not_stopped(work, agents):
 
     assert local.result.reason is None
     assert kept(local).reason is None
+
+
+def test_what_has_the_name_of_one_that_was_forgotten_is_another(work, agents):
+    (first,) = agents.start(work.lasting)
+    agents.until_running(first)
+    agents.stop(first, "killed")
+    agents.until_ended(first)
+    agents.table.forget(first.key)
+    time.sleep(0.01)  # The first would have ended a little before the second one.
+    just_before_ms = mono_ms() + LASTING_MS - 1
+
+    (second,) = agents.start(work.lasting, run=6)
+    agents.until_running(second)
+    agents.note(agents.table.look(just_before_ms))
+
+    assert second.phase == "running"
 
 
 # ---------------------------------------------------------------- another agent

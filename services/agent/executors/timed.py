@@ -76,7 +76,7 @@ class TimedExecutor:
         assert isinstance(handle, Timer)
         local.handle = handle
         heapq.heappush(self._timers, (handle.ends_ms, local.key))
-        return [Told(local)]
+        return [_stopped(local, handle)] if local.stopping else [Told(local)]
 
     def open_events(self) -> None:
         """Nothing happens but by the clock."""
@@ -91,7 +91,9 @@ class TimedExecutor:
         while self._timers and self._timers[0][0] <= now_ms:
             _, key = heapq.heappop(self._timers)
             local = known.get(key)
-            if local is not None and local.phase == "running" and isinstance(local.handle, Timer):
+            if local is None or local.phase != "running" or not isinstance(local.handle, Timer):
+                continue
+            if local.handle.ends_ms <= now_ms:  # The timer may be of an earlier attempt of that name.
                 told.append(Told(local, local.handle.fate))
         return told
 
@@ -101,11 +103,8 @@ class TimedExecutor:
 
     def stop(self, local: Local, grace_ms: int) -> list[Told]:
         """At once: there is nothing to wait for."""
-        assert local.stopping is not None
         if isinstance(local.handle, Timer):
-            timer = local.handle
-            ran_ms = max(0, timer.fate.run_ms - (timer.ends_ms - mono_ms()))
-            return [Told(local, Result(local.stopping, run_ms=ran_ms, detail=f"stopped: {local.stopping}"))]
+            return [_stopped(local, local.handle)]
         leave(self._settings.data, local, STOP, {"reason": local.stopping, "grace_ms": grace_ms})
         return []
 
@@ -130,6 +129,12 @@ class TimedExecutor:
         if claimed.boot == self._boot:
             return min(begun_ms, mono_ms())
         return mono_ms() - max(0, time.time_ns() // 1_000_000 - wall_ms)
+
+
+def _stopped(local: Local, timer: Timer) -> Told:
+    assert local.stopping is not None
+    ran_ms = max(0, timer.fate.run_ms - (timer.ends_ms - mono_ms()))
+    return Told(local, Result(local.stopping, run_ms=ran_ms, detail=f"stopped: {local.stopping}"))
 
 
 def fate_of(stage: Stage, index: int) -> Result:
