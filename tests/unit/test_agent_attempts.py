@@ -269,3 +269,16 @@ def test_the_pipe_may_say_anything(attempts, line, words):
 
     assert [local.phase for local in table.hear()] == words
     table.close()
+
+
+def test_an_end_that_is_told_twice_counts_once(attempts):
+    folder = prepared(attempts, command=["true"])
+    write_json(folder / RESULT, {"state": "succeeded", "run_ms": 7, "exit_code": 0})
+    table = attempts()
+    ((local, _),) = table.prepare([start(command=["true"])])
+    table.open_events()
+    os.write(table.executors[PROCESS].events[1], b"ended j/map/0/1\nended j/map/0/1\n")
+
+    assert table.hear() == [local]
+    assert table.hear() == []
+    table.close()
