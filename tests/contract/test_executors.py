@@ -404,7 +404,7 @@ def test_what_is_spoilt_in_a_folder_ends_that_attempt_alone(work, agents, name, 
     agents.until_ended(spoilt)
     agents.until_running(other)
     forgotten(spoilt.folder, RESULT, *([CLAIM] if name == STOP else []))
-    (foreign,) = (each.claims for each in RIGS.values() if each is not work)
+    foreign = next(each.claims for each in RIGS.values() if each is not work)
     spoil(spoilt.folder / name, how, foreign)
 
     table = agents.again()
@@ -452,7 +452,7 @@ def test_what_is_printed_is_read_from_the_folder_while_it_goes_on(work, agents):
 
 
 def test_an_executor_leaves_what_others_run_alone(work, agents):
-    (foreign,) = (each for each in RIGS.values() if each is not work)
+    foreign = next(each for each in RIGS.values() if each is not work)
     mine, lasting, other = agents.start(work.brief, work.lasting, foreign.lasting)
     agents.until_ended(mine)
     agents.until_running(lasting, other)

@@ -271,6 +271,16 @@ def test_the_pipe_may_say_anything(attempts, line, words):
     table.close()
 
 
+def test_the_pipe_speaks_of_commands_alone(attempts):
+    table = attempts()
+    table.prepare([start(durations_ms=[1_000])])
+    table.open_events()
+    os.write(table.executors[PROCESS].events[1], b"started j/map/0/1\nended j/map/0/1\n")
+
+    assert table.hear() == []
+    table.close()
+
+
 def test_an_end_that_is_told_twice_counts_once(attempts):
     folder = prepared(attempts, command=["true"])
     write_json(folder / RESULT, {"state": "succeeded", "run_ms": 7, "exit_code": 0})
