@@ -15,6 +15,7 @@ import pytest
 
 from largesse.task_output import Wanted
 from schemas import Stage
+from services.agent import processes
 from services.agent.attempts import Attempts
 from services.agent.core import HeldAttempt, Start
 from services.agent.documents import CHILD, CLAIM, RESULT, STOP, TASK, claim, read_json, write_json
@@ -415,14 +416,22 @@ def test_what_is_spoilt_in_a_folder_ends_that_attempt_alone(work, agents, name, 
     assert table.by_key[other.key].phase == "running"
 
 
-def test_an_attempt_whose_folder_is_moved_away_is_not_known_to_the_next_agent(work, agents, tmp_path):
+def left_running(agents: Agents) -> set[str]:
+    """Names of the folders of attempts of which processes run, shims included."""
+    keys = processes.carriers(processes.seen(), processes.node_key(agents.data))
+    return {Path(key).name for key in keys}
+
+
+def test_of_an_attempt_whose_folder_was_moved_away_nothing_runs_under_the_next_agent(work, agents, tmp_path):
     moved, other = agents.start(work.lasting, work.lasting)
     agents.until_running(moved, other)
+    before = left_running(agents)
     moved.folder.rename(tmp_path / "away")
 
     table = agents.again()
 
     assert [local.key for local in table.by_key.values()] == [other.key]
+    assert left_running(agents) == before - {moved.folder.name}
 
 
 # ---------------------------------------------------------------- usage, output, company

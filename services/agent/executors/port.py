@@ -27,7 +27,7 @@ Known = Mapping[str, Local]
 
 @dataclass(slots=True)
 class Told:
-    """What an executor says of an attempt. `result`: how it ended; None: it has begun. `durable`: the result lies in
+    """What an executor says of an attempt. `result`: its fate; None: it has begun. `durable`: the result lies in
     the attempt's folder already; otherwise the table writes it there before anybody is told.
     """
 
@@ -51,8 +51,8 @@ class Executor(Protocol):
         """
 
     def settle(self, known: Known) -> None:
-        """Everything was looked at: ends whatever runs for an attempt that does not run on. Blocks; in another thread.
-        Raises OSError.
+        """Every folder has been looked at: ends whatever still runs for attempts that are over. Blocks; in another
+        thread. Raises OSError.
         """
 
     # ---------------------------------------------------------------- starting
@@ -74,10 +74,10 @@ class Executor(Protocol):
         """
 
     def hear(self, known: Known) -> list[Told]:
-        """What it was told without asking, in the order of time."""
+        """What it was told without asking, in the order of time. Raises OSError."""
 
     def look(self, known: Known, now_ms: int) -> list[Told]:
-        """What can be found out by asking, about all its attempts at once."""
+        """What can be found out by asking, about all its attempts at once. Raises OSError."""
 
     def look_ms(self) -> int | None:
         """When to look next; None: when something has happened to it."""
