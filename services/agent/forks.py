@@ -11,12 +11,14 @@ import socket
 import sys
 import time
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 from largesse.telemetry import logger
+from schemas.quantities import QUANTITY_MAX
 from services.agent import fork_server, proc, processes, shim
 from services.agent.documents import CLAIM
-from services.agent.found import Guarded, Unsound, claim_in
+from services.agent.found import Unsound, claim_in, whole_in
 
 START_S = 10.0
 ANSWER_S = 10.0
@@ -37,6 +39,15 @@ SHIM_START = "import sys; sys.path.append(sys.argv[1]); from services.agent impo
 SHIM_PATH = str(Path(shim.__file__).parents[2])
 ROOM = " " * (fork_server.REQUEST_BYTES_MAX + 64)
 """An argument of the server that its shims' names are written over."""
+
+
+@dataclass(frozen=True, slots=True)
+class Guard:
+    """Who has claimed an attempt: a shim. `ticks`: its start time; pid and ticks mean nothing beyond this boot."""
+
+    boot: str
+    pid: int
+    ticks: int
 
 
 class NoServer(Exception):
@@ -169,6 +180,15 @@ class Forks:
         return seen.session == session or (seen.parent == os.getpid() and processes.is_idle(pid, self._data))
 
 
+def guard_in(folder: int) -> Guard | None:
+    """The shim that has claimed an attempt; None: a claim that was to start nothing. Raises Unsound, OSError."""
+    claimed = claim_in(folder)
+    if claimed is None:
+        return None
+    pid, ticks = (whole_in(claimed.document, CLAIM, name, 1, QUANTITY_MAX) for name in ("pid", "start"))
+    return Guard(claimed.boot, pid, ticks)
+
+
 def _reap_session(table: processes.Table, session: int | None) -> None:
     for pid, process in table.items():
         if process.session == session and process.parent == os.getpid():
@@ -180,12 +200,12 @@ def _claimer(folder: Path) -> int | None:
     """The shim that has begun the attempt, and has ended."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
-        claimed = claim_in(descriptor)
+        guard = guard_in(descriptor)
     except Unsound:
-        claimed = None
+        guard = None
     finally:
         os.close(descriptor)
-    return claimed.pid if isinstance(claimed, Guarded) else None
+    return guard.pid if guard is not None else None
 
 
 def _spawned(words: list[str], events: int | None, *more: tuple[object, ...], err: str = os.devnull) -> int:

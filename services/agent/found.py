@@ -9,7 +9,7 @@ import re
 import time
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
@@ -88,28 +88,18 @@ class AttemptFolder:
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """What was to be run. `fate`: how it ends, of a simulated task."""
+    """What was to be run. `document`: with what its executor has written, which is for that to check."""
 
     name: Name
-    fate: Result | None
+    document: dict[str, object]
 
 
 @dataclass(frozen=True, slots=True)
-class Guarded:
-    """A claim by a shim. `ticks`: its start time; pid and ticks mean nothing beyond this boot."""
+class Claim:
+    """By whom an attempt was claimed. `boot`: when; `document`: the rest, which is for its executor to check."""
 
     boot: str
-    pid: int
-    ticks: int
-
-
-@dataclass(frozen=True, slots=True)
-class Timed:
-    """A claim of a simulated task: when it began by the monotonic clock of that boot, and by the wall clock."""
-
-    boot: str
-    mono_ms: int
-    wall_ms: int
+    document: dict[str, object]
 
 
 def places(
@@ -190,28 +180,17 @@ def task_in(place: AttemptFolder, folder: int) -> Task | None:
         raise Unsound(f"{TASK} is of another attempt")
     if where != place.folder:
         raise Unsound(f"{TASK} is of another attempt")
-    if "run_ms" not in document:
-        return Task(name, None)
-    run_ms, reason = _whole(document, TASK, "run_ms", 0, DURATION_MS_MAX), document.get("reason")
-    if reason not in (None, "timeout"):
-        raise Unsound(f"{TASK}: reason is unknown")
-    return Task(name, Result(reason, run_ms=run_ms, detail="" if reason is None else f"ran longer than {run_ms} ms"))
+    return Task(name, document)
 
 
-def claim_in(folder: int) -> Guarded | Timed | None:
+def claim_in(folder: int) -> Claim | None:
     """Who has claimed the attempt; None: a claim that was to start nothing. Raises Unsound, OSError."""
     document = _read(folder, CLAIM)
-    if not document:
-        return None
-    boot = _text(document, CLAIM, "boot", NAME_MAX)
-    if "mono_ms" in document:
-        times = (_whole(document, CLAIM, field, 0, QUANTITY_MAX) for field in ("mono_ms", "wall_ms"))
-        return Timed(boot, *times)
-    return Guarded(boot, *(_whole(document, CLAIM, field, 1, QUANTITY_MAX) for field in ("pid", "start")))
+    return Claim(_text(document, CLAIM, "boot", NAME_MAX), document) if document else None
 
 
 def result_in(folder: int) -> Result | None:
-    """How the attempt ended, as its shim, or an agent for a simulated task, has left it. Raises Unsound, OSError."""
+    """How the attempt ended, as its shim, or an agent, has left it. Raises Unsound, OSError."""
     document = _read(folder, RESULT)
     if document is None:
         return None
@@ -220,18 +199,18 @@ def result_in(folder: int) -> Result | None:
         raise Unsound(f"{RESULT}: state is unknown")
     if state == "failed" and reason not in get_args(Failure):
         raise Unsound(f"{RESULT}: reason is unknown")
-    peak_mib = _whole({"peak_mib": 0, **document}, RESULT, "peak_mib", 0, _AMOUNT_MAX)
-    cpu_ms = _whole(document, RESULT, "cpu_ms", 0, _AMOUNT_MAX) if "cpu_ms" in document else None
+    peak_mib = whole_in({"peak_mib": 0, **document}, RESULT, "peak_mib", 0, _AMOUNT_MAX)
+    cpu_ms = whole_in(document, RESULT, "cpu_ms", 0, _AMOUNT_MAX) if "cpu_ms" in document else None
     peak = {"memory": peak_mib} if peak_mib else {}
     if "cpu_peak" in document:
-        peak["cpu"] = _whole(document, RESULT, "cpu_peak", 0, _AMOUNT_MAX)
+        peak["cpu"] = whole_in(document, RESULT, "cpu_peak", 0, _AMOUNT_MAX)
     exit_code = document.get("exit_code")
     if exit_code is not None:
-        exit_code = _whole(document, RESULT, "exit_code", -EXIT_CODE_MAX, EXIT_CODE_MAX)
+        exit_code = whole_in(document, RESULT, "exit_code", -EXIT_CODE_MAX, EXIT_CODE_MAX)
     detail = document.get("detail", "")
     return Result(
         reason=reason if state == "failed" else None,
-        run_ms=_whole(document, RESULT, "run_ms", 0, DURATION_MS_MAX),
+        run_ms=whole_in(document, RESULT, "run_ms", 0, DURATION_MS_MAX),
         exit_code=exit_code,
         detail=_clean(detail) if isinstance(detail, str) else "",
         peak=peak,
@@ -248,6 +227,14 @@ def stop_in(folder: int) -> StopReason | None:
     if reason not in get_args(StopReason):
         raise Unsound(f"{STOP}: reason is unknown")
     return reason  # type: ignore[no-any-return]
+
+
+def whole_in(document: Mapping[str, object], file: str, field: str, least: int, most: int) -> int:
+    """A whole number of a document. Raises Unsound."""
+    value = document.get(field)
+    if type(value) is not int or not least <= value <= most:  # True is an int, too.
+        raise Unsound(f"{file}: {field} has to be a whole number from {least} to {most}")
+    return value
 
 
 def folders_in(path: Path, begins: str = "") -> list[str]:
@@ -270,13 +257,6 @@ def _read(folder: int, name: str, *, whole: bool = False) -> dict[str, Any] | No
         return read_document(name, dir_fd=folder, most=SMALL_BYTES_MAX)
     except BadDocument as fault:
         raise Unsound(f"{name} {fault}") from None
-
-
-def _whole(document: dict[str, Any], file: str, field: str, least: int, most: int) -> int:
-    value = document.get(field)
-    if type(value) is not int or not least <= value <= most:  # True is an int, too.
-        raise Unsound(f"{file}: {field} has to be a whole number from {least} to {most}")
-    return value
 
 
 def _text(document: dict[str, Any], file: str, field: str, most: int) -> str:

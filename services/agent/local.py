@@ -1,11 +1,14 @@
 """One attempt on this machine, as the agent keeps it, and how its end is written down."""
 
+import os
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 from services.agent import core
+from services.agent.documents import open_folder, write_json
 from services.agent.found import StopReason
 from services.agent.outbox import Name, Result
 
@@ -15,36 +18,38 @@ def mono_ms() -> int:
     return time.monotonic_ns() // 1_000_000
 
 
+class Handle:
+    """What an executor keeps of an attempt that it runs; each executor has a class of its own."""
+
+    __slots__ = ()
+
+
 @dataclass(slots=True)
 class Local:
-    """One attempt on this machine whose end the log does not have. `ticks`: the shim's start time. `ends_ms`: when a
-    simulated task ends, `fate` how. `quiet`: the log is not waiting for it. `stopping`: why it was asked to stop.
-    `force_ms`: when patience ends. `spawned`: its shim was started by this process. `outcome`: its result, once nothing
-    of it is left, for which is waited until `sweep_ms`. `done`: the shim ended of its own accord, and so has ended
-    everything. `waits`: nothing of it was begun yet, for results of earlier stages are brought. `unsaid`: its
-    command has begun, and the log was not told. `inner`: `folder` from the data folder on, once it was asked for.
+    """One attempt on this machine whose end the log does not have. `executor`: the kind of what runs it; empty: its
+    folder does not say. `quiet`: the log is not waiting for it. `stopping`: why it was asked to stop. `waits`: nothing
+    of it was begun yet, for results of earlier stages are brought. `unsaid`: its command has begun, and the log was not
+    told. `inner`: `folder` from the data folder on, once it was asked for.
     """
 
     key: str
     name: Name
     admitted: int
     folder: Path
+    executor: str = ""
     phase: Literal["starting", "running", "ended"] = "starting"
-    pid: int | None = None
-    ticks: int | None = None
-    ends_ms: int | None = None
-    fate: Result | None = None
+    handle: Handle | None = None
     result: Result | None = None
     quiet: bool = False
     stopping: StopReason | None = None
-    force_ms: int | None = None
-    spawned: bool = False
-    outcome: Result | None = None
-    sweep_ms: int = 0
-    done: bool = False
     waits: bool = False
     unsaid: bool = False
     inner: str = ""
+
+    def parts(self, data: Path) -> list[str]:
+        """Names on the way from the data folder to the attempt's."""
+        self.inner = self.inner or str(self.folder)[len(str(data)) + 1 :]
+        return self.inner.split("/")
 
     @property
     def run_name(self) -> str:
@@ -55,13 +60,12 @@ class Local:
 
 @dataclass(slots=True)
 class Launched:
-    """What became of one start: a shim, a timer, or a result at once. `trouble`: what of this machine failed it."""
+    """What became of one start: something that runs, or a result at once. `trouble`: what of this machine
+    failed it.
+    """
 
     local: Local
-    pid: int | None = None
-    ticks: int | None = None
-    ends_ms: int | None = None
-    fate: Result | None = None
+    handle: Handle | None = None
     result: Result | None = None
     trouble: str = ""
 
@@ -90,3 +94,13 @@ def without_result(stopping: StopReason | None) -> Result:
 def document_of(result: Result) -> dict[str, object]:
     state = "succeeded" if result.reason is None else "failed"
     return {"state": state, "reason": result.reason, "run_ms": result.run_ms, "detail": result.detail}
+
+
+def leave(data: Path, local: Local, name: str, document: dict[str, object]) -> None:
+    """Leaves a document in an attempt's folder, if that can be done."""
+    with suppress(OSError):
+        folder = open_folder(data, *local.parts(data))
+        try:
+            write_json(name, document, dir_fd=folder)
+        finally:
+            os.close(folder)

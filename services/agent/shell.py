@@ -17,9 +17,10 @@ from largesse.bus.port import Bus
 from largesse.telemetry import CAUGHT_UP, logger
 from services.agent import core
 from services.agent.archive import Archive
-from services.agent.attempts import LOOK_MS, Attempts
+from services.agent.attempts import Attempts
 from services.agent.capacity import measured
 from services.agent.core import Action, Begun, Over, Start, Stop
+from services.agent.executors.port import LOOK_MS
 from services.agent.folders import live_name, take_identity
 from services.agent.holding import HOLD, SUSPEND_PARTS, boot_ms
 from services.agent.inputs import Inputs
@@ -100,11 +101,11 @@ class _Agent:
         CAUGHT_UP.labels(self._node.name).set(0)
         try:
             await asyncio.to_thread(self._attempts.scan)
-            limits_text = self._attempts.groups.limits_text(self._node.cpu_limit, self._node.memory_limit)
-            self._log.info("limits of tasks", limits=limits_text)
+            self._log.info("limits of tasks", limits=self._attempts.limits_text)
             for local in self._attempts.by_key.values():
                 self._archive.runs.began(live_name(local.name.job, local.admitted), local.run_name)
-            loop.add_reader(self._events, self._hear)
+            for events in self._events:
+                loop.add_reader(events, self._hear)
             try:
                 await self._serve(stop)
             except TakenOver:
@@ -120,10 +121,10 @@ class _Agent:
             if self._node.alone and self._node.keep_running and stop.is_set():
                 self._holding.keep()
             self._holding.close()
-            loop.remove_reader(self._events)
+            for events in self._events:
+                loop.remove_reader(events)
             self._inputs.close()
             self._attempts.close()
-            self._attempts.groups.close()
             CAUGHT_UP.remove(self._node.name)
             await self._reporter.drop()
 
@@ -328,7 +329,7 @@ class _Agent:
 
     # ---------------------------------------------------------------- what happens here
     def _hear(self) -> None:
-        self._note(self._attempts.hear(self._events))
+        self._note(self._attempts.hear())
 
     def _note(self, changed: list[Local]) -> None:
         """Attempts that began or ended, on their way to the log."""
@@ -347,16 +348,11 @@ class _Agent:
             self._wake.set()
 
     async def _keep_time(self) -> None:
-        """Timers, looks and words, each when it is due."""
-        look_ms = 0
+        """Looks and words, each when it is due."""
         while True:
             self._wake.clear()
-            now_ms = mono_ms()
-            self._note(self._attempts.ring(now_ms))
-            if now_ms >= look_ms:
-                self._note(self._attempts.look(now_ms))
-                look_ms = self._attempts.look_again_ms(now_ms)
-            moments = [look_ms, self._attempts.ring_ms()]
+            self._note(self._attempts.look_where_due(mono_ms()))
+            moments = [self._attempts.look_ms()]
             if self._caught_up.is_set():
                 if await self._may_come_back():
                     self._renew()

@@ -1,4 +1,4 @@
-"""One attempt's guardian: a process of its own that outlives the agent, started by attempts.py as `main(FOLDER)`.
+"""One attempt's guardian: a process of its own that outlives the agent, started by forks.py as `main(FOLDER)`.
 
 Claims the attempt (once only), runs its command in a session of its own, keeps what it prints, holds it to its
 time and memory, ends everything it started, and leaves exit code and run time in RESULT. SIGTERM means stop; STOP says

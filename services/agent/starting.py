@@ -5,12 +5,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from largesse.descriptors import inherited_limit
-from schemas import Stage
 from services.agent import processes
 from services.agent.cgroups import Limits
 from services.agent.core import Start
 from services.agent.folders import INPUTS, WORK
-from services.agent.outbox import Result
 from services.agent.settings import NodeSettings
 
 BASE_ENV = ("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TZ", "TMPDIR", "LD_LIBRARY_PATH")
@@ -99,15 +97,3 @@ def _of_gang(peers: Sequence[str]) -> dict[str, str]:
     env = {"LARGESSE_MASTER_ADDR": host.strip("[]"), "LARGESSE_MASTER_PORT": port}
     text = ",".join(peers)
     return env | {"LARGESSE_PEERS": text} if len(text) <= PEERS_MAX else env
-
-
-def fate_of(stage: Stage, index: int) -> Result:
-    """How a simulated task will end: by its duration, or by the stage's time-out."""
-    run_ms = stage.durations_ms[index] if len(stage.durations_ms) > 1 else stage.durations_ms[0]
-    if stage.timeout_ms is not None and run_ms > stage.timeout_ms:
-        return Result("timeout", run_ms=stage.timeout_ms, detail=_timed_out("timeout", stage.timeout_ms))
-    return Result(None, run_ms=run_ms)
-
-
-def _timed_out(reason: str | None, timeout_ms: int) -> str:
-    return "" if reason is None else f"ran longer than {timeout_ms} ms"

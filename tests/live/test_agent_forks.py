@@ -14,6 +14,7 @@ from schemas import Stage
 from services.agent import fork_server, forks, processes
 from services.agent.attempts import Attempts
 from services.agent.core import HeldAttempt, Start
+from services.agent.executors.process import PROCESS
 from services.agent.proc import start_ticks
 from services.agent.settings import NodeSettings
 from tests.live.agent_cell import AgentProcess, eventually, is_alive, outcome_of
@@ -45,6 +46,11 @@ def attempts(tmp_path, monkeypatch):
     table.close()
 
 
+def shims(table):
+    """What runs the commands of a table."""
+    return table.executors[PROCESS]
+
+
 def begin(table, *indexes, script="true", environment=None):
     """Starts attempts; they have begun as far as the agent knows."""
     stage = Stage("s", 1_000, {"cpu": 1}, command=["sh", "-c", script], env=environment or {})
@@ -64,7 +70,7 @@ def until(table, holds: Callable[[], bool]) -> None:
     over = time.monotonic() + GUARD_S
     while not holds():
         assert time.monotonic() < over
-        table.hear(table.events[0])
+        table.hear()
         table.look(time.monotonic_ns() // 1_000_000)
         time.sleep(0.01)
 
@@ -73,7 +79,7 @@ def begin_with(table, shim, script="true"):
     """Starts attempts until one is guarded by that shim, which is said to be idle a moment before it can be used."""
     for index in itertools.islice(FRESH, 100):
         (local,) = begin(table, index, script=script)
-        if local.pid == shim:
+        if local.handle.pid == shim:
             return local
     raise AssertionError("it took on nothing")
 
@@ -97,23 +103,23 @@ def words_of(pid: int) -> list[str]:
 
 def alone(table, monkeypatch) -> None:
     """From here on there is no fork server."""
-    table.forks.close()
-    monkeypatch.setattr(table, "forks", forks.Forks(table.settings.data))
+    shims(table).forks.close()
+    monkeypatch.setattr(shims(table), "forks", forks.Forks(table.settings.data))
     monkeypatch.setattr(forks, "SERVER_START", "raise SystemExit(1)")
 
 
 def test_a_shim_that_was_forked_has_open_what_one_with_its_own_interpreter_has(attempts, monkeypatch):
     forked = begin(attempts, 0, 1, 2, script="sleep 1000")
     until(attempts, lambda: all(local.phase == "running" for local in forked))
-    assert attempts.forks.pid is not None
+    assert shims(attempts).forks.pid is not None
     alone(attempts, monkeypatch)
     (spawned,) = begin(attempts, 3, script="sleep 1000")
     until(attempts, lambda: spawned.phase == "running")
-    assert attempts.forks.pid is None
+    assert shims(attempts).forks.pid is None
 
     def seen(local):
         """By kind, whatever their numbers; and what errors of the shim's own go to."""
-        lines = [line.replace(f"/{local.name.index}.1/", "/INDEX/") for line in opened(local.pid)]
+        lines = [line.replace(f"/{local.name.index}.1/", "/INDEX/") for line in opened(local.handle.pid)]
         return sorted(line.partition(" ")[2] for line in lines if not line.startswith("2 "))
 
     assert [seen(local) for local in forked] == [sorted([*seen(spawned), "socket"])] * 3
@@ -176,7 +182,7 @@ def test_a_brief_command_is_heard_of_once_with_start_and_end(attempts):
     over = time.monotonic() + GUARD_S
     while brief.phase != "ended":
         assert time.monotonic() < over
-        heard = attempts.hear(attempts.events[0])
+        heard = attempts.hear()
         time.sleep(0.01)
 
     assert heard[-1] is brief
@@ -187,10 +193,10 @@ def test_processes_say_what_they_are(attempts):
     (local,) = begin(attempts, 0, script="sleep 1000")
     until(attempts, lambda: local.phase == "running")
 
-    assert words_of(attempts.forks.pid) == ["largesse-forks", str(attempts.settings.data)]
-    assert words_of(local.pid)[:2] == ["largesse-shim", str(local.folder)]
-    assert Path(f"/proc/{local.pid}/comm").read_text() == "largesse-shim\n"
-    assert Path(f"/proc/{local.pid}/stat").read_text().split()[3] == str(os.getpid()), "not a child of its agent"
+    assert words_of(shims(attempts).forks.pid) == ["largesse-forks", str(attempts.settings.data)]
+    assert words_of(local.handle.pid)[:2] == ["largesse-shim", str(local.folder)]
+    assert Path(f"/proc/{local.handle.pid}/comm").read_text() == "largesse-shim\n"
+    assert Path(f"/proc/{local.handle.pid}/stat").read_text().split()[3] == str(os.getpid()), "not a child of its agent"
 
 
 def test_a_shim_guards_one_attempt_after_the_other_each_as_if_it_were_the_first(attempts, tmp_path):
@@ -200,7 +206,7 @@ def test_a_shim_guards_one_attempt_after_the_other_each_as_if_it_were_the_first(
         assert ends(attempts, [first]) == {None}
         others = []
         for _ in range(3):
-            others.append(begin_with(attempts, first.pid, script=SURROUNDINGS))
+            others.append(begin_with(attempts, first.handle.pid, script=SURROUNDINGS))
             assert ends(attempts, others) == {None}
     finally:
         os.umask(old)
@@ -211,7 +217,7 @@ def test_a_shim_guards_one_attempt_after_the_other_each_as_if_it_were_the_first(
 def test_what_a_shim_measures_is_of_its_present_attempt_alone(attempts):
     (large,) = begin(attempts, 0, script="head -c 60000000 /dev/zero | tail -c 60000000 > /dev/null; exit 3")
     ends(attempts, [large])
-    small = begin_with(attempts, large.pid)
+    small = begin_with(attempts, large.handle.pid)
     ends(attempts, [small])
 
     assert large.result.peak["memory"] > 50 > small.result.peak["memory"]
@@ -220,13 +226,13 @@ def test_what_a_shim_measures_is_of_its_present_attempt_alone(attempts):
 
 def test_a_stop_that_comes_late_does_not_reach_the_next_attempt_of_a_shim(attempts):
     (first,) = begin(attempts, 0)
-    until(attempts, lambda: processes.has_moved_on(first.pid, attempts._key(first)))
-    second = begin_with(attempts, first.pid, script="sleep 1000")
+    until(attempts, lambda: processes.has_moved_on(first.handle.pid, shims(attempts).key(first)))
+    second = begin_with(attempts, first.handle.pid, script="sleep 1000")
     until(attempts, lambda: second.phase == "running")
 
     first.phase = "running"  # As if its last word had not come yet.
     attempts.stop(first, "killed", 0)
-    first.force_ms = 0
+    first.handle.force_ms = 0
     attempts.look(time.monotonic_ns() // 1_000_000)
     until(attempts, lambda: first.phase == "ended")
 
@@ -234,39 +240,39 @@ def test_a_stop_that_comes_late_does_not_reach_the_next_attempt_of_a_shim(attemp
     time.sleep(0.2)
     attempts.look(time.monotonic_ns() // 1_000_000)
     assert second.phase == "running"
-    assert start_ticks(second.pid) == second.ticks
+    assert start_ticks(second.handle.pid) == second.handle.ticks
 
 
 def test_shims_that_wait_end_with_their_server(attempts):
     (local,) = begin(attempts, 0)
-    until(attempts, lambda: processes.has_moved_on(local.pid, attempts._key(local)))
+    until(attempts, lambda: processes.has_moved_on(local.handle.pid, shims(attempts).key(local)))
 
-    attempts.forks.close()
+    shims(attempts).forks.close()
 
-    until(attempts, lambda: start_ticks(local.pid) is None)
+    until(attempts, lambda: start_ticks(local.handle.pid) is None)
 
 
 def test_an_idle_shim_that_was_killed_starts_nothing_and_is_not_waited_for(attempts):
     (local,) = begin(attempts, 0)
-    until(attempts, lambda: processes.is_idle(local.pid, attempts.settings.data))
-    os.kill(local.pid, signal.SIGKILL)
+    until(attempts, lambda: processes.is_idle(local.handle.pid, attempts.settings.data))
+    os.kill(local.handle.pid, signal.SIGKILL)
 
     (other,) = begin(attempts, 1)
 
     assert ends(attempts, [other]) == {None}
-    assert other.pid != local.pid
+    assert other.handle.pid != local.handle.pid
 
 
 def test_an_idle_shim_that_does_not_answer_is_ended_with_its_server(attempts, monkeypatch):
     monkeypatch.setattr(forks, "ANSWER_S", 0.3)
     (local,) = begin(attempts, 0)
-    until(attempts, lambda: processes.is_idle(local.pid, attempts.settings.data))
-    os.kill(local.pid, signal.SIGSTOP)
+    until(attempts, lambda: processes.is_idle(local.handle.pid, attempts.settings.data))
+    os.kill(local.handle.pid, signal.SIGSTOP)
 
     (other,) = begin(attempts, 1)
 
     assert ends(attempts, [other]) == {None}
-    assert start_ticks(local.pid) is None
+    assert start_ticks(local.handle.pid) is None
 
 
 def test_every_task_runs_once_while_servers_are_killed(attempts, monkeypatch, tmp_path):
@@ -275,7 +281,7 @@ def test_every_task_runs_once_while_servers_are_killed(attempts, monkeypatch, tm
 
     def kill():
         while not over.wait(0.05):
-            if (pid := attempts.forks.pid) is not None and start_ticks(pid) is not None:
+            if (pid := shims(attempts).forks.pid) is not None and start_ticks(pid) is not None:
                 os.kill(pid, signal.SIGKILL)
                 killed.add(pid)
 
@@ -294,7 +300,7 @@ def test_every_task_runs_once_while_servers_are_killed(attempts, monkeypatch, tm
 
 @pytest.mark.parametrize("script", ["sleep 1000", "true"])
 def test_what_a_server_has_begun_before_it_died_is_seen_as_begun(attempts, monkeypatch, script):
-    server = attempts.forks
+    server = shims(attempts).forks
     ask, answers = server._ask, []
 
     def asked(request, events):
@@ -312,7 +318,7 @@ def test_what_a_server_has_begun_before_it_died_is_seen_as_begun(attempts, monke
     monkeypatch.setattr(server, "_ask", asked)
     (local,) = begin(attempts, 0, script=script)
 
-    assert [local.pid] == answers
+    assert [local.handle.pid] == answers
     until(attempts, lambda: local.phase == ("ended" if script == "true" else "running"))
     assert local.result is None or local.result.reason is None
 
@@ -320,11 +326,11 @@ def test_what_a_server_has_begun_before_it_died_is_seen_as_begun(attempts, monke
 def test_a_server_that_does_not_answer_is_replaced(attempts, monkeypatch):
     monkeypatch.setattr(forks, "ANSWER_S", 2)
     assert ends(attempts, begin(attempts, 0)) == {None}
-    stuck = attempts.forks.pid
+    stuck = shims(attempts).forks.pid
     os.kill(stuck, signal.SIGSTOP)
 
     assert ends(attempts, begin(attempts, 1)) == {None}
-    assert attempts.forks.pid not in (stuck, None)
+    assert shims(attempts).forks.pid not in (stuck, None)
     assert start_ticks(stuck) is None
 
 
@@ -332,26 +338,26 @@ def test_without_a_server_tasks_start_all_the_same(attempts, monkeypatch, capsys
     alone(attempts, monkeypatch)
 
     assert ends(attempts, begin(attempts, 0, 1)) == {None}
-    assert attempts.forks.pid is None
+    assert shims(attempts).forks.pid is None
     assert capsys.readouterr().err.count("tasks start without a fork server for now") <= 1
 
 
 def test_a_server_ends_with_its_agent_and_leaves_nothing(attempts):
     (local,) = begin(attempts, 0, script="sleep 1000")
     until(attempts, lambda: local.phase == "running")
-    server = attempts.forks.pid
+    server = shims(attempts).forks.pid
 
-    attempts.forks.close()
+    shims(attempts).forks.close()
 
     assert start_ticks(server) is None
-    assert start_ticks(local.pid) == local.ticks
+    assert start_ticks(local.handle.pid) == local.handle.ticks
 
 
 def test_a_request_beyond_the_limit_starts_without_the_server(attempts, monkeypatch):
     monkeypatch.setattr(fork_server, "REQUEST_BYTES_MAX", 50)
 
     assert ends(attempts, begin(attempts, 0)) == {None}
-    assert attempts.forks.pid is None
+    assert shims(attempts).forks.pid is None
 
 
 def servers_of(data: Path) -> list[int]:

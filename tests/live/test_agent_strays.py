@@ -7,8 +7,9 @@ import sys
 import pytest
 
 from schemas import JobEnded, NodeRegistered, TaskFailed, TaskStarted
-from services.agent import attempts
+from services.agent import processes
 from services.agent.documents import CLAIM, read_json
+from services.agent.executors.process import ProcessExecutor
 from services.agent.found import attempt_folders
 from tests.live.agent_cell import AgentProcess, agent_on, eventually, is_alive, settings
 
@@ -158,9 +159,9 @@ def test_a_result_that_a_task_forged_counts_only_when_nothing_of_it_is_left(tell
 
 def test_attempts_whose_guardians_are_killed_together_are_looked_for_together(tell, tmp_path, monkeypatch):
     walks, looks = [], []
-    seen, look = attempts.processes.seen, attempts.Attempts.look
-    monkeypatch.setattr(attempts.processes, "seen", lambda: walks.append(1) or seen())
-    monkeypatch.setattr(attempts.Attempts, "look", lambda self, now_ms: looks.append(1) or look(self, now_ms))
+    seen, look = processes.seen, ProcessExecutor.look
+    monkeypatch.setattr(processes, "seen", lambda: walks.append(1) or seen())
+    monkeypatch.setattr(ProcessExecutor, "look", lambda *words: looks.append(1) or look(*words))
 
     async def story(cell):
         await cell.submit("j", {"command": ["sleep", "1000"], "tasks": 20})

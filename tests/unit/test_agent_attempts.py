@@ -14,6 +14,7 @@ from services.agent import shim
 from services.agent.attempts import Attempts
 from services.agent.core import HeldAttempt, Start
 from services.agent.documents import RESULT, STOP, TASK, claim, read_json, write_json
+from services.agent.executors.process import PROCESS
 from services.agent.forks import SHIM_PATH, SHIM_START
 from services.agent.local import mono_ms
 from services.agent.outbox import Result
@@ -43,7 +44,10 @@ def prepared(attempts, **stage):
     local.folder.mkdir(parents=True)
     ids = {"key": NAME, "job": "j", "stage": "map", "index": 0, "attempt": 1, "admitted": 5}
     if stage.get("command"):
-        write_json(local.folder / TASK, {**ids, **task_of(begun, table.settings, table._key(local), local.folder)})
+        write_json(
+            local.folder / TASK,
+            {**ids, **task_of(begun, table.settings, table.executors[PROCESS].key(local), local.folder)},
+        )
     else:
         write_json(local.folder / TASK, {**ids, "run_ms": begun.stage.durations_ms[0], "reason": None})
     return local.folder
@@ -51,7 +55,7 @@ def prepared(attempts, **stage):
 
 def key_of(attempts, folder):
     """What processes of the attempt in a folder carry."""
-    return attempt_key(attempts().node, folder.parents[4], folder)
+    return attempt_key(attempts().executors[PROCESS].node, folder.parents[4], folder)
 
 
 def found(attempts):
@@ -104,7 +108,7 @@ def test_a_living_shim_is_adopted(attempts):
 
         local = found(attempts)
 
-        assert (local.phase, local.pid, local.ticks) == ("running", running.pid, ticks)
+        assert (local.phase, local.handle.pid, local.handle.ticks) == ("running", running.pid, ticks)
 
 
 @pytest.mark.parametrize("other", [{"start": 1}, {"boot": "another"}, {}], ids=["later", "another boot", "another's"])
@@ -170,7 +174,7 @@ def test_a_simulated_task_goes_on_where_its_time_stands(attempts, boot):
     local = found(attempts)
 
     assert local.phase == "running"
-    assert now_ms + 5_900 <= local.ends_ms <= mono_ms() + 6_100
+    assert now_ms + 5_900 <= local.handle.ends_ms <= mono_ms() + 6_100
 
 
 def test_a_simulated_task_whose_time_ran_out_meanwhile_has_lasted_as_long_as_it_should(attempts):
@@ -179,7 +183,7 @@ def test_a_simulated_task_whose_time_ran_out_meanwhile_has_lasted_as_long_as_it_
     table = attempts()
     table.scan()
 
-    (local,) = table.ring(mono_ms())
+    (local,) = table.look(mono_ms())
 
     assert local.result == Result(None, run_ms=10_000)
     assert attempts().scan() is None
@@ -260,9 +264,31 @@ def test_gpus_are_named_to_the_task(attempts, tmp_path):
 def test_the_pipe_may_say_anything(attempts, line, words):
     table = attempts()
     table.prepare([start(command=["true"])])
-    reading, writing = os.pipe2(os.O_NONBLOCK)
-    os.write(writing, line)
+    table.open_events()
+    os.write(table.executors[PROCESS].events[1], line)
 
-    assert [local.phase for local in table.hear(reading)] == words
-    os.close(reading)
-    os.close(writing)
+    assert [local.phase for local in table.hear()] == words
+    table.close()
+
+
+def test_the_pipe_speaks_of_commands_alone(attempts):
+    table = attempts()
+    table.prepare([start(durations_ms=[1_000])])
+    table.open_events()
+    os.write(table.executors[PROCESS].events[1], b"started j/map/0/1\nended j/map/0/1\n")
+
+    assert table.hear() == []
+    table.close()
+
+
+def test_an_end_that_is_told_twice_counts_once(attempts):
+    folder = prepared(attempts, command=["true"])
+    write_json(folder / RESULT, {"state": "succeeded", "run_ms": 7, "exit_code": 0})
+    table = attempts()
+    ((local, _),) = table.prepare([start(command=["true"])])
+    table.open_events()
+    os.write(table.executors[PROCESS].events[1], b"ended j/map/0/1\nended j/map/0/1\n")
+
+    assert table.hear() == [local]
+    assert table.hear() == []
+    table.close()
