@@ -129,6 +129,7 @@ COMPILED = {
         "reserved",
         "reserved_runs",
         "revocable",
+        "round",
         "round_fold",
         "order",
         "overdue",

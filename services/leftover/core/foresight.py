@@ -17,12 +17,12 @@ from largesse.lifecycle.run_times import known_ms
 from schemas import PromisedWait, StageAsk
 from services.leftover.core.asks import asks_of, without
 from services.leftover.core.board import spans_of, stage_class, stage_of
-from services.leftover.core.gather import Gathered, hold
+from services.leftover.core.gather import gather_room
 from services.leftover.core.promised import Kept
 from services.leftover.core.revocable import UNKNOWN_MS, Moments
-from services.leftover.core.state import State
+from services.leftover.core.round import Round
 from services.leftover.placement.apart import counters_of
-from services.leftover.placement.board import Board, Placement
+from services.leftover.placement.board import Placement
 from services.leftover.placement.promised import PromisedNodes, empty
 from services.leftover.placement.task_class import TaskClass
 from services.leftover.placement.timeline import could_hold, fits_now
@@ -36,11 +36,12 @@ GAPS_MAX: Final = 64
 
 
 class Foresight:
-    """Judges what starts in one round. `asked`: what jobs ask for that ask for something else than before."""
+    """Judges what starts in one round."""
 
-    def __init__(self, state: State, board: Board, kept: Kept, asked: dict[str, list[StageAsk]], now_ms: int) -> None:
-        self._state, self._board, self._asked, self._now_ms = state, board, asked, now_ms
-        self._moments = Moments(state, board, kept.reserved, now_ms)
+    def __init__(self, round_: Round, kept: Kept) -> None:
+        self._round, self._state, self._board, self._now_ms = round_, round_.state, round_.board, round_.now_ms
+        self.kept = kept
+        self._moments = Moments(self._state, self._board, kept.reserved, self._now_ms)
         self._refused: dict[tuple[str, str], int] = {}  # By job and stage, the moment that is in the way.
         self._barred: dict[str, dict[str, int]] = {}  # By job, the same of all that leave the round.
         self._moved: dict[str, bool] | None = None  # Jobs of which other stages are barred than the board knows.
@@ -50,7 +51,7 @@ class Foresight:
         self._full: dict[tuple[int, int], bool] = {}  # By class and time.
         for placement in kept.reserved.placed:
             needs_ms = self.needs_ms(placement.job, placement.stage)
-            self._moments.count(placement, UNKNOWN_MS if needs_ms is None else now_ms + needs_ms)
+            self._moments.count(placement, UNKNOWN_MS if needs_ms is None else self._now_ms + needs_ms)
 
     # ------------------------------------------------------------ what a task needs
     def needs_ms(self, name: str, stage: str) -> int | None:
@@ -119,7 +120,7 @@ class Foresight:
         self._bar(name, stage, stop)
 
     def _asks(self, name: str) -> list[StageAsk]:
-        asks = self._asked.get(name)
+        asks = self._round.asked.get(name)
         if asks is None:
             asks = asks_of(self._state.jobs[name])
         for placement in self._placed.get(name, ()):
@@ -141,6 +142,16 @@ class Foresight:
         return self._stops[key]
 
     # ------------------------------------------------------------ once they are
+    def place(self) -> None:
+        """Places what may start: until nothing that is placed would be taken back for a promise."""
+        ageing_ms = self._state.policy.ageing_ms
+        self.bar()
+        while more := self._board.place(self._now_ms, ageing_ms):
+            self._round.placements += self.judge(more)
+            if not self.undone:
+                break
+            self.bar()
+
     def judge(self, placements: list[Placement]) -> list[Placement]:
         """Those of some placements that start, if need be on other nodes. The others are undone, and their stages wait
         for another round.
@@ -227,14 +238,14 @@ class Foresight:
         devices = board.room.take(task, number)
         placement.node, placement.devices = number, [devices] if task.gpu else []
 
-    def hold(self, placements: list[Placement]) -> Gathered:
-        """Gathers room as in any round, and judges what starts on what is held. Appends what does."""
+    def gather_room(self) -> None:
+        """Gathers room as in any round, and judges what starts on what is held."""
+        placements = self._round.placements
         before = len(placements)
-        gathered = hold(self._state, self._board, placements, self._now_ms)
+        gather_room(self._round)
         if len(placements) > before:
             placements[before:] = self.judge(placements[before:])
             self.bar()
-        return gathered
 
     # ------------------------------------------------------------ what is said of it
     def said(self) -> list[PromisedWait]:

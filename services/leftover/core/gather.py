@@ -6,6 +6,7 @@ from typing import Final
 from schemas import HeldRoom
 from schemas.grants import HoldReason
 from services.leftover.core.board import estimate_of, rules_said, stage_of, task_class_of
+from services.leftover.core.round import Round
 from services.leftover.core.running import Running
 from services.leftover.core.state import State
 from services.leftover.placement.board import Board, Placement
@@ -36,20 +37,6 @@ _ANY_MS: Final = 1 << 62
 
 
 @dataclass(slots=True, eq=False)
-class Gathered:
-    """What a round says of room that is gathered: where that has changed, and when another answer may come
-    without another fact (ms).
-    """
-
-    held: list[HeldRoom]
-    wake_ms: int | None
-
-    def __init__(self, held: list[HeldRoom], wake_ms: int | None) -> None:
-        self.held = held
-        self.wake_ms = wake_ms
-
-
-@dataclass(slots=True, eq=False)
 class _Nodes:
     """Nodes to hold, by number, and when others may be without another fact (ms). `owed`: classes that leaves lack as
     well, and for which none is held.
@@ -68,11 +55,12 @@ class _Nodes:
 _NO_NODES = _Nodes({}, None, [])
 
 
-def hold_for_gangs(state: State, board: Board, now_ms: int) -> None:
+def hold_for_gangs(round_: Round) -> None:
     """Before anything is placed: keeps room for gangs of leaves that are known to be short. A gang cannot start in the
     room of one of its leaf's tasks that ends, so that others would take it at once. Gangs come first, since all of one
     wait for its last room; nodes that are held for others stay so. What the last round has tried does not count here.
     """
+    state, board, now_ms = round_.state, round_.board, round_.now_ms
     leaves = [board.leaves[name] for name in state.short if name in board.leaves]
     if not any(leaf.gangs for leaf in leaves) or not any(lacks_part_of_gang(board, leaf) for leaf in leaves):
         return
@@ -87,11 +75,13 @@ def hold_for_gangs(state: State, board: Board, now_ms: int) -> None:
     board.room.keep(others | {number: reserved.task for number, reserved in held.items()})
 
 
-def hold(state: State, board: Board, placements: list[Placement], now_ms: int) -> Gathered:
-    """Gathers room, once `placements` are made, and lends out what is held meanwhile. Appends what it places."""
+def gather_room(round_: Round) -> None:
+    """Gathers room for what has found none in the round, and lends out what is held meanwhile."""
+    state, board, placements, now_ms = round_.state, round_.board, round_.placements, round_.now_ms
     gathered = _gather(state, board, placements, now_ms)
     if not gathered.held and not board.room.kept_nodes and not state.kept:
-        return Gathered([], gathered.wake_ms)
+        round_.wake(gathered.wake_ms)
+        return
     while board.room.keep(_classes(gathered)) and (more := board.place(now_ms, state.policy.ageing_ms)):
         placements += more  # Somebody could use what is held no longer.
         gathered = _gather(state, board, placements, now_ms)
@@ -105,7 +95,8 @@ def hold(state: State, board: Board, placements: list[Placement], now_ms: int) -
             return lasting[key]
 
         placements += lend_all(board, gathered.held, gathered.owed, now_ms, lasts_ms)
-    return Gathered(_said_of(state, board, gathered.held), gathered.wake_ms)
+    round_.held += _said_of(state, board, gathered.held)
+    round_.wake(gathered.wake_ms)
 
 
 def _classes(gathered: _Nodes) -> dict[int, TaskClass]:

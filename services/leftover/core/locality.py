@@ -8,23 +8,14 @@ preferred node; then a task could wait without bound.) Jobs of accepted reservat
 for a certain time.
 """
 
-from typing import NamedTuple
-
 from schemas import Grant, HeldRoom, LocalityWait, Policy, Stage, StageAsk
+from services.leftover.core.round import Round
 from services.leftover.core.state import Job, State
 from services.leftover.placement.barred import elsewhere, rooms_on
-from services.leftover.placement.board import Board, Placement
+from services.leftover.placement.board import Board
 from services.leftover.placement.entries import JobEntry
 from services.leftover.placement.pending_reasons import reason_of, seekers
 from services.leftover.placement.task_class import TaskClass
-
-
-class Waits(NamedTuple):
-    """What a round says of tasks that wait for preferred nodes, and when another answer may come (ms)."""
-
-    begun: list[LocalityWait]
-    held: list[HeldRoom]
-    wake_ms: int | None
 
 
 def wait_ms(policy: Policy, stage: Stage) -> int:
@@ -68,8 +59,11 @@ def are_over(board: Board, now_ms: int) -> list[str]:
     return [name for name, at_ms in board.over_ms.items() if at_ms is not None and at_ms <= now_ms]
 
 
-def waits_of(state: State, board: Board, placements: list[Placement], now_ms: int) -> Waits:
-    """Which tasks begin to wait, once the round has made these `placements`, and which room they leave free."""
+def note_delays(round_: Round) -> None:
+    """Which tasks begin to wait for nodes that they prefer, by what the round has placed, and which room they leave
+    free.
+    """
+    state, board = round_.state, round_.board
     begun: dict[tuple[str, str], int] = {}
     rooms: dict[int, HeldRoom] = {}
     near = [task for task in board.bounded.values() if task.bounds is not None and task.bounds.is_near]
@@ -79,12 +73,14 @@ def waits_of(state: State, board: Board, placements: list[Placement], now_ms: in
             for (name, stage), tasks in could.items():
                 begun[name, stage] = tasks - _known(state, board, task, name, stage)
     if begun:
-        for placed in placements:  # They take off as many, once they are bound.
+        for placed in round_.placements:  # They take off as many, once they are bound.
             if (placed.job, placed.stage) in begun:
                 begun[placed.job, placed.stage] += placed.count
     begun = {key: tasks for key, tasks in begun.items() if tasks > 0}
     waits = [LocalityWait(job, stage, begun[job, stage]) for job, stage in sorted(begun)]
-    return Waits(waits, _said_of(state, rooms), _wake_ms(state, waits, now_ms))
+    round_.delayed = waits
+    round_.held += _said_of(state, rooms)
+    round_.wake(_wake_ms(state, waits, round_.now_ms))
 
 
 def _could_start(
