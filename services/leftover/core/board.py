@@ -15,8 +15,8 @@ from services.leftover.core.asks import asks_of, does_ask
 from services.leftover.core.levels import kept_levels
 from services.leftover.core.locality import next_over_ms, over, parts_of, wait_ms
 from services.leftover.core.mix import mix_of
-from services.leftover.core.order import key_of
-from services.leftover.core.serving import longest_first
+from services.leftover.core.shadow.cell import longest_first
+from services.leftover.core.shadow.keys import key_of
 from services.leftover.core.state import Job, State
 from services.leftover.placement.board import Board
 from services.leftover.placement.entries import BY_WORK_LEFT, Discipline

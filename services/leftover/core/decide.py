@@ -5,20 +5,20 @@ find none, and says what was granted, held and revoked, and why classes of tasks
 from largesse.core import OpenRound
 from schemas import Asks, ClassWait, DeviceShare, Grant, Grants, Shortfall, StageAsk
 from services.leftover.core.asks import asks_of, does_ask, in_shard
+from services.leftover.core.backfill.gather import gather_room, hold_for_gangs, turn_after
 from services.leftover.core.board import build, estimate_of, leaf_of, spans_of, stage_of
-from services.leftover.core.foresight import Foresight
-from services.leftover.core.gather import gather_room, hold_for_gangs, turn_after
+from services.leftover.core.copies.speculation import speculate
 from services.leftover.core.levels import said_levels
 from services.leftover.core.locality import are_over, note_delays
 from services.leftover.core.pool_breaches import pool_breaches
-from services.leftover.core.promised import finish_promises, keep_promises
+from services.leftover.core.reservations.foresight import Foresight
+from services.leftover.core.reservations.promises import finish_promises, keep_promises
 from services.leftover.core.round import Round
-from services.leftover.core.serving import set_floors
-from services.leftover.core.speculation import speculate
+from services.leftover.core.shadow.cell import set_floors
 from services.leftover.core.state import Decided, State
+from services.leftover.placement.backfill.headroom import still_short
+from services.leftover.placement.backfill.lending import serve_owed
 from services.leftover.placement.board import Board, Placement
-from services.leftover.placement.headroom import still_short
-from services.leftover.placement.lending import serve_owed
 from services.leftover.placement.pending_reasons import reasons
 
 

@@ -39,12 +39,12 @@ from schemas import (
 from schemas.nodes import devices_of
 from schemas.queues import Estimates
 from schemas.tasks import TaskEnd, TaskFailure
-from services.leftover.core import failed_on, locality, stragglers
+from services.leftover.core import failed_on, locality
 from services.leftover.core.board import add_job, leaf_at, work_left
+from services.leftover.core.copies import stragglers
 from services.leftover.core.holding import begin, fold_changed, park
 from services.leftover.core.mix import note_admitted
-from services.leftover.core.order import note_work, wake
-from services.leftover.core.reserved_runs import forget_promised, forget_runs
+from services.leftover.core.reservations.runs import forget_promised, forget_runs
 from services.leftover.core.round_fold import (
     fold_abandoned,
     fold_asks,
@@ -55,7 +55,8 @@ from services.leftover.core.round_fold import (
     forget_board,
     rank_nodes,
 )
-from services.leftover.core.serving import depart, note_capacity, note_duration, set_up
+from services.leftover.core.shadow.cell import depart, note_capacity, note_duration, set_up
+from services.leftover.core.shadow.keys import note_work, wake
 from services.leftover.core.state import Job, Node, Reserving, State
 from services.leftover.placement.board import Board
 from services.leftover.placement.entries import BY_WORK_LEFT

@@ -2,12 +2,13 @@
 
 from largesse.lifecycle.running_limit import leave, may_run, rerank
 from schemas import JobChanged, Record
-from services.leftover.core import locality, stragglers
+from services.leftover.core import locality
 from services.leftover.core.asks import ask, asks_of, first_asks
 from services.leftover.core.board import spans_of
-from services.leftover.core.order import wake
+from services.leftover.core.copies import stragglers
 from services.leftover.core.round_fold import forget_board
-from services.leftover.core.serving import depart, join
+from services.leftover.core.shadow.cell import depart, join
+from services.leftover.core.shadow.keys import wake
 from services.leftover.core.state import Job, State
 
 

@@ -24,10 +24,10 @@ from schemas import (
     StageAsk,
     Vector,
 )
-from services.leftover.core.leases import Leases
-from services.leftover.core.shadow_state import Shadow
+from services.leftover.core.reservations.leases import Leases
+from services.leftover.core.shadow.state import Shadow
+from services.leftover.placement.backfill.timeline import End
 from services.leftover.placement.board import Board, Placement
-from services.leftover.placement.timeline import End
 
 
 @dataclass(slots=True)
@@ -201,9 +201,9 @@ class Run:
 @mypyc_attr(allow_interpreted_subclasses=True)
 @dataclass(slots=True, eq=False)
 class Ending:
-    """What runs on a node in the `order` of its expected ends, where nothing but time changes those (running.py), as of
-    the last round that asked. `started`: what has started there since, by task; `has_ended`: some has, and says so by
-    having no expected end any more.
+    """What runs on a node in the `order` of its expected ends, where nothing but time changes those
+    (backfill/running.py), as of the last round that asked. `started`: what has started there since, by task;
+    `has_ended`: some has, and says so by having no expected end any more.
     """
 
     order: list[Allocation]
@@ -227,9 +227,10 @@ class StageRuns:
 @mypyc_attr(allow_interpreted_subclasses=True)
 @dataclass(slots=True)
 class Watch:
-    """When tasks that run become stragglers (overdue.py), by (job, stage position): `due`, the first that may have a
-    copy, in ms, also as a `heap` of (ms, job, stage position), with entries that say nothing any more; `overdue`:
-    stages of which that has come, which are not in the heap; `changed`: of which something may be otherwise by now.
+    """When tasks that run become stragglers (copies/overdue.py), by (job, stage position): `due`, the first that may
+    have a copy, in ms, also as a `heap` of (ms, job, stage position), with entries that say nothing any more;
+    `overdue`: stages of which that has come, which are not in the heap; `changed`: of which something may be otherwise
+    by now.
     """
 
     due: dict[tuple[str, int], int] = field(default_factory=dict)
@@ -306,9 +307,9 @@ class State:
     end; `failures`: by node, what has failed there in a row.
     `shadow`: when jobs would end if all had their shares. `copied`: by job, live or ended, tasks of which several
     attempts hold room, as "stage/index"; `runs`: by live job and stage position, what may become a straggler
-    (stragglers.py). `mix`: for whom placement keeps room on GPUs. `board` ranks all that and can be built from it;
-    `decided` belongs to the board, as does `ending`: by node, when what runs there is expected to end. `watch` says of
-    `runs` when they do. `leases`: what is promised, in order of time.
+    (copies/stragglers.py). `mix`: for whom placement keeps room on GPUs. `board` ranks all that and can be built from
+    it; `decided` belongs to the board, as does `ending`: by node, when what runs there is expected to end. `watch` says
+    of `runs` when they do. `leases`: what is promised, in order of time.
     """
 
     policy: Policy = field(default_factory=Policy)

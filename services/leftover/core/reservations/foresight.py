@@ -16,16 +16,16 @@ from largesse.lifecycle.promises import active
 from largesse.lifecycle.run_times import known_ms
 from schemas import PromisedWait, StageAsk
 from services.leftover.core.asks import asks_of, without
+from services.leftover.core.backfill.gather import gather_room
 from services.leftover.core.board import spans_of, stage_class, stage_of
-from services.leftover.core.gather import gather_room
-from services.leftover.core.promised import Kept
-from services.leftover.core.revocable import UNKNOWN_MS, Moments
+from services.leftover.core.reservations.promises import Kept
+from services.leftover.core.reservations.revocable import UNKNOWN_MS, Moments
 from services.leftover.core.round import Round
 from services.leftover.placement.apart import counters_of
+from services.leftover.placement.backfill.timeline import could_hold, fits_now
 from services.leftover.placement.board import Placement
 from services.leftover.placement.promised import PromisedNodes, empty
 from services.leftover.placement.task_class import TaskClass
-from services.leftover.placement.timeline import could_hold, fits_now
 
 BACK_OFF_MS: Final = 60_000
 """What a task of unknown length that was taken back is taken to need beyond what it has run; doubled each time."""

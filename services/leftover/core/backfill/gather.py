@@ -5,12 +5,11 @@ from typing import Final
 
 from schemas import HeldRoom
 from schemas.grants import HoldReason
+from services.leftover.core.backfill.running import Running
 from services.leftover.core.board import estimate_of, rules_said, stage_of, task_class_of
 from services.leftover.core.round import Round
-from services.leftover.core.running import Running
 from services.leftover.core.state import State
-from services.leftover.placement.board import Board, Placement
-from services.leftover.placement.headroom import (
+from services.leftover.placement.backfill.headroom import (
     aged_since,
     begun_for,
     blocked_heads,
@@ -23,11 +22,12 @@ from services.leftover.placement.headroom import (
     shortfall,
     wanted_by,
 )
+from services.leftover.placement.backfill.lending import lend_all
+from services.leftover.placement.backfill.timeline import Reserved, Wanted
+from services.leftover.placement.board import Board, Placement
 from services.leftover.placement.leaf_queue import LeafEntry
-from services.leftover.placement.lending import lend_all
 from services.leftover.placement.pending_reasons import WANTS_ROOM, Heads, reason_of
 from services.leftover.placement.task_class import TaskClass
-from services.leftover.placement.timeline import Reserved, Wanted
 
 IDLE_PARTS: Final = 2
 """Room comes free bit by bit, so until it is complete one in so many parts of it stands idle on average: it may be held

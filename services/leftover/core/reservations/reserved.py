@@ -9,7 +9,7 @@ from schemas import PlanProfile, Stage, StageAsk, Vector
 from schemas.estimates import end_ms
 from services.leftover.core.asks import asks_of
 from services.leftover.core.board import estimate_of, is_reserved, stage_class, stage_of
-from services.leftover.core.reserved_runs import lent_of
+from services.leftover.core.reservations.runs import lent_of
 from services.leftover.core.state import Job, Reserving, State
 from services.leftover.placement.board import Board, Placement
 from services.leftover.placement.task_class import TaskClass

@@ -12,15 +12,15 @@ from largesse.lifecycle.promises import active, next_edge_ms
 from largesse.lifecycle.run_times import known_ms
 from schemas import HeldRoom, PlanProfile, Revocation, Vector
 from services.leftover.core.board import rules_said, stage_of
-from services.leftover.core.reserved import Claim, Reserved
-from services.leftover.core.reserved_runs import lent_of
-from services.leftover.core.revocable import call_revocable, device_shares
+from services.leftover.core.reservations.reserved import Claim, Reserved
+from services.leftover.core.reservations.revocable import call_revocable, device_shares
+from services.leftover.core.reservations.runs import lent_of
 from services.leftover.core.round import Round
 from services.leftover.core.state import Allocation, State
+from services.leftover.placement.backfill.timeline import fits_now
 from services.leftover.placement.board import Board, Placement
 from services.leftover.placement.promised import Clearing, Space, Victim, by_position, empty
 from services.leftover.placement.task_class import TaskClass
-from services.leftover.placement.timeline import fits_now
 
 AGAIN_MS: Final = 1_000
 """After so long, or the grace if that is longer, the room that was chosen for a lease is looked at again."""

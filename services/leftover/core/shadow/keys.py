@@ -17,7 +17,7 @@ from heapq import heappop, heappush
 from typing import Final
 
 from services.leftover.core.asks import does_ask
-from services.leftover.core.shadow_state import Claim, Shadow, Work
+from services.leftover.core.shadow.state import Claim, Shadow, Work
 from services.leftover.core.state import Job, State
 from services.leftover.placement.board import Board
 

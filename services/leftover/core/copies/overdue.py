@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from heapq import heappop, heappush
 from typing import Final
 
+from services.leftover.core.copies.stragglers import may_be_copied
 from services.leftover.core.state import Job, Run, StageRuns, State, Watch
-from services.leftover.core.stragglers import may_be_copied
 
 WHOLE_PERMILLE: Final = 1_000
 

@@ -1,4 +1,4 @@
-"""When jobs will end in the shadow cluster (shadow.py): with the remaining work, the order of `largesse` (order.py).
+"""When jobs will end in the shadow cluster (cluster.py): with the remaining work, the order of `largesse` (keys.py).
 
 The base of the shadow follows log time. After each arrival or change of capacity a copy of it runs ahead, at most
 `shadow_steps` steps a round, to see when all jobs end. Until a job's end is seen, the one seen before counts, or else
@@ -11,9 +11,9 @@ from largesse.lifecycle.run_times import expected_ms
 from largesse.lifecycle.state import Graph
 from schemas import Queue, Vector
 from schemas.quantities import SHARE_UNITS, largest_share
-from services.leftover.core.order import STALE, claim, claim_moved, note_size, renew
-from services.leftover.core.shadow import advance, arrive, forget, fork, leave
-from services.leftover.core.shadow_state import LINE, NOWHERE, Cluster, Lines, Run, Shadow, Work
+from services.leftover.core.shadow.cluster import advance, arrive, forget, fork, leave
+from services.leftover.core.shadow.keys import STALE, claim, claim_moved, note_size, renew
+from services.leftover.core.shadow.state import LINE, NOWHERE, Cluster, Lines, Run, Shadow, Work
 from services.leftover.core.state import Job, State
 from services.leftover.placement.board import Board
 from services.leftover.placement.task_span import TaskSpan
