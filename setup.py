@@ -119,6 +119,7 @@ COMPILED = {
         "failed_on",
         "fold",
         "holding",
+        "job",
         "levels",
         "locality",
         "mix",

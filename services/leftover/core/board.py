@@ -12,12 +12,13 @@ from schemas.queue_tree import user_limits, walk
 from schemas.queues import ServingOrder
 from services.leftover.core import failed_on
 from services.leftover.core.asks import asks_of, does_ask
+from services.leftover.core.job import Job
 from services.leftover.core.levels import kept_levels
 from services.leftover.core.locality import next_over_ms, over, parts_of, wait_ms
 from services.leftover.core.mix import mix_of
 from services.leftover.core.shadow.cell import longest_first
 from services.leftover.core.shadow.keys import key_of
-from services.leftover.core.state import Job, State
+from services.leftover.core.state import State
 from services.leftover.placement.board import Board
 from services.leftover.placement.entries import BY_WORK_LEFT, Discipline
 from services.leftover.placement.nodes import Room

@@ -43,6 +43,7 @@ from services.leftover.core import failed_on, locality
 from services.leftover.core.board import add_job, leaf_at, work_left
 from services.leftover.core.copies import stragglers
 from services.leftover.core.holding import begin, fold_changed, park
+from services.leftover.core.job import Job
 from services.leftover.core.mix import note_admitted
 from services.leftover.core.reservations.runs import forget_promised, forget_runs
 from services.leftover.core.round_fold import (
@@ -57,7 +58,7 @@ from services.leftover.core.round_fold import (
 )
 from services.leftover.core.shadow.cell import depart, note_capacity, note_duration, set_up
 from services.leftover.core.shadow.keys import note_work, wake
-from services.leftover.core.state import Job, Node, Reserving, State
+from services.leftover.core.state import Node, Reserving, State
 from services.leftover.placement.board import Board
 from services.leftover.placement.entries import BY_WORK_LEFT
 

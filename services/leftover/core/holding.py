@@ -6,10 +6,11 @@ from services.leftover.core import locality
 from services.leftover.core.asks import ask, asks_of, first_asks
 from services.leftover.core.board import spans_of
 from services.leftover.core.copies import stragglers
+from services.leftover.core.job import Job
 from services.leftover.core.round_fold import forget_board
 from services.leftover.core.shadow.cell import depart, join
 from services.leftover.core.shadow.keys import wake
-from services.leftover.core.state import Job, State
+from services.leftover.core.state import State
 
 
 def begin(state: State, names: list[str], record: Record) -> None:

@@ -9,8 +9,9 @@ for a certain time.
 """
 
 from schemas import Grant, HeldRoom, LocalityWait, Policy, Stage, StageAsk
+from services.leftover.core.job import Job
 from services.leftover.core.round import Round
-from services.leftover.core.state import Job, State
+from services.leftover.core.state import State
 from services.leftover.placement.barred import elsewhere, rooms_on
 from services.leftover.placement.board import Board
 from services.leftover.placement.entries import JobEntry

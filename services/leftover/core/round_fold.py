@@ -24,12 +24,13 @@ from services.leftover.core import failed_on, locality
 from services.leftover.core.asks import ask, asks_of, in_shard, shorten
 from services.leftover.core.board import is_reserved, leaf_of, spans_of
 from services.leftover.core.copies import stragglers
+from services.leftover.core.job import NO_ASKS
 from services.leftover.core.levels import keep_levels
 from services.leftover.core.pool_breaches import breach_key
 from services.leftover.core.reservations.runs import note_runs, take_back
 from services.leftover.core.shadow.cell import move
 from services.leftover.core.shadow.keys import wake
-from services.leftover.core.state import NO_ASKS, Allocation, State
+from services.leftover.core.state import Allocation, State
 from services.leftover.placement.apart import counters_of
 from services.leftover.placement.pending_reasons import WANTS_ROOM
 from services.leftover.placement.task_class import TaskClass

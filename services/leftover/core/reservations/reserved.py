@@ -9,8 +9,9 @@ from schemas import PlanProfile, Stage, StageAsk, Vector
 from schemas.estimates import end_ms
 from services.leftover.core.asks import asks_of
 from services.leftover.core.board import estimate_of, is_reserved, stage_class, stage_of
+from services.leftover.core.job import Job
 from services.leftover.core.reservations.runs import lent_of
-from services.leftover.core.state import Job, Reserving, State
+from services.leftover.core.state import Reserving, State
 from services.leftover.placement.board import Board, Placement
 from services.leftover.placement.task_class import TaskClass
 from services.leftover.placement.user_limits import free_places

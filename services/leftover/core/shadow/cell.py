@@ -11,10 +11,11 @@ from largesse.lifecycle.run_times import expected_ms
 from largesse.lifecycle.state import Graph
 from schemas import Queue, Vector
 from schemas.quantities import SHARE_UNITS, largest_share
+from services.leftover.core.job import Job
 from services.leftover.core.shadow.cluster import advance, arrive, forget, fork, leave
 from services.leftover.core.shadow.keys import STALE, claim, claim_moved, note_size, renew
 from services.leftover.core.shadow.state import LINE, NOWHERE, Cluster, Lines, Run, Shadow, Work
-from services.leftover.core.state import Job, State
+from services.leftover.core.state import State
 from services.leftover.placement.board import Board
 from services.leftover.placement.task_span import TaskSpan
 

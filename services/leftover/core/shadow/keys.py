@@ -17,8 +17,9 @@ from heapq import heappop, heappush
 from typing import Final
 
 from services.leftover.core.asks import does_ask
+from services.leftover.core.job import Job
 from services.leftover.core.shadow.state import Claim, Shadow, Work
-from services.leftover.core.state import Job, State
+from services.leftover.core.state import State
 from services.leftover.placement.board import Board
 
 STALE: Final = 1 << 60
