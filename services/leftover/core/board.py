@@ -16,8 +16,6 @@ from services.leftover.core.job import Job
 from services.leftover.core.levels import kept_levels
 from services.leftover.core.locality import next_over_ms, over, parts_of, wait_ms
 from services.leftover.core.mix import mix_of
-from services.leftover.core.shadow.cell import longest_first
-from services.leftover.core.shadow.keys import key_of
 from services.leftover.core.state import State
 from services.leftover.placement.board import Board
 from services.leftover.placement.entries import BY_WORK_LEFT, Discipline
@@ -150,7 +148,7 @@ def add_job(state: State, board: Board, name: str, job: Job) -> None:
     elif order == "sjf":
         work = critical_path_ms(job.graph)
     elif order == "fsp":
-        work = key_of(state, job)
+        work = state.shadow.key_of(job)
     board.add_job(name, job.admitted, leaf, job.priority, job.queue, work, job.job_class, job.user)
 
 
@@ -200,7 +198,7 @@ def spans_of(state: State, board: Board, name: str, job: Job, asks: list[StageAs
     if free:
         board.over_ms[name] = next_over_ms(state, name, job)
     if len(spans) > 1:
-        longest_first(state, job, spans)
+        state.shadow.longest_first(job, spans)
     return spans
 
 

@@ -14,7 +14,7 @@ from services.leftover.core.pool_breaches import pool_breaches
 from services.leftover.core.reservations.foresight import Foresight
 from services.leftover.core.reservations.promises import finish_promises, keep_promises
 from services.leftover.core.round import Round
-from services.leftover.core.shadow.cell import set_floors
+from services.leftover.core.shadow_order import set_floors
 from services.leftover.core.state import Decided, State
 from services.leftover.placement.backfill.headroom import still_short
 from services.leftover.placement.backfill.lending import serve_owed

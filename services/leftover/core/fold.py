@@ -56,8 +56,7 @@ from services.leftover.core.round_fold import (
     forget_board,
     rank_nodes,
 )
-from services.leftover.core.shadow.cell import depart, note_capacity, note_duration, set_up
-from services.leftover.core.shadow.keys import note_work, wake
+from services.leftover.core.shadow_order import note_capacity, set_up
 from services.leftover.core.state import Node, Reserving, State
 from services.leftover.placement.board import Board
 from services.leftover.placement.entries import BY_WORK_LEFT
@@ -194,7 +193,7 @@ def _ended(state: State, record: Record[JobEnded]) -> None:
 def _forget_job(state: State, name: str, *, succeeded: bool = False) -> None:
     job = state.jobs.pop(name, None)
     if job is not None:
-        depart(state, job, succeeded=succeeded)
+        state.shadow.depart(job, succeeded=succeeded)
         if not succeeded and state.ending:
             state.ending = {}  # What it holds still may be given back at any moment.
         learn(state.history, name, job.user, job.seen)
@@ -245,7 +244,7 @@ def _succeed(state: State, ended: TaskEnd, name: str, stage: str, count: int, ru
         return  # The job is over, and nobody asks how far it has come.
     succeed(job, at, count, ended.attempt)
     failed_on.succeeded(state, name, job, at, ended.first, count)
-    note_duration(state, job, at)
+    state.shadow.note_duration(job, at)
     _note_work(state, name, job)
 
 
@@ -261,7 +260,7 @@ def _fail(state: State, failed: TaskFailure) -> None:
             give_up(job, at)
     if job.progress.left[at] != before:
         _note_work(state, failed.job, job)  # A gang starts over as a whole, or tasks are given up.
-    wake(state, job)
+    state.shadow.stir(job)
 
 
 def _note_work(state: State, name: str, job: Job) -> None:
@@ -269,7 +268,7 @@ def _note_work(state: State, name: str, job: Job) -> None:
     board: Board | None = state.board
     if board is not None and name in board.jobs and board.leaf_of(name).order in BY_WORK_LEFT:
         board.set_work(name, work_left(board, job))
-    note_work(state, job)
+    state.shadow.note_work(job)
 
 
 def _release(state: State, node: str, job: str, stage: str, first: int, count: int, *, spare: bool = False) -> None:

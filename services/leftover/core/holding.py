@@ -8,8 +8,7 @@ from services.leftover.core.board import spans_of
 from services.leftover.core.copies import stragglers
 from services.leftover.core.job import Job
 from services.leftover.core.round_fold import forget_board
-from services.leftover.core.shadow.cell import depart, join
-from services.leftover.core.shadow.keys import wake
+from services.leftover.core.shadow_order import join
 from services.leftover.core.state import State
 
 
@@ -47,7 +46,7 @@ def fold_changed(state: State, record: Record[JobChanged]) -> None:
         state.on_hold[name] = job.began > 0
         if job.began:
             _stop_asking(state, name, job)
-        depart(state, job, returns=True)
+        state.shadow.depart(job, returns=True)
         _note_runs(state, name)
     elif body.hold is False and name in state.on_hold:
         if state.on_hold.pop(name):
@@ -59,7 +58,7 @@ def _move(state: State, name: str, job: Job, queue: str, record: Record) -> None
     """A job with nothing running moves to another queue."""
     if job.began:
         _stop_asking(state, name, job)
-    depart(state, job, returns=True)
+    state.shadow.depart(job, returns=True)
     begin(state, leave(state.running_limits, name), record)
     job.queue = queue
     forget_board(state)
@@ -72,9 +71,9 @@ def _move(state: State, name: str, job: Job, queue: str, record: Record) -> None
 def _ask(state: State, name: str, job: Job, record: Record) -> None:
     job.began = record.seq
     if state.held_back.pop(name, False):
-        if job.admitted not in state.shadow.ends and job.admitted not in state.shadow.outside:
+        if not state.shadow.knows(job):
             join(state, name, job, record.time)
-        wake(state, job)
+        state.shadow.stir(job)
         return  # It is not at its beginning: altruism says in the next round what it asks for.
     if name in state.again:
         ask(job, first_asks(job, state.again[name] + 1, record.time))

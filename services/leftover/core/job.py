@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 
 from mypy_extensions import mypyc_attr
 
+from largesse.lifecycle.queue_policy import Group
 from largesse.lifecycle.run_times import NOTHING_SEEN, Seen
 from largesse.lifecycle.state import Graph, JobLife, Progress
 from schemas import StageAsk
@@ -54,3 +55,9 @@ class Job(JobLife):
         self.asks = NO_ASKS
         self.fresh_ms = -1
         self.user = user
+
+
+def leaf_path(groups: dict[str, Group], job: Job) -> str:
+    """The queue whose jobs are one list with this one."""
+    group = groups.get(job.queue)
+    return group.path if group is not None else ""

@@ -6,7 +6,6 @@ from typing import Final
 
 from largesse.lifecycle.failing_nodes import expire
 from largesse.lifecycle.promises import open_promises
-from largesse.lifecycle.queue_policy import uses_shadow_order
 from schemas import (
     Asks,
     Grant,
@@ -28,8 +27,7 @@ from services.leftover.core.job import NO_ASKS
 from services.leftover.core.levels import keep_levels
 from services.leftover.core.pool_breaches import breach_key
 from services.leftover.core.reservations.runs import note_runs, take_back
-from services.leftover.core.shadow.cell import move
-from services.leftover.core.shadow.keys import wake
+from services.leftover.core.shadow_order import follow
 from services.leftover.core.state import Allocation, State
 from services.leftover.placement.apart import counters_of
 from services.leftover.placement.pending_reasons import WANTS_ROOM
@@ -70,8 +68,7 @@ def fold_opening(state: State, record: Record[RoundOpened]) -> None:
             job.job_class = judged.job_class
             if state.pools_ppm:
                 forget_board(state)
-    if uses_shadow_order(state.policy):
-        move(state, record.time)
+    follow(state, record.time)
 
 
 def fold_shares(state: State, record: Record[Shares]) -> None:
@@ -97,7 +94,7 @@ def fold_asks(state: State, record: Record[Asks]) -> None:
         if said.job not in state.on_hold:  # Else it is held since.
             ask(known, said.asks)
             if said.asks:
-                wake(state, known)
+                state.shadow.stir(known)
 
 
 def fold_grants(state: State, record: Record[Grants]) -> None:

@@ -25,7 +25,7 @@ from schemas import (
 )
 from services.leftover.core.job import Job
 from services.leftover.core.reservations.leases import Leases
-from services.leftover.core.shadow.state import Shadow
+from services.leftover.core.shadow.cell import ShadowCell
 from services.leftover.placement.backfill.timeline import End
 from services.leftover.placement.board import Board, Placement
 
@@ -302,7 +302,7 @@ class State:
     pools_ppm: list[int] = field(default_factory=list)
     guarantees: dict[str, int] = field(default_factory=dict)
     pool_breaches: dict[str, PoolBreach] = field(default_factory=dict)
-    shadow: Shadow = field(default_factory=Shadow)
+    shadow: ShadowCell = field(default_factory=ShadowCell)
     copied: dict[str, dict[str, Copied]] = field(default_factory=dict)
     runs: dict[str, dict[int, StageRuns]] = field(default_factory=dict)
     mix: Mix = field(default_factory=Mix)
