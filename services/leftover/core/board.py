@@ -67,10 +67,10 @@ def build(state: State) -> Board:
             board.occupy(held.queue, held.user, 1)
             if not state.copied or counts(state, node_name, held.job, key):
                 board.hold(held.job, pairs, 1, held.queue)
-                board.kinds_levels.run(leaf_at(state, held.queue), shape, 1)
+                board.run(leaf_at(state, held.queue), shape, 1)
     board.set_levels(kept_levels(state))
     for name, job in state.jobs.items():
-        if does_ask(job) and name in board.jobs:
+        if does_ask(job) and board.has_job(name):
             board.wait(name, spans_of(state, board, name, job, asks_of(job)))
     for said in state.reasons.values():  # What was said to wait may wait no longer.
         board.class_for(said.demand, said.labels, said.prefer, said.gang, said.rules, said.near)
@@ -179,7 +179,7 @@ def spans_of(state: State, board: Board, name: str, job: Job, asks: list[StageAs
     graph = job.graph
     spans: list[TaskSpan] = []
     free: dict[str, int] = {}  # By stage, how many tasks more go anywhere, where others wait for preferred nodes.
-    barred = board.barred.get(name) if board.barred else None
+    barred = board.barred_stages(name)
     for ask in asks:
         if barred is not None and ask.stage in barred:
             continue
@@ -196,7 +196,7 @@ def spans_of(state: State, board: Board, name: str, job: Job, asks: list[StageAs
                 span.optional = ask.kind == "optional"
                 spans.append(span)
     if free:
-        board.over_ms[name] = next_over_ms(state, name, job)
+        board.end_delay_at(name, next_over_ms(state, name, job))
     if len(spans) > 1:
         state.shadow.longest_first(job, spans)
     return spans

@@ -9,7 +9,7 @@ from services.leftover.core.backfill.gather import gather_room, hold_for_gangs, 
 from services.leftover.core.board import build, estimate_of, leaf_of, spans_of, stage_of
 from services.leftover.core.copies.speculation import speculate
 from services.leftover.core.levels import said_levels
-from services.leftover.core.locality import are_over, note_delays
+from services.leftover.core.locality import note_delays
 from services.leftover.core.pool_breaches import pool_breaches
 from services.leftover.core.reservations.foresight import Foresight
 from services.leftover.core.reservations.promises import finish_promises, keep_promises
@@ -33,12 +33,10 @@ def decide(state: State, opened: OpenRound) -> list[Grants]:
     board, shares, asks = round_.board, opened.upstream["shares"][0], opened.upstream["asks"]
 
     # Bring the board up to date.
-    board.kinds_levels.begin()
-    if state.pools_ppm:
-        board.pools.set(state.pools_ppm)
+    board.open_round(state.pools_ppm)
     if shares.body.levels or shares.body.gone:
         board.set_levels(said_levels(shares.body))
-    if board.over_ms:
+    if board.has_delays():
         _end_delays(round_)
     for record in asks:
         _show_asks(round_, record.body)
@@ -57,7 +55,7 @@ def decide(state: State, opened: OpenRound) -> list[Grants]:
     else:
         foresight.place()
         foresight.gather_room()
-    if board.bounded or state.delays or state.awaited:
+    if board.is_bounded() or state.delays or state.awaited:
         note_delays(round_)
 
     # What nobody else can use goes to reserved jobs beyond their promises, and to copies of stragglers.
@@ -86,7 +84,7 @@ def _has_promises(state: State, board: Board) -> bool:
     """Whether anything is promised to reservations, or was when the last round was decided."""
     if state.promises.on and state.promises.profiles:
         return True
-    return bool(state.vacated or board.barred or state.promised)
+    return bool(state.vacated or state.promised or board.barred_jobs())
 
 
 def _keep_room_for_short(round_: Round) -> None:
@@ -102,9 +100,8 @@ def _keep_room_for_short(round_: Round) -> None:
 def _end_delays(round_: Round) -> None:
     """Tasks that have waited long enough for nodes that they prefer may go anywhere."""
     state, board = round_.state, round_.board
-    for name in are_over(board, round_.now_ms):
-        del board.over_ms[name]
-        if name in board.jobs:
+    for name in board.take_ended_delays(round_.now_ms):
+        if board.has_job(name):
             board.wait(name, spans_of(state, board, name, state.jobs[name], asks_of(state.jobs[name])))
 
 
@@ -116,14 +113,14 @@ def _show_asks(round_: Round, asks: Asks) -> None:
         for name, job in state.jobs.items():
             if does_ask(job) and name not in named and in_shard(name, asks):
                 asked[name] = []
-                if name in board.jobs:
+                if board.has_job(name):
                     board.wait(name, [])
     for ask in asks.jobs:
         asking = state.jobs.get(ask.job)
         if asking is None:
             continue
         asked[ask.job] = ask.asks
-        if ask.job in board.jobs and not _alike(asks_of(asking), ask.asks):  # Else the board has it as it is.
+        if board.has_job(ask.job) and not _alike(asks_of(asking), ask.asks):  # Else the board has it as it is.
             board.wait(ask.job, spans_of(state, board, ask.job, asking, ask.asks))
 
 
@@ -167,8 +164,7 @@ def _grant(board: Board, placement: Placement) -> Grant:
     elif placement.reserved:
         grant.why = "reserved"
     elif placement.beyond:
-        job = board.jobs.get(placement.job)  # None: it has a reservation, and more than that promises.
-        grant.why = "optional" if job is not None and job.leaf.order == "giving" else "packed"
+        grant.why = "optional" if board.order_of(placement.job) == "giving" else "packed"
     if placement.devices:
         grant.devices = [[DeviceShare(index, milli) for index, milli in shares] for shares in placement.devices]
     return grant
@@ -177,8 +173,7 @@ def _grant(board: Board, placement: Placement) -> Grant:
 def _shortfalls(round_: Round) -> list[Shortfall]:
     """Leaves that began to be short, or are so no longer, and those that are in which gangs have started; by path."""
     state, board = round_.state, round_.board
-    changed, board.leaf_queue.changed = board.leaf_queue.changed, {}
-    are_short = still_short(board, list(changed), state.short)
+    are_short = still_short(board, board.take_changed_leaves(), state.short)
     said = {
         name: Shortfall(name, not is_short) for name, is_short in are_short.items() if is_short != (name in state.short)
     }
@@ -190,7 +185,7 @@ def _shortfalls(round_: Round) -> list[Shortfall]:
             name = leaf_of(state, job)
             work[name] = work.get(name, 0) + task.size // task.gang * placed.count * lasts_ms
     for name, amount in work.items():
-        said.setdefault(name, Shortfall(name)).turn_ms = turn_after(state, board.leaves[name], amount, round_.now_ms)
+        said.setdefault(name, Shortfall(name)).turn_ms = turn_after(state, board.leaf(name), amount, round_.now_ms)
     return [said[name] for name in sorted(said)]
 
 

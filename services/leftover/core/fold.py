@@ -205,7 +205,7 @@ def _forget_job(state: State, name: str, *, succeeded: bool = False) -> None:
         state.on_hold.pop(name, None)
         state.again.pop(name, None)
         forget_promised(state, name, job)
-        if state.board is not None and name in state.board.jobs:
+        if state.board is not None and state.board.has_job(name):
             state.board.remove_job(name)
 
 
@@ -266,7 +266,7 @@ def _fail(state: State, failed: TaskFailure) -> None:
 def _note_work(state: State, name: str, job: Job) -> None:
     """There is more, or less, left of a job."""
     board: Board | None = state.board
-    if board is not None and name in board.jobs and board.leaf_of(name).order in BY_WORK_LEFT:
+    if board is not None and board.order_of(name) in BY_WORK_LEFT:
         board.set_work(name, work_left(board, job))
     state.shadow.note_work(job)
 
@@ -296,7 +296,7 @@ def _release(state: State, node: str, job: str, stage: str, first: int, count: i
             board.occupy(held.queue, held.user, -1)
             if not spare:
                 board.hold(job, pairs, -1, held.queue)
-                board.kinds_levels.run(leaf_at(state, held.queue), shape, -1)
+                board.run(leaf_at(state, held.queue), shape, -1)
         if state.copied:
             stragglers.leave(state, node, job, f"{stage}/{index}", spare=spare)
     if not on_node:

@@ -38,7 +38,7 @@ def fold_changed(state: State, record: Record[JobChanged]) -> None:
     if body.priority is not None:
         job.priority = body.priority
         rerank(state.running_limits, name, body.priority)
-        if state.board is not None and name in state.board.jobs:
+        if state.board is not None and state.board.has_job(name):
             state.board.set_priority(name, body.priority)
     if body.queue is not None:
         _move(state, name, job, body.queue, record)
@@ -80,7 +80,7 @@ def _ask(state: State, name: str, job: Job, record: Record) -> None:
     else:
         job.fresh_ms = record.time
     join(state, name, job, record.time)  # A reserved one too: its reservation may end before it does.
-    if state.board is not None and name in state.board.jobs:
+    if state.board is not None and state.board.has_job(name):
         state.board.wait(name, spans_of(state, state.board, name, job, asks_of(job)))
 
 
@@ -89,7 +89,7 @@ def _stop_asking(state: State, name: str, job: Job) -> None:
     job.began = 0
     ask(job, [])
     locality.forget(state, name)
-    if state.board is not None and name in state.board.jobs:
+    if state.board is not None and state.board.has_job(name):
         state.board.wait(name, [])
 
 

@@ -55,11 +55,6 @@ def next_over_ms(state: State, name: str, job: Job) -> int | None:
 
 
 # ---------------------------------------------------------------- a round
-def are_over(board: Board, now_ms: int) -> list[str]:
-    """Jobs with more tasks that may go anywhere by now than the board knows."""
-    return [name for name, at_ms in board.over_ms.items() if at_ms is not None and at_ms <= now_ms]
-
-
 def note_delays(round_: Round) -> None:
     """Which tasks begin to wait for nodes that they prefer, by what the round has placed, and which room they leave
     free.
@@ -67,8 +62,7 @@ def note_delays(round_: Round) -> None:
     state, board = round_.state, round_.board
     begun: dict[tuple[str, str], int] = {}
     rooms: dict[int, HeldRoom] = {}
-    near = [task for task in board.bounded.values() if task.bounds is not None and task.bounds.is_near]
-    for task in sorted(near, key=lambda task: task.key):
+    for task in board.near_classes():
         if reason_of(board, task) == "locality":
             could = _could_start(board, task, elsewhere(board.room, task), rooms)
             for (name, stage), tasks in could.items():
@@ -109,7 +103,7 @@ def _could_start(
 def _known(state: State, board: Board, task: TaskClass, name: str, stage: str) -> int:
     """How many tasks of a stage are known to wait, without those that may go anywhere and find no room."""
     known = sum([tasks for _, tasks in state.delays.get(name, {}).get(stage, [])])
-    return known - sum([s.count for s in board.jobs[name].spans if s.stage == stage and s.task is not task])
+    return known - sum([s.count for s in board.spans_in(name) if s.stage == stage and s.task is not task])
 
 
 def _jobs_of(board: Board, task: TaskClass) -> list[JobEntry]:
@@ -119,7 +113,7 @@ def _jobs_of(board: Board, task: TaskClass) -> list[JobEntry]:
         if leaf.strict or bucket_id in leaf.sole_jobs:
             found.append(board.top(leaf, bucket_id))
         else:
-            found += [board.by_admission[admitted] for admitted in leaf.buckets[bucket_id].key]
+            found += board.jobs_in(leaf, bucket_id)
     return found
 
 
@@ -180,10 +174,10 @@ def forget(state: State, name: str) -> None:
     """The job is over."""
     state.delays.pop(name, None)
     if state.board is not None:
-        state.board.over_ms.pop(name, None)
+        state.board.forget_delay(name)
 
 
 def _stir(state: State, name: str) -> None:
     """The next round tells the board again what the job waits for."""
     if state.board is not None:
-        state.board.over_ms[name] = 0
+        state.board.end_delay_at(name, 0)

@@ -181,7 +181,7 @@ def _bind(state: State, grant: Grant, time: int, task: TaskClass | None) -> None
     demand, leaf, board = stage.demand, leaf_of(state, job), state.board
     if board is not None:
         shape = task.shape if task is not None and task.bounds is None else None
-        board.kinds_levels.run(leaf, shape if shape is not None else board.shape_in(name, named, demand), count)
+        board.run(leaf, shape if shape is not None else board.shape_in(name, named, demand), count)
     if state.groups and state.served.get(leaf) != state.opened and not is_reserved(state, name):
         state.served[leaf] = state.opened
         if board is not None:
@@ -233,7 +233,7 @@ def _undo_struck(state: State, struck: list[Struck]) -> None:
         board.unplace(placed[name, item.grant.stage, item.grant.first], alive=alive)
         if alive:
             jobs[name] = True
-    for name in [name for name in jobs if name in board.jobs]:
+    for name in [name for name in jobs if board.has_job(name)]:
         board.wait(name, spans_of(state, board, name, state.jobs[name], asks_of(state.jobs[name])))
 
 

@@ -52,9 +52,4 @@ def set_floors(state: State, board: Board) -> None:
             live[leaf] = live.get(leaf, 0) + 1
     for leaf, count in live.items():
         level = min(SHARE_UNITS, board.leaf(leaf).target)
-        entry, floor = board.leaf(leaf), level * state.policy.isolation_permille // (1_000 * count)
-        if entry.floor != floor:
-            entry.floor = floor
-            for each in board.jobs.values():
-                if each.leaf is entry:
-                    board.rerank(each.name)  # It may come before the floor now, or after it.
+        board.set_floor(leaf, level * state.policy.isolation_permille // (1_000 * count))

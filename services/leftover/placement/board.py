@@ -92,6 +92,12 @@ class Board(BoardState):
     """Everything that placement ranks. Built from a core's state, kept up to date with it, rebuilt when in doubt."""
 
     # ------------------------------------------------------------ a round
+    def open_round(self, pools_ppm: list[int]) -> None:
+        """A round begins. `pools_ppm`: how the cell is divided among classes of jobs; none where there are no pools."""
+        self.kinds_levels.begin()
+        if pools_ppm:
+            self.pools.set(pools_ppm)
+
     def begin(self, now_ms: int, ageing_ms: int) -> None:
         """Brings up to date what leaves and jobs hold, who has aged (see `place`), and which classes there are."""
         self.refresh()

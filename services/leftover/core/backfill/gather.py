@@ -61,7 +61,7 @@ def hold_for_gangs(round_: Round) -> None:
     wait for its last room; nodes that are held for others stay so. What the last round has tried does not count here.
     """
     state, board, now_ms = round_.state, round_.board, round_.now_ms
-    leaves = [board.leaves[name] for name in state.short if name in board.leaves]
+    leaves = board.leaves_of(state.short)
     if not any(leaf.gangs for leaf in leaves) or not any(lacks_part_of_gang(board, leaf) for leaf in leaves):
         return
     lacking = [leaf for leaf in leaves if is_lacking(board, leaf)]
@@ -128,8 +128,8 @@ def _wait_ms(state: State) -> int:
 def _gather(state: State, board: Board, placements: list[Placement], now_ms: int) -> _Nodes:
     if state.policy.headroom == "off" or state.policy.preset == "fifo":
         return _NO_NODES
-    fresh = [name for name in board.leaf_queue.changed if name not in state.short]
-    leaves = [board.leaves[name] for name in [*state.short, *fresh] if name in board.leaves]
+    fresh = [name for name in board.changed_leaves() if name not in state.short]
+    leaves = board.leaves_of([*state.short, *fresh])
     short_leaves = [leaf for leaf in leaves if is_lacking(board, leaf)]
     kept = _Kept(state, board, now_ms)
     heads: Heads = {}  # Nothing is placed while room is gathered.
@@ -280,8 +280,8 @@ def _waits_for_turn(state: State, board: Board, task: TaskClass, now_ms: int) ->
         return False
     if all(state.turns[name] > now_ms for name, _ in task.buckets):
         return True
-    name, bucket_id = min(task.buckets, key=lambda at: (at[0], board.key_in(board.leaves[at[0]], at[1])))
-    job, span = board.first_in(board.leaves[name], bucket_id)
+    name, bucket_id = min(task.buckets, key=lambda at: (at[0], board.key_in(board.leaf(at[0]), at[1])))
+    job, span = board.first_in(board.leaf(name), bucket_id)
     live = state.jobs[job.name]
     return now_ms < state.starved.get(task.key, now_ms) + estimate_of(live, stage_of(live, span.stage))
 

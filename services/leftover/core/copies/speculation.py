@@ -58,9 +58,9 @@ def speculate(round_: Round, *, may_start: bool) -> None:
     for straggler in late[:TRIED_MAX]:
         name, job = straggler.job, state.jobs[straggler.job]
         there = len(state.copied.get(name, ())) + begun.get(name, 0)
-        if there >= state.policy.speculation_copies_max or board.maxima.above(job.queue)[1]:
+        if there >= state.policy.speculation_copies_max or board.maxima_above(job.queue):
             continue
-        places = board.users.above(job.queue, job.user)
+        places = board.places_of(job.queue, job.user)
         if not free_places(places, 1) or any(entry.held_back for entry in places):
             continue
         stage = job.graph.stages[straggler.at]

@@ -81,14 +81,11 @@ class Foresight:
         board, state = self._board, self._state
         if self._moved is None:
             self._bar_again()
-            self._moved = dict.fromkeys([*self._barred, *board.barred], True)
+            self._moved = dict.fromkeys([*self._barred, *board.barred_jobs()], True)
         moved, self._moved = self._moved, {}
         for name in moved:
             barred = dict.fromkeys(self._barred.get(name, ()), True)
-            if name in board.jobs and barred != board.barred.get(name, {}):
-                board.barred[name] = barred
-                if not barred:
-                    del board.barred[name]
+            if board.bar(name, barred):
                 board.wait(name, spans_of(state, board, name, state.jobs[name], self._asks(name)))
 
     def _bar_again(self) -> None:
@@ -96,7 +93,7 @@ class Foresight:
         groups: dict[tuple[int, int], list[tuple[int, int, int, str, str]]] = {}
         for said in self._state.promised.values():
             name, stage = said.job, said.stage
-            needs_ms = self.needs_ms(name, stage) if name in self._board.jobs else None
+            needs_ms = self.needs_ms(name, stage) if self._board.has_job(name) else None
             if needs_ms is not None and any(ask.stage == stage for ask in self._asks(name)):
                 job = self._state.jobs[name]
                 at = job.graph.position[stage]
@@ -251,8 +248,8 @@ class Foresight:
     def said(self) -> list[PromisedWait]:
         """Stages for which that changed since it was said last, by job and stage."""
         state, found = self._state, {}
-        for name, barred in self._board.barred.items():
-            for stage in barred:
+        for name in self._board.barred_jobs():
+            for stage in self._board.barred_stages(name) or ():
                 key = f"{name}/{stage}"
                 before = state.promised.get(key)
                 if before is not None and (name, stage) not in self._refused and self._stands(before):
@@ -264,7 +261,7 @@ class Foresight:
                     wait.fits_ms = self._fits_ms(name, stage, wait)
                     found[key] = wait
         for key, before in state.promised.items():
-            if before.stage not in self._board.barred.get(before.job, {}):
+            if before.stage not in (self._board.barred_stages(before.job) or ()):
                 found[key] = PromisedWait(before.job, before.stage)
         return [found[key] for key in sorted(found)]
 

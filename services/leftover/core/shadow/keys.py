@@ -76,7 +76,7 @@ def claim(shadow: Shadow, job: Job, time: int, board: Board | None) -> None:
     if not is_listed and renew_ms != RESTS:
         heappush(shadow.renewals, (renew_ms, seq))
     if not is_shown and board is not None:
-        _show(board, seq, key)
+        board.show_key(seq, key)
 
 
 def claim_moved(shadow: Shadow, seq: int, jobs: dict[str, Job], time: int, board: Board | None) -> None:
@@ -169,10 +169,3 @@ def _rounded(product: int) -> int:
     product, below how many follow."""
     shift = product.bit_length() - DIGITS
     return product if shift <= 0 else shift << DIGITS | product >> shift
-
-
-def _show(board: Board, seq: int, key: int) -> None:
-    """Tells the board what a job is served by."""
-    entry = board.by_admission.get(seq)
-    if entry is not None and entry.leaf.order == "fsp":
-        board.set_work_of(entry, key)
