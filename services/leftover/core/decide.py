@@ -141,7 +141,8 @@ def _answer(round_: Round) -> Grants:
     """The round as a record, without what is said of promises."""
     state, board = round_.state, round_.board
     grants = [_grant(board, placement) for placement in round_.placements]
-    answer = Grants(grants, round_.held, round_.revoked, _waits(state, board), wake_ms=round_.wake_ms)
+    wake_ms = min([at_ms for at_ms in round_.wakes_ms if at_ms is not None], default=None)
+    answer = Grants(grants, round_.held, round_.revoked, _waits(state, board), wake_ms=wake_ms)
     answer.shortfalls = _shortfalls(round_)
     if board.pools.beyond or state.pool_breaches:
         answer.pool_breaches = pool_breaches(state, board)

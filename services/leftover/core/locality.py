@@ -75,7 +75,7 @@ def note_delays(round_: Round) -> None:
     waits = [LocalityWait(job, stage, begun[job, stage]) for job, stage in sorted(begun)]
     round_.delayed = waits
     round_.held += _said_of(state, rooms)
-    round_.wake(_wake_ms(state, waits, round_.now_ms))
+    round_.wakes_ms.append(_wake_ms(state, waits, round_.now_ms))
 
 
 def _could_start(

@@ -10,7 +10,8 @@ class Round:
 
     `asked`: by job, what it asks for, where that has changed since the last round. What is decided: `placements`;
     `held`, nodes whose held room has changed; `revoked`, attempts that are taken back; `delayed`, tasks that begin to
-    wait for nodes that they prefer; `wake_ms`, when another answer may come without another fact.
+    wait for nodes that they prefer; `wakes_ms`, when other answers may come without another fact, None where they do
+    not.
     """
 
     def __init__(self, state: State, board: Board, now_ms: int) -> None:
@@ -22,9 +23,4 @@ class Round:
         self.held: list[HeldRoom] = []
         self.revoked: list[Revocation] = []
         self.delayed: list[LocalityWait] = []
-        self.wake_ms: int | None = None
-
-    def wake(self, at_ms: int | None) -> None:
-        """Another answer may come at a time; None: nothing makes it change."""
-        if at_ms is not None and (self.wake_ms is None or at_ms < self.wake_ms):
-            self.wake_ms = at_ms
+        self.wakes_ms: list[int | None] = []

@@ -80,7 +80,7 @@ def gather_room(round_: Round) -> None:
     state, board, placements, now_ms = round_.state, round_.board, round_.placements, round_.now_ms
     gathered = _gather(state, board, placements, now_ms)
     if not gathered.held and not board.room.kept_nodes and not state.kept:
-        round_.wake(gathered.wake_ms)
+        round_.wakes_ms.append(gathered.wake_ms)
         return
     while board.room.keep(_classes(gathered)) and (more := board.place(now_ms, state.policy.ageing_ms)):
         placements += more  # Somebody could use what is held no longer.
@@ -96,7 +96,7 @@ def gather_room(round_: Round) -> None:
 
         placements += lend_all(board, gathered.held, gathered.owed, now_ms, lasts_ms)
     round_.held += _said_of(state, board, gathered.held)
-    round_.wake(gathered.wake_ms)
+    round_.wakes_ms.append(gathered.wake_ms)
 
 
 def _classes(gathered: _Nodes) -> dict[int, TaskClass]:

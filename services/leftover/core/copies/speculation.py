@@ -44,7 +44,7 @@ def speculate(round_: Round, *, may_start: bool) -> None:
     """
     state, board = round_.state, round_.board
     late, wake_ms = stragglers(state, round_.now_ms)
-    round_.wake(wake_ms)
+    round_.wakes_ms.append(wake_ms)
     if not late and not state.copied:
         return
     room = _Room(round_)

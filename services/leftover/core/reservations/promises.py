@@ -73,7 +73,7 @@ def finish_promises(round_: Round, kept: Kept) -> None:
     starting = [*inside, *round_.placements, *beyond]
     round_.placements = call_revocable(state, board, kept.reserved, starting, now_ms)
     round_.held += _vacated(state, board, kept)
-    round_.wake(_wake_ms(state, kept, now_ms))
+    round_.wakes_ms.append(_wake_ms(state, kept, now_ms))
 
 
 def _wake_ms(state: State, kept: Kept, now_ms: int) -> int | None:
