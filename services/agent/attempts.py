@@ -197,7 +197,7 @@ class Attempts:
         return self._enter(self.executors[local.executor].stop(local, grace_ms))
 
     def _enter(self, told: Iterable[Told]) -> list[Local]:
-        """Notes what executors say; returns the attempts of which that is news."""
+        """Notes what executors say; returns the attempts for which that is news."""
         changed = []
         for each in told:
             if each.result is not None:

@@ -16,7 +16,7 @@ from schemas.queue_tree import upwards
 from services.agent import core as agent
 from services.gateway import view
 from services.leftover import core as leftover
-from services.leftover.core import overdue
+from services.leftover.core.copies import overdue
 from tests.cells import SlowCell, attempts_of
 from tests.properties.histories import NODES, Play, Seeded, replay, seeded_histories
 from tests.properties.user_laws import check_user_tasks, running_of_users

@@ -8,10 +8,13 @@ from schemas.edge.read import Cluster, ClusterNode
 from schemas.estimates import end_ms
 from schemas.quantities import SHARE_UNITS
 from schemas.queue_tree import below
-from services.leftover.core import gather, order, running, serving, shadow
+from services.leftover.core.backfill import gather, running
+from services.leftover.core.backfill.running import OVERRUN_MOST, Running
 from services.leftover.core.board import estimate_of, leaf_at, leaf_of, stage_of
-from services.leftover.core.running import OVERRUN_MOST, Running
-from services.leftover.placement.timeline import End
+from services.leftover.core.shadow import cell as shadow_cell
+from services.leftover.core.shadow import cluster as moving
+from services.leftover.core.shadow import keys as shadow_keys
+from services.leftover.placement.backfill.timeline import End
 from services.simulator.run import Options, simulate
 from tests.builders import job, stage
 from tests.strategies import for_all
@@ -160,21 +163,21 @@ def has_jobs(lines, queue, path):
 
 
 def serve(moved, cluster, tree, steps, seen):
-    """`shadow._serve`, by a look at all leaves for each start."""
-    price = 1 + (len(cluster.lines) // shadow.LEAVES_A_STEP if len(cluster.lines) > 1 else 0)
-    most = SHARE_UNITS // (shadow.CHUNKS * max(1, sum(line.live for line in cluster.lines.values())))
+    """`cluster._serve`, by a look at all leaves for each start."""
+    price = 1 + (len(cluster.lines) // moving.LEAVES_A_STEP if len(cluster.lines) > 1 else 0)
+    most = SHARE_UNITS // (moving.CHUNKS * max(1, sum(line.live for line in cluster.lines.values())))
     due = parts(cluster.lines, tree) if len(cluster.lines) > 1 else {}
     while steps > 0:
         live = [(leaf, line) for leaf, line in cluster.lines.items() if line.live]
         live.sort(key=lambda item: item[1].share * SHARE_UNITS // max(1, due.get(item[0], SHARE_UNITS)))
         for _, line in live:
-            job = shadow._take_first(moved, cluster, line)
-            if job != shadow.NOBODY:
+            job = moving._take_first(moved, cluster, line)
+            if job != moving.NOBODY:
                 break
         else:
             cluster.open = False
             break
-        shadow._start(moved, cluster, line, job, most, seen)
+        moving._start(moved, cluster, line, job, most, seen)
         steps -= price
     return steps
 
@@ -184,26 +187,26 @@ def test_leaves_of_the_shadow_are_served_as_if_each_were_looked_at(jobs, steps):
     jobs = [(at_ms, job(each.job, *each.stages, queue=PATHS[each.queue])) for at_ms, each in jobs]
     kept = run(jobs, tree=DEEP, shadow_steps=steps)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(shadow, "_serve", serve)
+        patch.setattr(moving, "_serve", serve)
         assert run(jobs, tree=DEEP, shadow_steps=steps) == kept
 
 
 def look_anew(shadow):
-    """`serving._look_anew`, by all jobs whose end was seen."""
+    """`cell._look_anew`, by all jobs whose end was seen."""
     shadow.moved = 0
-    shadow.ahead = serving.fork(shadow.base)
+    shadow.ahead = shadow_cell.fork(shadow.base)
     for seq in list(shadow.ranked):
         if seq in shadow.base.waits:
             del shadow.ranked[seq]
-            shadow.ends[seq] |= order.STALE
+            shadow.ends[seq] |= shadow_keys.STALE
 
 
 @for_all(workloads(), st.booleans(), st.integers(1, 4), st.integers(0, 4))
 def test_a_look_that_begins_anew_concerns_what_waits_alone(jobs, queues, renewed, anew):
     tree = TREE if queues else None
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(order, "RENEWED_A_ROUND", renewed)
-        patch.setattr(serving, "EACH_ANEW", anew)
+        patch.setattr(shadow_keys, "RENEWED_A_ROUND", renewed)
+        patch.setattr(shadow_cell, "EACH_ANEW", anew)
         kept = run(jobs, tree=tree)
-        patch.setattr(serving, "_look_anew", look_anew)
+        patch.setattr(shadow_cell, "_look_anew", look_anew)
         assert run(jobs, tree=tree) == kept

@@ -5,9 +5,9 @@ from hypothesis import strategies as st
 
 from largesse.lifecycle.promises import active
 from schemas import PlanProfile
-from services.leftover.core import foresight, revocable
-from services.leftover.core.leases import Leases
-from services.leftover.core.peaks import most_of_each
+from services.leftover.core.reservations import foresight, revocable
+from services.leftover.core.reservations.leases import Leases
+from services.leftover.core.reservations.peaks import most_of_each
 from tests.builders import job, node, stage
 from tests.promised_cell import advance, cell, lasting, promise, reserved, step, unestimated
 from tests.strategies import for_all

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import strategies as st
 
 from services.leftover import core
-from services.leftover.core import shadow as moving
-from services.leftover.core.order import RESTS
+from services.leftover.core.shadow import cluster as moving
+from services.leftover.core.shadow.keys import RESTS
 from tests.builders import admitted, cancelled, configured, ended, job, registered, reported, stage
 from tests.harness import given
 from tests.properties.shadow_oracle import ends

@@ -3,32 +3,32 @@
 import pytest
 
 from services.leftover import core
-from services.leftover.core import order
 from services.leftover.core.asks import does_ask
+from services.leftover.core.shadow import keys
 from services.simulator.drawn import drawn_cluster, drawn_jobs
 from services.simulator.outages import Outage
 from services.simulator.run import Options, simulate
 
-PERMILLES = (order.SOONER_PERMILLE, order.SOONER_LARGE_PERMILLE)
+PERMILLES = (keys.SOONER_PERMILLE, keys.SOONER_LARGE_PERMILLE)
 
 
 def is_right(shadow, job, now_ms):
     """Whether the key of a job follows from its end and its work, both at most an eighth behind."""
     seq = job.admitted
-    claim, end_ms, work = shadow.claims[seq], shadow.ends[seq], order.work_left(shadow, job)
-    if end_ms & order.STALE:
+    claim, end_ms, work = shadow.claims[seq], shadow.ends[seq], keys.work_left(shadow, job)
+    if end_ms & keys.STALE:
         return True  # It is not known yet when it ends.
     in_shadow_ms = end_ms - shadow.works[seq].joined_ms
-    left = sorted(max(order.LEFT_MS_MIN, end_ms - in_shadow_ms * each // 1_000 - now_ms) for each in PERMILLES)
-    least, most = order._rounded(claim.work * left[0] ** 2), order._rounded(claim.work * (left[1] * 8 // 7 + 2) ** 2)
+    left = sorted(max(keys.LEFT_MS_MIN, end_ms - in_shadow_ms * each // 1_000 - now_ms) for each in PERMILLES)
+    least, most = keys._rounded(claim.work * left[0] ** 2), keys._rounded(claim.work * (left[1] * 8 // 7 + 2) ** 2)
     return (
         claim.end_ms == end_ms
-        and (claim.work == work or 0 < (claim.work - work) * order.RENEWED_PART < claim.work)
+        and (claim.work == work or 0 < (claim.work - work) * keys.RENEWED_PART < claim.work)
         and least <= claim.key <= most
     )
 
 
-@pytest.mark.skipif(order.__file__.endswith(".so"), reason="compiled, the core calls what it was compiled with")
+@pytest.mark.skipif(keys.__file__.endswith(".so"), reason="compiled, the core calls what it was compiled with")
 @pytest.mark.parametrize("seed", [2, 5])
 def test_whoever_waits_is_served_by_a_key_of_now(seed, monkeypatch):
     wrong, checked, decide = [], [0], core.decide

@@ -1,8 +1,8 @@
-"""The most that leases come to at one time (services/leftover/core/peaks.py)."""
+"""The most that leases come to at one time (services/leftover/core/reservations/peaks.py)."""
 
 from hypothesis import strategies as st
 
-from services.leftover.core.peaks import most_at_a_time, most_of_each
+from services.leftover.core.reservations.peaks import most_at_a_time, most_of_each
 from tests.promised_cell import step
 from tests.strategies import for_all
 

@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 from schemas import Policy
 from schemas.quantities import SHARE_UNITS
 from services.leftover import core
-from services.leftover.core import order, serving
 from services.leftover.core.asks import does_ask
-from services.leftover.core.order import STALE
+from services.leftover.core.shadow import cell as shadow_cell
+from services.leftover.core.shadow import keys as shadow_keys
+from services.leftover.core.shadow.keys import STALE
 from tests.builders import admitted, cancelled, configured, ended, finished, job, queue, registered, stage, tree
 from tests.harness import given
 from tests.strategies import for_all
@@ -58,10 +59,10 @@ def test_all_jobs_are_seen_to_end_however_few_of_them_could_fill_the_cell():
     assert story.state.shadow.ahead is None
 
 
-@pytest.mark.skipif(serving.__file__.endswith(".so"), reason="compiled, the constants are part of the code")
+@pytest.mark.skipif(shadow_cell.__file__.endswith(".so"), reason="compiled, the constants are part of the code")
 def test_among_many_jobs_the_shadow_looks_ahead_anew_once_a_part_of_them_has_come(monkeypatch):
-    monkeypatch.setattr(serving, "EACH_ANEW", 2)
-    monkeypatch.setattr(serving, "MOVED_PART", 4)
+    monkeypatch.setattr(shadow_cell, "EACH_ANEW", 2)
+    monkeypatch.setattr(shadow_cell, "MOVED_PART", 4)
     story = cell(*[wide(f"j{i}", 8, 10, at=0) for i in range(8)])
     served(story, at=0)
     for i in range(2):
@@ -182,7 +183,7 @@ def test_a_job_with_little_work_left_goes_before_one_that_ends_a_little_earlier_
 
 def due(story):
     """Job -> when it is due."""
-    return {name: order.due_of(story.state.shadow, each.admitted) for name, each in story.state.jobs.items()}
+    return {name: shadow_keys.due_of(story.state.shadow, each.admitted) for name, each in story.state.jobs.items()}
 
 
 def test_a_job_is_due_before_it_ends_in_the_shadow_by_a_part_of_its_time_there():
@@ -205,14 +206,14 @@ def test_the_largest_of_twenty_jobs_is_due_later_than_others():
 
 
 def test_the_sizes_of_as_many_jobs_as_came_last_say_which_are_large(monkeypatch):
-    monkeypatch.setattr(order, "SIZES_MAX", 20)
+    monkeypatch.setattr(shadow_keys, "SIZES_MAX", 20)
     story = cell(wide("large", 10, 10, at=0), *[wide(f"j{number}", 9, 10, at=0) for number in range(20)])
     served(story)
     shadow, size = story.state.shadow, 9 * 10_000 * SHARE_UNITS // CORES
 
     assert shadow.sizes == shadow.sorted_sizes == [size] * 20
-    assert order.is_large(shadow, size)
-    assert not order.is_large(shadow, size - 1)
+    assert shadow_keys.is_large(shadow, size)
+    assert not shadow_keys.is_large(shadow, size - 1)
 
 
 def test_the_size_of_a_job_that_came_before_the_nodes_is_known_with_them():
@@ -242,7 +243,7 @@ def test_what_a_job_is_served_by_falls_as_its_end_in_the_shadow_comes_nearer():
         seen.append(claims[story.state.jobs["a"].admitted].key)
 
     assert seen == sorted(seen, reverse=True)
-    assert seen[0] >> order.DIGITS >= (seen[-1] >> order.DIGITS) + 8  # From 150 s left to 1.
+    assert seen[0] >> shadow_keys.DIGITS >= (seen[-1] >> shadow_keys.DIGITS) + 8  # From 150 s left to 1.
 
 
 def test_a_key_is_computed_again_only_when_an_eighth_of_the_time_that_was_left_is_over():
@@ -263,8 +264,8 @@ def test_a_job_that_is_late_keeps_a_key_by_its_work():
     served(story, at=3_600_000)
     claim = story.state.shadow.claims[story.state.jobs["a"].admitted]
 
-    assert claim.work == order.work_left(story.state.shadow, story.state.jobs["a"])
-    assert 0 < claim.key < order.LAST
+    assert claim.work == shadow_keys.work_left(story.state.shadow, story.state.jobs["a"])
+    assert 0 < claim.key < shadow_keys.LAST
 
 
 def test_work_that_is_done_counts_from_the_next_round_on():
@@ -282,9 +283,9 @@ def test_work_that_is_done_counts_from_the_next_round_on():
 def test_keys_are_in_the_order_of_their_products(one, other):
     low, high = sorted([one, other])
 
-    assert order._rounded(low) <= order._rounded(high) < order.LAST
+    assert shadow_keys._rounded(low) <= shadow_keys._rounded(high) < shadow_keys.LAST
     if high > low + (low >> 31):
-        assert order._rounded(low) < order._rounded(high)
+        assert shadow_keys._rounded(low) < shadow_keys._rounded(high)
 
 
 def test_a_job_that_is_cancelled_leaves_the_shadow_at_once():
@@ -344,7 +345,7 @@ def test_altruism_that_is_switched_on_later_finds_the_work_that_is_left():
 
 
 def test_jobs_for_which_the_shadow_has_no_place_are_served_last_and_join_it_as_others_end(monkeypatch):
-    monkeypatch.setattr(serving, "SHADOW_JOBS_MAX", 1)
+    monkeypatch.setattr(shadow_cell, "SHADOW_JOBS_MAX", 1)
     story = cell(wide("first", 8, 10, at=0), wide("short", 4, 1, at=0))
 
     assert served(story) == {"first": 4}

@@ -4,7 +4,7 @@ and are not stored: in a full cell nearly all jobs are like that.
 
 from largesse.ids import shard_of
 from schemas import Asks, StageAsk
-from services.leftover.core.state import NO_ASKS, Job
+from services.leftover.core.job import NO_ASKS, Job
 
 
 def does_ask(job: Job) -> bool:

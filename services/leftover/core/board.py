@@ -13,12 +13,11 @@ from schemas.queue_tree import user_limits, walk
 from schemas.sharing import ServingOrder
 from services.leftover.core import failed_on
 from services.leftover.core.asks import asks_of, does_ask
+from services.leftover.core.job import Job
 from services.leftover.core.levels import kept_levels
 from services.leftover.core.locality import next_over_ms, over, parts_of, wait_ms
 from services.leftover.core.mix import mix_of
-from services.leftover.core.order import key_of
-from services.leftover.core.serving import longest_first
-from services.leftover.core.state import Job, State
+from services.leftover.core.state import State
 from services.leftover.placement.board import Board
 from services.leftover.placement.entries import BY_WORK_LEFT, Discipline
 from services.leftover.placement.nodes import Room
@@ -69,10 +68,10 @@ def build(state: State) -> Board:
             board.occupy(held.queue, held.user, 1)
             if not state.copied or counts(state, node_name, held.job, key):
                 board.hold(held.job, pairs, 1, held.queue)
-                board.kinds_levels.run(leaf_at(state, held.queue), shape, 1)
+                board.run(leaf_at(state, held.queue), shape, 1)
     board.set_levels(kept_levels(state))
     for name, job in state.jobs.items():
-        if does_ask(job) and name in board.jobs:
+        if does_ask(job) and board.has_job(name):
             board.wait(name, spans_of(state, board, name, job, asks_of(job)))
     for said in state.reasons.values():  # What was said to wait may wait no longer.
         board.class_for(said.demand, said.labels, said.prefer, said.gang, said.rules, said.near)
@@ -150,7 +149,7 @@ def add_job(state: State, board: Board, name: str, job: Job) -> None:
     elif order == "sjf":
         work = critical_path_ms(job.graph)
     elif order == "fsp":
-        work = key_of(state, job)
+        work = state.shadow.key_of(job)
     board.add_job(name, job.admitted, leaf, job.priority, job.queue, work, job.job_class, job.user)
 
 
@@ -181,7 +180,7 @@ def spans_of(state: State, board: Board, name: str, job: Job, asks: list[StageAs
     graph = job.graph
     spans: list[TaskSpan] = []
     free: dict[str, int] = {}  # By stage, how many tasks more go anywhere, where others wait for preferred nodes.
-    barred = board.barred.get(name) if board.barred else None
+    barred = board.barred_stages(name)
     for ask in asks:
         if barred is not None and ask.stage in barred:
             continue
@@ -198,9 +197,9 @@ def spans_of(state: State, board: Board, name: str, job: Job, asks: list[StageAs
                 span.optional = ask.kind == "optional"
                 spans.append(span)
     if free:
-        board.over_ms[name] = next_over_ms(state, name, job)
+        board.end_delay_at(name, next_over_ms(state, name, job))
     if len(spans) > 1:
-        longest_first(state, job, spans)
+        state.shadow.longest_first(job, spans)
     return spans
 
 

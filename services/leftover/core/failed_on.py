@@ -11,7 +11,8 @@ from largesse.lifecycle.job_life import COUNTED
 from schemas import PlacementRule, Stage
 from schemas.placement_rules import rules_of
 from schemas.tasks import TaskFailure
-from services.leftover.core.state import Job, State
+from services.leftover.core.job import Job
+from services.leftover.core.state import State
 
 NODES_MAX: Final = 8
 """Nodes on which a task has failed that are kept: the last ones."""

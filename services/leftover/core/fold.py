@@ -39,12 +39,13 @@ from schemas import (
 from schemas.nodes import devices_of
 from schemas.policy import Estimates
 from schemas.tasks import TaskEnd, TaskFailure
-from services.leftover.core import failed_on, locality, stragglers
+from services.leftover.core import failed_on, locality
 from services.leftover.core.board import add_job, leaf_at, work_left
+from services.leftover.core.copies import stragglers
 from services.leftover.core.holding import begin, fold_changed, park
+from services.leftover.core.job import Job
 from services.leftover.core.mix import note_admitted
-from services.leftover.core.order import note_work, wake
-from services.leftover.core.reserved_runs import forget_promised, forget_runs
+from services.leftover.core.reservations.runs import forget_promised, forget_runs
 from services.leftover.core.round_fold import (
     fold_abandoned,
     fold_asks,
@@ -55,8 +56,8 @@ from services.leftover.core.round_fold import (
     forget_board,
     rank_nodes,
 )
-from services.leftover.core.serving import depart, note_capacity, note_duration, set_up
-from services.leftover.core.state import Job, Node, Reserving, State
+from services.leftover.core.shadow_order import note_capacity, set_up
+from services.leftover.core.state import Node, Reserving, State
 from services.leftover.placement.board import Board
 from services.leftover.placement.entries import BY_WORK_LEFT
 
@@ -192,7 +193,7 @@ def _ended(state: State, record: Record[JobEnded]) -> None:
 def _forget_job(state: State, name: str, *, succeeded: bool = False) -> None:
     job = state.jobs.pop(name, None)
     if job is not None:
-        depart(state, job, succeeded=succeeded)
+        state.shadow.depart(job, succeeded=succeeded)
         if not succeeded and state.ending:
             state.ending = {}  # What it holds still may be given back at any moment.
         learn(state.history, name, job.user, job.seen)
@@ -204,7 +205,7 @@ def _forget_job(state: State, name: str, *, succeeded: bool = False) -> None:
         state.on_hold.pop(name, None)
         state.again.pop(name, None)
         forget_promised(state, name, job)
-        if state.board is not None and name in state.board.jobs:
+        if state.board is not None and state.board.has_job(name):
             state.board.remove_job(name)
 
 
@@ -243,7 +244,7 @@ def _succeed(state: State, ended: TaskEnd, name: str, stage: str, count: int, ru
         return  # The job is over, and nobody asks how far it has come.
     succeed(job, at, count, ended.attempt)
     failed_on.succeeded(state, name, job, at, ended.first, count)
-    note_duration(state, job, at)
+    state.shadow.note_duration(job, at)
     _note_work(state, name, job)
 
 
@@ -259,15 +260,15 @@ def _fail(state: State, failed: TaskFailure) -> None:
             give_up(job, at)
     if job.progress.left[at] != before:
         _note_work(state, failed.job, job)  # A gang starts over as a whole, or tasks are given up.
-    wake(state, job)
+    state.shadow.stir(job)
 
 
 def _note_work(state: State, name: str, job: Job) -> None:
     """There is more, or less, left of a job."""
     board: Board | None = state.board
-    if board is not None and name in board.jobs and board.leaf_of(name).order in BY_WORK_LEFT:
+    if board is not None and board.order_of(name) in BY_WORK_LEFT:
         board.set_work(name, work_left(board, job))
-    note_work(state, job)
+    state.shadow.note_work(job)
 
 
 def _release(state: State, node: str, job: str, stage: str, first: int, count: int, *, spare: bool = False) -> None:
@@ -295,7 +296,7 @@ def _release(state: State, node: str, job: str, stage: str, first: int, count: i
             board.occupy(held.queue, held.user, -1)
             if not spare:
                 board.hold(job, pairs, -1, held.queue)
-                board.kinds_levels.run(leaf_at(state, held.queue), shape, -1)
+                board.run(leaf_at(state, held.queue), shape, -1)
         if state.copied:
             stragglers.leave(state, node, job, f"{stage}/{index}", spare=spare)
     if not on_node:

@@ -2,13 +2,14 @@
 
 from largesse.lifecycle.running_limit import leave, may_run, rerank
 from schemas import JobChanged, Record
-from services.leftover.core import locality, stragglers
+from services.leftover.core import locality
 from services.leftover.core.asks import ask, asks_of, first_asks
 from services.leftover.core.board import spans_of
-from services.leftover.core.order import wake
+from services.leftover.core.copies import stragglers
+from services.leftover.core.job import Job
 from services.leftover.core.round_fold import forget_board
-from services.leftover.core.serving import depart, join
-from services.leftover.core.state import Job, State
+from services.leftover.core.shadow_order import join
+from services.leftover.core.state import State
 
 
 def begin(state: State, names: list[str], record: Record) -> None:
@@ -37,7 +38,7 @@ def fold_changed(state: State, record: Record[JobChanged]) -> None:
     if body.priority is not None:
         job.priority = body.priority
         rerank(state.running_limits, name, body.priority)
-        if state.board is not None and name in state.board.jobs:
+        if state.board is not None and state.board.has_job(name):
             state.board.set_priority(name, body.priority)
     if body.queue is not None:
         _move(state, name, job, body.queue, record)
@@ -45,7 +46,7 @@ def fold_changed(state: State, record: Record[JobChanged]) -> None:
         state.on_hold[name] = job.began > 0
         if job.began:
             _stop_asking(state, name, job)
-        depart(state, job, returns=True)
+        state.shadow.depart(job, returns=True)
         _note_runs(state, name)
     elif body.hold is False and name in state.on_hold:
         if state.on_hold.pop(name):
@@ -57,7 +58,7 @@ def _move(state: State, name: str, job: Job, queue: str, record: Record) -> None
     """A job with nothing running moves to another queue."""
     if job.began:
         _stop_asking(state, name, job)
-    depart(state, job, returns=True)
+    state.shadow.depart(job, returns=True)
     begin(state, leave(state.running_limits, name), record)
     job.queue = queue
     forget_board(state)
@@ -70,16 +71,16 @@ def _move(state: State, name: str, job: Job, queue: str, record: Record) -> None
 def _ask(state: State, name: str, job: Job, record: Record) -> None:
     job.began = record.seq
     if state.held_back.pop(name, False):
-        if job.admitted not in state.shadow.ends and job.admitted not in state.shadow.outside:
+        if not state.shadow.knows(job):
             join(state, name, job, record.time)
-        wake(state, job)
+        state.shadow.stir(job)
         return  # It is not at its beginning: altruism says in the next round what it asks for.
     if name in state.again:
         ask(job, first_asks(job, state.again[name] + 1, record.time))
     else:
         job.fresh_ms = record.time
     join(state, name, job, record.time)  # A reserved one too: its reservation may end before it does.
-    if state.board is not None and name in state.board.jobs:
+    if state.board is not None and state.board.has_job(name):
         state.board.wait(name, spans_of(state, state.board, name, job, asks_of(job)))
 
 
@@ -88,7 +89,7 @@ def _stop_asking(state: State, name: str, job: Job) -> None:
     job.began = 0
     ask(job, [])
     locality.forget(state, name)
-    if state.board is not None and name in state.board.jobs:
+    if state.board is not None and state.board.has_job(name):
         state.board.wait(name, [])
 
 

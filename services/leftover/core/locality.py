@@ -8,23 +8,15 @@ preferred node; then a task could wait without bound.) Jobs of accepted reservat
 for a certain time.
 """
 
-from typing import NamedTuple
-
 from schemas import Grant, HeldRoom, LocalityWait, Policy, Stage, StageAsk
-from services.leftover.core.state import Job, State
+from services.leftover.core.job import Job
+from services.leftover.core.round import Round
+from services.leftover.core.state import State
 from services.leftover.placement.barred import elsewhere, rooms_on
-from services.leftover.placement.board import Board, Placement
+from services.leftover.placement.board import Board
 from services.leftover.placement.entries import JobEntry
 from services.leftover.placement.pending_reasons import reason_of, seekers
 from services.leftover.placement.task_class import TaskClass
-
-
-class Waits(NamedTuple):
-    """What a round says of tasks that wait for preferred nodes, and when another answer may come (ms)."""
-
-    begun: list[LocalityWait]
-    held: list[HeldRoom]
-    wake_ms: int | None
 
 
 def wait_ms(policy: Policy, stage: Stage) -> int:
@@ -63,28 +55,27 @@ def next_over_ms(state: State, name: str, job: Job) -> int | None:
 
 
 # ---------------------------------------------------------------- a round
-def are_over(board: Board, now_ms: int) -> list[str]:
-    """Jobs with more tasks that may go anywhere by now than the board knows."""
-    return [name for name, at_ms in board.over_ms.items() if at_ms is not None and at_ms <= now_ms]
-
-
-def waits_of(state: State, board: Board, placements: list[Placement], now_ms: int) -> Waits:
-    """Which tasks begin to wait, once the round has made these `placements`, and which room they leave free."""
+def note_delays(round_: Round) -> None:
+    """Which tasks begin to wait for nodes that they prefer, by what the round has placed, and which room they leave
+    free.
+    """
+    state, board = round_.state, round_.board
     begun: dict[tuple[str, str], int] = {}
     rooms: dict[int, HeldRoom] = {}
-    near = [task for task in board.bounded.values() if task.bounds is not None and task.bounds.is_near]
-    for task in sorted(near, key=lambda task: task.key):
+    for task in board.near_classes():
         if reason_of(board, task) == "locality":
             could = _could_start(board, task, elsewhere(board.room, task), rooms)
             for (name, stage), tasks in could.items():
                 begun[name, stage] = tasks - _known(state, board, task, name, stage)
     if begun:
-        for placed in placements:  # They take off as many, once they are bound.
+        for placed in round_.placements:  # They take off as many, once they are bound.
             if (placed.job, placed.stage) in begun:
                 begun[placed.job, placed.stage] += placed.count
     begun = {key: tasks for key, tasks in begun.items() if tasks > 0}
     waits = [LocalityWait(job, stage, begun[job, stage]) for job, stage in sorted(begun)]
-    return Waits(waits, _said_of(state, rooms), _wake_ms(state, waits, now_ms))
+    round_.delayed = waits
+    round_.held += _said_of(state, rooms)
+    round_.wakes_ms.append(_wake_ms(state, waits, round_.now_ms))
 
 
 def _could_start(
@@ -112,7 +103,7 @@ def _could_start(
 def _known(state: State, board: Board, task: TaskClass, name: str, stage: str) -> int:
     """How many tasks of a stage are known to wait, without those that may go anywhere and find no room."""
     known = sum([tasks for _, tasks in state.delays.get(name, {}).get(stage, [])])
-    return known - sum([s.count for s in board.jobs[name].spans if s.stage == stage and s.task is not task])
+    return known - sum([s.count for s in board.spans_in(name) if s.stage == stage and s.task is not task])
 
 
 def _jobs_of(board: Board, task: TaskClass) -> list[JobEntry]:
@@ -122,7 +113,7 @@ def _jobs_of(board: Board, task: TaskClass) -> list[JobEntry]:
         if leaf.strict or bucket_id in leaf.sole_jobs:
             found.append(board.top(leaf, bucket_id))
         else:
-            found += [board.by_admission[admitted] for admitted in leaf.buckets[bucket_id].key]
+            found += board.jobs_in(leaf, bucket_id)
     return found
 
 
@@ -183,10 +174,10 @@ def forget(state: State, name: str) -> None:
     """The job is over."""
     state.delays.pop(name, None)
     if state.board is not None:
-        state.board.over_ms.pop(name, None)
+        state.board.forget_delay(name)
 
 
 def _stir(state: State, name: str) -> None:
     """The next round tells the board again what the job waits for."""
     if state.board is not None:
-        state.board.over_ms[name] = 0
+        state.board.end_delay_at(name, 0)

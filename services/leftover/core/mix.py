@@ -9,7 +9,8 @@ from typing import Final
 
 from schemas.placement_rules import class_key
 from schemas.quantities import Vector
-from services.leftover.core.state import Job, Lately, State
+from services.leftover.core.job import Job
+from services.leftover.core.state import Lately, State
 from services.leftover.placement.pending_reasons import WANTS_ROOM
 
 LATELY_MOST: Final = 8_192

@@ -6,7 +6,6 @@ from typing import Final
 
 from largesse.lifecycle.failing_nodes import expire
 from largesse.lifecycle.promises import open_promises
-from largesse.lifecycle.queue_policy import uses_shadow_order
 from schemas import (
     Asks,
     Grant,
@@ -20,15 +19,16 @@ from schemas import (
     Struck,
 )
 from schemas.placement_rules import class_key, rules_of
-from services.leftover.core import failed_on, locality, stragglers
+from services.leftover.core import failed_on, locality
 from services.leftover.core.asks import ask, asks_of, in_shard, shorten
 from services.leftover.core.board import is_reserved, leaf_of, spans_of
+from services.leftover.core.copies import stragglers
+from services.leftover.core.job import NO_ASKS
 from services.leftover.core.levels import keep_levels
-from services.leftover.core.order import wake
 from services.leftover.core.pool_breaches import breach_key
-from services.leftover.core.reserved_runs import note_runs, take_back
-from services.leftover.core.serving import move
-from services.leftover.core.state import NO_ASKS, Allocation, State
+from services.leftover.core.reservations.runs import note_runs, take_back
+from services.leftover.core.shadow_order import follow
+from services.leftover.core.state import Allocation, State
 from services.leftover.placement.apart import counters_of
 from services.leftover.placement.pending_reasons import WANTS_ROOM
 from services.leftover.placement.task_class import TaskClass
@@ -68,8 +68,7 @@ def fold_opening(state: State, record: Record[RoundOpened]) -> None:
             job.job_class = judged.job_class
             if state.pools_ppm:
                 forget_board(state)
-    if uses_shadow_order(state.policy):
-        move(state, record.time)
+    follow(state, record.time)
 
 
 def fold_shares(state: State, record: Record[Shares]) -> None:
@@ -95,7 +94,7 @@ def fold_asks(state: State, record: Record[Asks]) -> None:
         if said.job not in state.on_hold:  # Else it is held since.
             ask(known, said.asks)
             if said.asks:
-                wake(state, known)
+                state.shadow.stir(known)
 
 
 def fold_grants(state: State, record: Record[Grants]) -> None:
@@ -182,7 +181,7 @@ def _bind(state: State, grant: Grant, time: int, task: TaskClass | None) -> None
     demand, leaf, board = stage.demand, leaf_of(state, job), state.board
     if board is not None:
         shape = task.shape if task is not None and task.bounds is None else None
-        board.kinds_levels.run(leaf, shape if shape is not None else board.shape_in(name, named, demand), count)
+        board.run(leaf, shape if shape is not None else board.shape_in(name, named, demand), count)
     if state.groups and state.served.get(leaf) != state.opened and not is_reserved(state, name):
         state.served[leaf] = state.opened
         if board is not None:
@@ -234,7 +233,7 @@ def _undo_struck(state: State, struck: list[Struck]) -> None:
         board.unplace(placed[name, item.grant.stage, item.grant.first], alive=alive)
         if alive:
             jobs[name] = True
-    for name in [name for name in jobs if name in board.jobs]:
+    for name in [name for name in jobs if board.has_job(name)]:
         board.wait(name, spans_of(state, board, name, state.jobs[name], asks_of(state.jobs[name])))
 
 

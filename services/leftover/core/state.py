@@ -6,8 +6,8 @@ from mypy_extensions import mypyc_attr
 
 from largesse.lifecycle.failing_nodes import NodeFailures
 from largesse.lifecycle.queue_policy import Group
-from largesse.lifecycle.run_times import NOTHING_SEEN, History, Seen
-from largesse.lifecycle.state import Graph, JobLife, Progress, Promises, RunningLimits
+from largesse.lifecycle.run_times import History
+from largesse.lifecycle.state import Promises, RunningLimits
 from schemas import (
     Cache,
     ClassWait,
@@ -21,13 +21,13 @@ from schemas import (
     Queue,
     Revocable,
     Stage,
-    StageAsk,
     Vector,
 )
-from services.leftover.core.leases import Leases
-from services.leftover.core.shadow_state import Shadow
+from services.leftover.core.job import Job
+from services.leftover.core.reservations.leases import Leases
+from services.leftover.core.shadow.cell import ShadowCell
+from services.leftover.placement.backfill.timeline import End
 from services.leftover.placement.board import Board, Placement
-from services.leftover.placement.timeline import End
 
 
 @dataclass(slots=True)
@@ -43,54 +43,8 @@ class Node:
     unschedulable: bool = False
 
 
-NO_ASKS: list[StageAsk] = []
-"""Of jobs that ask for nothing: shared, since such jobs are many. Nobody changes it."""
 NOWHERE_COUNTED: list[str] = []
-"""Of tasks that no rule counts: shared, as above."""
-
-
-@mypyc_attr(allow_interpreted_subclasses=True)
-@dataclass(slots=True)
-class Job(JobLife):
-    """A live job: its queue, its place in the order of admission, its graph. `began`: seq of the record since which it
-    may run; from then on it asks for all tasks of the stages without parents. `fresh_ms`: when that was, as long as
-    that is what it asks for; -1: `asks` says what it asks for, in its order (asks.py). `progress` is not kept of a job
-    of one task. `seen`: how long tasks ran that have succeeded, where somebody may ask for it. `job_class`: by index,
-    as admission or a later opening said. `user`: whose it is; "": nobody's that is named.
-    """
-
-    queue: str
-    admitted: int
-    priority: int
-    job_class: int = 0
-    began: int = 0
-    seen: dict[str, Seen] = field(default_factory=dict)
-    asks: list[StageAsk] = field(default_factory=list)
-    fresh_ms: int = -1
-    user: str = ""
-
-    def __init__(
-        self,
-        queue: str,
-        admitted: int,
-        priority: int,
-        graph: Graph,
-        progress: Progress,
-        job_class: int = 0,
-        user: str = "",
-    ) -> None:
-        self.queue = queue
-        self.admitted = admitted
-        self.priority = priority
-        self.graph = graph
-        self.progress = progress
-        self.tries = None
-        self.job_class = job_class
-        self.began = 0
-        self.seen = NOTHING_SEEN
-        self.asks = NO_ASKS
-        self.fresh_ms = -1
-        self.user = user
+"""Of tasks that no rule counts: shared, since most are like that. Nobody changes it."""
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -201,9 +155,9 @@ class Run:
 @mypyc_attr(allow_interpreted_subclasses=True)
 @dataclass(slots=True, eq=False)
 class Ending:
-    """What runs on a node in the `order` of its expected ends, where nothing but time changes those (running.py), as of
-    the last round that asked. `started`: what has started there since, by task; `has_ended`: some has, and says so by
-    having no expected end any more.
+    """What runs on a node in the `order` of its expected ends, where nothing but time changes those
+    (backfill/running.py), as of the last round that asked. `started`: what has started there since, by task;
+    `has_ended`: some has, and says so by having no expected end any more.
     """
 
     order: list[Allocation]
@@ -227,9 +181,10 @@ class StageRuns:
 @mypyc_attr(allow_interpreted_subclasses=True)
 @dataclass(slots=True)
 class Watch:
-    """When tasks that run become stragglers (overdue.py), by (job, stage position): `due`, the first that may have a
-    copy, in ms, also as a `heap` of (ms, job, stage position), with entries that say nothing any more; `overdue`:
-    stages of which that has come, which are not in the heap; `changed`: of which something may be otherwise by now.
+    """When tasks that run become stragglers (copies/overdue.py), by (job, stage position): `due`, the first that may
+    have a copy, in ms, also as a `heap` of (ms, job, stage position), with entries that say nothing any more;
+    `overdue`: stages of which that has come, which are not in the heap; `changed`: of which something may be otherwise
+    by now.
     """
 
     due: dict[tuple[str, int], int] = field(default_factory=dict)
@@ -306,9 +261,9 @@ class State:
     end; `failures`: by node, what has failed there in a row.
     `shadow`: when jobs would end if all had their shares. `copied`: by job, live or ended, tasks of which several
     attempts hold room, as "stage/index"; `runs`: by live job and stage position, what may become a straggler
-    (stragglers.py). `mix`: for whom placement keeps room on GPUs. `board` ranks all that and can be built from it;
-    `decided` belongs to the board, as does `ending`: by node, when what runs there is expected to end. `watch` says of
-    `runs` when they do. `leases`: what is promised, in order of time.
+    (copies/stragglers.py). `mix`: for whom placement keeps room on GPUs. `board` ranks all that and can be built from
+    it; `decided` belongs to the board, as does `ending`: by node, when what runs there is expected to end. `watch` says
+    of `runs` when they do. `leases`: what is promised, in order of time.
     """
 
     policy: Policy = field(default_factory=Policy)
@@ -347,7 +302,7 @@ class State:
     pools_ppm: list[int] = field(default_factory=list)
     guarantees: dict[str, int] = field(default_factory=dict)
     pool_breaches: dict[str, PoolBreach] = field(default_factory=dict)
-    shadow: Shadow = field(default_factory=Shadow)
+    shadow: ShadowCell = field(default_factory=ShadowCell)
     copied: dict[str, dict[str, Copied]] = field(default_factory=dict)
     runs: dict[str, dict[int, StageRuns]] = field(default_factory=dict)
     mix: Mix = field(default_factory=Mix)

@@ -5,10 +5,10 @@
 from schemas.jobs import PlacementRule
 from schemas.placement_rules import class_key
 from services.leftover.placement.apart import Bounds, Rule, counter_id, matches
+from services.leftover.placement.backfill.timeline import fitting
 from services.leftover.placement.fits import members
 from services.leftover.placement.nodes import Room
 from services.leftover.placement.task_class import NodeRoom, TaskClass
-from services.leftover.placement.timeline import fitting
 
 
 def bind(room: Room, task: TaskClass, rules: list[PlacementRule], near: bool) -> None:

@@ -92,6 +92,13 @@ class Board(BoardState):
     """Everything that placement ranks. Built from a core's state, kept up to date with it, rebuilt when in doubt."""
 
     # ------------------------------------------------------------ a round
+    def open_round(self, pools_ppm: list[int]) -> None:
+        """A round begins. `pools_ppm`: how the cell is divided among classes of jobs; none where there are no pools."""
+        if self.kinds_levels.placed_parts:
+            self.kinds_levels.begin()
+        if pools_ppm:
+            self.pools.set(pools_ppm)
+
     def begin(self, now_ms: int, ageing_ms: int) -> None:
         """Brings up to date what leaves and jobs hold, who has aged (see `place`), and which classes there are."""
         self.refresh()
@@ -120,7 +127,8 @@ class Board(BoardState):
 
     def _serve(self, stage: Stage) -> None:
         """Places what fits in one stage of a round, best claim first."""
-        self.pools.begin(stage)
+        if self.pools.count > 1:
+            self.pools.begin(stage)
         self._stop_heads()
         if self.packers.by_leaf:
             self.packers.begin()

@@ -1,5 +1,6 @@
 """What the core tells a board: the leaves with their levels, the jobs with what they hold, and the classes of tasks."""
 
+from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from schemas.jobs import PlacementRule
@@ -16,10 +17,10 @@ from services.leftover.placement.leaf_queue import LeafEntry, ReadyQueue
 from services.leftover.placement.nodes import Room
 from services.leftover.placement.one_list import OneList
 from services.leftover.placement.packing import Alignment, Packers
-from services.leftover.placement.queue_limits import QueueLimits, count_in
+from services.leftover.placement.queue_limits import QueueEntry, QueueLimits, count_in
 from services.leftover.placement.task_class import Shape, TaskClass
 from services.leftover.placement.task_span import TaskSpan
-from services.leftover.placement.user_limits import UserLimits
+from services.leftover.placement.user_limits import UserLimits, UserPlaces
 from services.leftover.placement.waiting_jobs import first_span
 
 CLASSES_MAX: Final = 4_096
@@ -78,7 +79,7 @@ class BoardState(GatedJobs):
                 self.leaf_queue, self.packers, self.bands, discipline, listed, self.first_if_current
             )
         self.kinds_levels = KindsLevels(room, self.leaf_queue)
-        self.over_ms: dict[str, int | None] = {}  # When the core has to say again what a job waits for (locality).
+        self.over_ms: dict[str, int | None] = {}  # By job, when tasks wait no longer for preferred nodes.
         self.barred: dict[str, dict[str, bool]] = {}  # By job, stages that wait for room that is not promised.
         self._class_of: dict[tuple[object, ...], TaskClass] = {}
         self._shapes: dict[tuple[tuple[str, int], ...], Shape] = {}
@@ -102,6 +103,19 @@ class BoardState(GatedJobs):
                 self.one_list.add(entry)
         return entry
 
+    def leaves_of(self, names: Iterable[str]) -> list[LeafEntry]:
+        """The entries of these leaves, as far as they are on the board."""
+        return [self.leaves[name] for name in names if name in self.leaves]
+
+    def changed_leaves(self) -> list[str]:
+        """Leaves for which something has changed since these were last taken."""
+        return list(self.leaf_queue.changed)
+
+    def take_changed_leaves(self) -> list[str]:
+        """The same, for the last time."""
+        changed, self.leaf_queue.changed = self.leaf_queue.changed, {}
+        return list(changed)
+
     def set_levels(self, levels: list[LeafLevel]) -> None:
         """Fairness says these levels from now on."""
         for level in levels:
@@ -118,6 +132,19 @@ class BoardState(GatedJobs):
         """A leaf was given something by the round that opened with this record."""
         self.leaf(name).served = seq
         self._stale_leaves[name] = True
+
+    def set_floor(self, name: str, floor: int) -> None:
+        """Jobs of a leaf that have less than this come first in it."""
+        leaf = self.leaf(name)
+        if leaf.floor != floor:
+            leaf.floor = floor
+            for job in self.jobs.values():
+                if job.leaf is leaf:
+                    self.rerank(job.name)  # It may come before the floor now, or after it.
+
+    def run(self, leaf: str, shape: Shape, count: int) -> None:
+        """So many more tasks of a leaf run (fewer, where negative), whether or not their jobs are over."""
+        self.kinds_levels.run(leaf, shape, count)
 
     def _note_turned(self, leaf: LeafEntry) -> None:
         self.packers.turn(leaf)
@@ -145,9 +172,22 @@ class BoardState(GatedJobs):
         entry.user, entry.places = user, places
         self.jobs[name] = self.by_admission[admitted] = entry
 
-    def leaf_of(self, name: str) -> LeafEntry:
-        """The entry of the leaf that a job is served in."""
-        return self.jobs[name].leaf
+    def has_job(self, name: str) -> bool:
+        """Whether a job is on the board: one with an accepted reservation is not."""
+        return name in self.jobs
+
+    def order_of(self, name: str) -> ServingOrder | None:
+        """The order in which a job is served in its leaf; None: it is not on the board."""
+        job = self.jobs.get(name)
+        return job.leaf.order if job is not None else None
+
+    def jobs_in(self, leaf: LeafEntry, bucket_id: int) -> list[JobEntry]:
+        """The jobs that wait in a bucket of a leaf, in any order."""
+        return [self.by_admission[admitted] for admitted in leaf.buckets[bucket_id].key]
+
+    def spans_in(self, name: str) -> list[TaskSpan]:
+        """What a job on the board waits for. To be read only."""
+        return self.jobs[name].spans
 
     def set_work(self, name: str, work: int) -> None:
         """What a job is served by, where that is not its share: see `JobEntry.work`."""
@@ -159,6 +199,12 @@ class BoardState(GatedJobs):
             job.work = work
             if job.spans:  # Else it is ranked once it waits for something.
                 self._stale_jobs.setdefault(job.name, False)
+
+    def show_key(self, admitted: int, key: int) -> None:
+        """What a job is served by in the order of the shadow, if it is served so and is on the board."""
+        job = self.by_admission.get(admitted)
+        if job is not None and job.leaf.order == "fsp":
+            self.set_work_of(job, key)
 
     def set_priority(self, name: str, priority: int) -> None:
         """The job has another priority from the next round on."""
@@ -215,6 +261,52 @@ class BoardState(GatedJobs):
             self.pools.hold(job.job_class, task_pairs, count)
         job.tasks += count
         self._stale_jobs[name] = self._stale_leaves[leaf.name] = True
+
+    def bar(self, name: str, stages: dict[str, bool]) -> bool:
+        """Stages of a job that wait for room that is not promised, from now on; whether they are others than before."""
+        if name not in self.jobs or stages == self.barred.get(name, {}):
+            return False
+        self.barred[name] = stages
+        if not stages:
+            del self.barred[name]
+        return True
+
+    def barred_stages(self, name: str) -> dict[str, bool] | None:
+        """The stages of a job that are barred. To be read only."""
+        return self.barred.get(name) if self.barred else None
+
+    def barred_jobs(self) -> list[str]:
+        """The jobs with such stages."""
+        return list(self.barred)
+
+    def end_delay_at(self, name: str, at_ms: int | None) -> None:
+        """From this time on tasks of a job wait no longer for nodes that they prefer, and the core says again what the
+        job waits for; None: no delay ends by itself.
+        """
+        self.over_ms[name] = at_ms
+
+    def take_ended_delays(self, now_ms: int) -> list[str]:
+        """Jobs of which a delay is over by now."""
+        names = [name for name, at_ms in self.over_ms.items() if at_ms is not None and at_ms <= now_ms]
+        for name in names:
+            del self.over_ms[name]
+        return names
+
+    def forget_delay(self, name: str) -> None:
+        """Nothing of a job waits for preferred nodes any more."""
+        self.over_ms.pop(name, None)
+
+    def has_delays(self) -> bool:
+        """Whether any job has tasks that may wait for nodes that they prefer."""
+        return bool(self.over_ms)
+
+    def maxima_above(self, queue: str) -> tuple[QueueEntry, ...]:
+        """The queues with a maximum that tasks of a queue count for."""
+        return self.maxima.above(queue)[1]
+
+    def places_of(self, queue: str, user: str) -> tuple[UserPlaces, ...]:
+        """The limits that tasks of a user in a queue lie under, the nearest first."""
+        return self.users.above(queue, user)
 
     def occupy(self, queue: str, user: str, attempts: int) -> None:
         """So many more attempts of a user's tasks run in a queue (fewer, where negative), whether or not their jobs are
@@ -308,6 +400,15 @@ class BoardState(GatedJobs):
         self.classes.append(task)
         self.kinds_levels.add_class(task)
         return task
+
+    def near_classes(self) -> list[TaskClass]:
+        """Classes whose tasks wait for nodes that they prefer, by key."""
+        near = [task for task in self.bounded.values() if task.bounds is not None and task.bounds.is_near]
+        return sorted(near, key=lambda task: task.key)
+
+    def is_bounded(self) -> bool:
+        """Whether tasks wait that may not run everywhere, by rules or since they prefer other nodes."""
+        return bool(self.bounded)
 
     def shape_of(self, demand: Vector) -> Shape:
         """What tasks with a demand ask for."""

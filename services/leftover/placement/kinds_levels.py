@@ -31,7 +31,7 @@ class KindsLevels:
         self._new_classes: dict[int, list[int]] = {}  # Those that are not in these sets yet, by number.
         self._kinds: list[int] = []  # By number of a class, the set of kinds that its tasks ask for.
         self.parts: dict[str, list[KindsPart]] = {}
-        self._placed: list[KindsPart] = []  # Those that this round has placed something of.
+        self.placed_parts: list[KindsPart] = []  # Those that this round has placed something of.
 
     def add_class(self, task: TaskClass) -> None:
         """There is another class of tasks."""
@@ -99,11 +99,11 @@ class KindsLevels:
 
     def begin(self) -> None:
         """A round begins: what the last one placed and the cell let start runs by now."""
-        for part in self._placed:
+        for part in self.placed_parts:
             part.placed = [0] * len(part.placed)
             self._rank(part)
-        if self._placed:
-            self._placed = []
+        if self.placed_parts:
+            self.placed_parts = []
             for parts in self.parts.values():
                 parts.sort(key=_by_ratio)
             self._leaf_queue.move([self._leaf_queue.leaves[name] for name in self.parts])
@@ -117,7 +117,7 @@ class KindsLevels:
             if part.kinds == kinds:
                 held = part.placed if placed else part.held
                 if placed and not any(held):
-                    self._placed.append(part)
+                    self.placed_parts.append(part)
                 for p, amount in pairs:
                     if p >= 0:
                         held[p] += amount * count

@@ -11,9 +11,9 @@ from heapq import heapify, heappop, heappush
 from typing import Final
 
 from schemas.quantities import on_devices
+from services.leftover.placement.backfill.timeline import could_hold
 from services.leftover.placement.nodes import Room
 from services.leftover.placement.task_class import NodeRoom, TaskClass
-from services.leftover.placement.timeline import could_hold
 
 
 @dataclass(slots=True, eq=False)

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from heapq import heappop, heappush
 from typing import Final
 
-from services.leftover.core.state import Job, Run, StageRuns, State, Watch
-from services.leftover.core.stragglers import may_be_copied
+from services.leftover.core.copies.stragglers import may_be_copied
+from services.leftover.core.job import Job
+from services.leftover.core.state import Run, StageRuns, State, Watch
 
 WHOLE_PERMILLE: Final = 1_000
 

@@ -10,6 +10,7 @@ gather that, and for ever where further leaves of the same class take each room 
 
 from collections.abc import Callable
 
+from services.leftover.placement.backfill.timeline import Reserved, can_lend, could_hold, fits_now, lend
 from services.leftover.placement.board import Board, Placement
 from services.leftover.placement.entries import JobEntry
 from services.leftover.placement.fits import bit_set
@@ -18,7 +19,6 @@ from services.leftover.placement.leaf_queue import LeafEntry
 from services.leftover.placement.pending_reasons import seekers, short_set
 from services.leftover.placement.task_class import NodeRoom, TaskClass
 from services.leftover.placement.task_span import TaskSpan
-from services.leftover.placement.timeline import Reserved, can_lend, could_hold, fits_now, lend
 
 Lasting = Callable[[str, str], int]
 """What a task of a job's stage is expected to take, in ms."""

@@ -1,7 +1,8 @@
 """What runs for reservations, and what runs as revocable on room that is promised to them, as attempts come and go."""
 
 from schemas import Grant, Revocation
-from services.leftover.core.state import Job, Lent, State, TakenBack
+from services.leftover.core.job import Job
+from services.leftover.core.state import Lent, State, TakenBack
 
 
 def note_runs(state: State, grant: Grant) -> None:

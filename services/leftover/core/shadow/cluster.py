@@ -12,7 +12,7 @@ from typing import Final
 
 from schemas import Queue
 from schemas.quantities import SHARE_UNITS, largest_share
-from services.leftover.core.shadow_leaves import (
+from services.leftover.core.shadow.leaves import (
     add_leaf,
     has_top,
     lacks,
@@ -23,7 +23,7 @@ from services.leftover.core.shadow_leaves import (
     tidy,
     top_of,
 )
-from services.leftover.core.shadow_state import LINE, NOWHERE, OVER, Cluster, Lines, Run, Shadow, Work
+from services.leftover.core.shadow.state import LINE, NOWHERE, OVER, Cluster, Lines, Run, Shadow, Work
 
 CHUNKS: Final = 10
 """Tasks that start in one step come to at most this part of an equal share (or are one): fewer are more exact, and

@@ -6,11 +6,11 @@ from typing import Final
 from schemas import HeldRoom
 from schemas.grants import HoldReason
 from schemas.presets import PRESETS
+from services.leftover.core.backfill.running import Running
 from services.leftover.core.board import estimate_of, rules_said, stage_of, task_class_of
-from services.leftover.core.running import Running
+from services.leftover.core.round import Round
 from services.leftover.core.state import State
-from services.leftover.placement.board import Board, Placement
-from services.leftover.placement.headroom import (
+from services.leftover.placement.backfill.headroom import (
     aged_since,
     begun_for,
     blocked_heads,
@@ -23,31 +23,18 @@ from services.leftover.placement.headroom import (
     shortfall,
     wanted_by,
 )
+from services.leftover.placement.backfill.lending import lend_all
+from services.leftover.placement.backfill.timeline import Reserved, Wanted
+from services.leftover.placement.board import Board, Placement
 from services.leftover.placement.leaf_queue import LeafEntry
-from services.leftover.placement.lending import lend_all
 from services.leftover.placement.pending_reasons import WANTS_ROOM, Heads, reason_of
 from services.leftover.placement.task_class import TaskClass
-from services.leftover.placement.timeline import Reserved, Wanted
 
 IDLE_PARTS: Final = 2
 """Room comes free bit by bit, so until it is complete one in so many parts of it stands idle on average: it may be held
 once the wait has been that part of the time until then."""
 
 _ANY_MS: Final = 1 << 62
-
-
-@dataclass(slots=True, eq=False)
-class Gathered:
-    """What a round says of room that is gathered: where that has changed, and when another answer may come
-    without another fact (ms).
-    """
-
-    held: list[HeldRoom]
-    wake_ms: int | None
-
-    def __init__(self, held: list[HeldRoom], wake_ms: int | None) -> None:
-        self.held = held
-        self.wake_ms = wake_ms
 
 
 @dataclass(slots=True, eq=False)
@@ -69,12 +56,13 @@ class _Nodes:
 _NO_NODES = _Nodes({}, None, [])
 
 
-def hold_for_gangs(state: State, board: Board, now_ms: int) -> None:
+def hold_for_gangs(round_: Round) -> None:
     """Before anything is placed: keeps room for gangs of leaves that are known to be short. A gang cannot start in the
     room of one of its leaf's tasks that ends, so that others would take it at once. Gangs come first, since all of one
     wait for its last room; nodes that are held for others stay so. What the last round has tried does not count here.
     """
-    leaves = [board.leaves[name] for name in state.short if name in board.leaves]
+    state, board, now_ms = round_.state, round_.board, round_.now_ms
+    leaves = board.leaves_of(state.short)
     if not any(leaf.gangs for leaf in leaves) or not any(lacks_part_of_gang(board, leaf) for leaf in leaves):
         return
     lacking = [leaf for leaf in leaves if is_lacking(board, leaf)]
@@ -88,11 +76,13 @@ def hold_for_gangs(state: State, board: Board, now_ms: int) -> None:
     board.room.keep(others | {number: reserved.task for number, reserved in held.items()})
 
 
-def hold(state: State, board: Board, placements: list[Placement], now_ms: int) -> Gathered:
-    """Gathers room, once `placements` are made, and lends out what is held meanwhile. Appends what it places."""
+def gather_room(round_: Round) -> None:
+    """Gathers room for what has found none in the round, and lends out what is held meanwhile."""
+    state, board, placements, now_ms = round_.state, round_.board, round_.placements, round_.now_ms
     gathered = _gather(state, board, placements, now_ms)
     if not gathered.held and not board.room.kept_nodes and not state.kept:
-        return Gathered([], gathered.wake_ms)
+        round_.wakes_ms.append(gathered.wake_ms)
+        return
     while board.room.keep(_classes(gathered)) and (more := board.place(now_ms, state.policy.ageing_ms)):
         placements += more  # Somebody could use what is held no longer.
         gathered = _gather(state, board, placements, now_ms)
@@ -106,7 +96,8 @@ def hold(state: State, board: Board, placements: list[Placement], now_ms: int) -
             return lasting[key]
 
         placements += lend_all(board, gathered.held, gathered.owed, now_ms, lasts_ms)
-    return Gathered(_said_of(state, board, gathered.held), gathered.wake_ms)
+    round_.held += _said_of(state, board, gathered.held)
+    round_.wakes_ms.append(gathered.wake_ms)
 
 
 def _classes(gathered: _Nodes) -> dict[int, TaskClass]:
@@ -138,8 +129,8 @@ def _wait_ms(state: State) -> int:
 def _gather(state: State, board: Board, placements: list[Placement], now_ms: int) -> _Nodes:
     if state.policy.headroom == "off" or not PRESETS[state.policy.preset].has_queues:
         return _NO_NODES
-    fresh = [name for name in board.leaf_queue.changed if name not in state.short]
-    leaves = [board.leaves[name] for name in [*state.short, *fresh] if name in board.leaves]
+    fresh = [name for name in board.changed_leaves() if name not in state.short]
+    leaves = board.leaves_of([*state.short, *fresh])
     short_leaves = [leaf for leaf in leaves if is_lacking(board, leaf)]
     kept = _Kept(state, board, now_ms)
     heads: Heads = {}  # Nothing is placed while room is gathered.
@@ -290,8 +281,8 @@ def _waits_for_turn(state: State, board: Board, task: TaskClass, now_ms: int) ->
         return False
     if all(state.turns[name] > now_ms for name, _ in task.buckets):
         return True
-    name, bucket_id = min(task.buckets, key=lambda at: (at[0], board.key_in(board.leaves[at[0]], at[1])))
-    job, span = board.first_in(board.leaves[name], bucket_id)
+    name, bucket_id = min(task.buckets, key=lambda at: (at[0], board.key_in(board.leaf(at[0]), at[1])))
+    job, span = board.first_in(board.leaf(name), bucket_id)
     live = state.jobs[job.name]
     return now_ms < state.starved.get(task.key, now_ms) + estimate_of(live, stage_of(live, span.stage))
 

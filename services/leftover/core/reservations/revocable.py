@@ -9,15 +9,15 @@ from largesse.lifecycle.run_times import known_ms
 from schemas import PlanStep, Vector
 from schemas.estimates import end_ms
 from services.leftover.core.board import is_reserved, stage_of
-from services.leftover.core.leases import Leases, Left
-from services.leftover.core.peaks import most_at_a_time
-from services.leftover.core.reserved import Reserved
-from services.leftover.core.reserved_runs import lent_of
+from services.leftover.core.reservations.leases import Leases, Left
+from services.leftover.core.reservations.peaks import most_at_a_time
+from services.leftover.core.reservations.reserved import Reserved
+from services.leftover.core.reservations.runs import lent_of
 from services.leftover.core.state import Allocation, State
+from services.leftover.placement.backfill.timeline import could_hold
 from services.leftover.placement.board import Board, Lease, Placement
 from services.leftover.placement.promised import PromisedNodes, Space, by_position, empty
 from services.leftover.placement.task_class import TaskClass
-from services.leftover.placement.timeline import could_hold
 
 MOMENTS_MAX: Final = 16
 """So many starts of leases are looked at one by one in a round. Later ones count as one, at the first of them, with the

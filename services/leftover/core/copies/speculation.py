@@ -14,28 +14,20 @@ from typing import Final
 
 from schemas import Revocation
 from services.leftover.core.board import stage_class
-from services.leftover.core.overdue import stragglers
-from services.leftover.core.reserved_runs import lent_of
-from services.leftover.core.state import Allocation, State
-from services.leftover.placement.board import Board, Placement
+from services.leftover.core.copies.overdue import stragglers
+from services.leftover.core.reservations.runs import lent_of
+from services.leftover.core.round import Round
+from services.leftover.core.state import Allocation
+from services.leftover.placement.backfill.timeline import could_hold
+from services.leftover.placement.board import Placement
 from services.leftover.placement.fits import members
 from services.leftover.placement.pending_reasons import WANTS_ROOM, reason_of, short
 from services.leftover.placement.promised import Space, by_position
 from services.leftover.placement.task_class import NodeRoom, TaskClass
-from services.leftover.placement.timeline import could_hold
 from services.leftover.placement.user_limits import free_places
 
 TRIED_MAX: Final = 200
 """Stragglers that a round looks for room for; those that are overdue by most come first."""
-
-
-@dataclass(slots=True)
-class Copies:
-    """What a round starts and takes back, and when the next task becomes a straggler (ms)."""
-
-    placements: list[Placement] = field(default_factory=list)
-    revoked: list[Revocation] = field(default_factory=list)
-    wake_ms: int | None = None
 
 
 @dataclass(slots=True)
@@ -46,28 +38,29 @@ class _OnNode:
     ending: list[Allocation] = field(default_factory=list)
 
 
-def speculate(state: State, board: Board, revoked: list[Revocation], now_ms: int, *, may_start: bool) -> Copies:
-    """Takes copies back that somebody who waits needs the room of, then starts others. `revoked`: what the round takes
-    back already; `may_start`: nothing is promised to reservations.
+def speculate(round_: Round, *, may_start: bool) -> None:
+    """Takes copies back that somebody who waits needs the room of, then starts others. `may_start`: nothing is promised
+    to reservations.
     """
-    copies = Copies()
-    late, copies.wake_ms = stragglers(state, now_ms)
+    state, board = round_.state, round_.board
+    late, wake_ms = stragglers(state, round_.now_ms)
+    round_.wakes_ms.append(wake_ms)
     if not late and not state.copied:
-        return copies
-    room = _Room(state, board, revoked, now_ms)
-    room.take_back(copies.revoked)
-    room.give_way(copies.revoked)
+        return
+    room = _Room(round_)
+    room.take_back(round_.revoked)
+    room.give_way(round_.revoked)
     if not may_start or board.room.slots:
-        return copies
+        return
     slow = {straggler.run.node: True for straggler in late}
     begun: dict[str, int] = {}
     full: dict[int, bool] = {}  # Classes that found no node.
     for straggler in late[:TRIED_MAX]:
         name, job = straggler.job, state.jobs[straggler.job]
         there = len(state.copied.get(name, ())) + begun.get(name, 0)
-        if there >= state.policy.speculation_copies_max or board.maxima.above(job.queue)[1]:
+        if there >= state.policy.speculation_copies_max or board.maxima_above(job.queue):
             continue
-        places = board.users.above(job.queue, job.user)
+        places = board.places_of(job.queue, job.user)
         if not free_places(places, 1) or any(entry.held_back for entry in places):
             continue
         stage = job.graph.stages[straggler.at]
@@ -85,17 +78,17 @@ def speculate(state: State, board: Board, revoked: list[Revocation], now_ms: int
         )  # fmt: skip
         placement.copy = placement.revocable = True
         board.occupy(job.queue, job.user, 1)
-        copies.placements.append(placement)
+        round_.placements.append(placement)
         begun[name] = begun.get(name, 0) + 1
-    return copies
 
 
 # ---------------------------------------------------------------- where there is room
 class _Room:
     """Nodes as far as copies go: what those hold that run or are ending, and who else could use it."""
 
-    def __init__(self, state: State, board: Board, revoked: list[Revocation], now_ms: int) -> None:
-        self._state, self._board, self._now_ms = state, board, now_ms
+    def __init__(self, round_: Round) -> None:
+        state, board, revoked = round_.state, round_.board, round_.revoked
+        self._state, self._board, self._now_ms = state, board, round_.now_ms
         waiting = [task for task in short(board) if reason_of(board, task) in WANTS_ROOM]
         self._waiting = sorted(waiting, key=lambda task: task.key)
         self._copies: dict[str, _OnNode] = {}

@@ -13,8 +13,9 @@ from largesse.lifecycle.task_facts import SpareEnd
 from schemas import Grant, Stage
 from schemas.placement_rules import rules_of
 from schemas.tasks import Failure, TaskEnd, TaskFailure
-from services.leftover.core.reserved_runs import note_runs
-from services.leftover.core.state import Allocation, Copied, Job, Run, StageRuns, State
+from services.leftover.core.job import Job
+from services.leftover.core.reservations.runs import note_runs
+from services.leftover.core.state import Allocation, Copied, Run, StageRuns, State
 from services.leftover.placement.apart import counters_of
 
 SAMPLES_MAX: Final = 1_000

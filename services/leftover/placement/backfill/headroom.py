@@ -15,13 +15,7 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from schemas.quantities import SHARE_UNITS, largest_share
-from services.leftover.placement.board import Board
-from services.leftover.placement.keys import CLASS_MASK, OPTIONAL_BIT, job_class_of
-from services.leftover.placement.leaf_queue import LeafEntry
-from services.leftover.placement.nodes import Room
-from services.leftover.placement.pending_reasons import Heads, able_heads, is_seeker, short
-from services.leftover.placement.task_class import NodeRoom, TaskClass
-from services.leftover.placement.timeline import (
+from services.leftover.placement.backfill.timeline import (
     End,
     Moment,
     Reserved,
@@ -32,6 +26,12 @@ from services.leftover.placement.timeline import (
     moment_at,
     moments_of,
 )
+from services.leftover.placement.board import Board
+from services.leftover.placement.keys import CLASS_MASK, OPTIONAL_BIT, job_class_of
+from services.leftover.placement.leaf_queue import LeafEntry
+from services.leftover.placement.nodes import Room
+from services.leftover.placement.pending_reasons import Heads, able_heads, is_seeker, short
+from services.leftover.placement.task_class import NodeRoom, TaskClass
 
 _PARTS: Final = 4
 """Room for a gang that takes a leaf beyond its due is gathered once the leaf lacks one in so many parts of it. With

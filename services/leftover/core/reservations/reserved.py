@@ -9,8 +9,9 @@ from schemas import PlanProfile, Stage, StageAsk, Vector
 from schemas.estimates import end_ms
 from services.leftover.core.asks import asks_of
 from services.leftover.core.board import estimate_of, is_reserved, stage_class, stage_of
-from services.leftover.core.reserved_runs import lent_of
-from services.leftover.core.state import Job, Reserving, State
+from services.leftover.core.job import Job
+from services.leftover.core.reservations.runs import lent_of
+from services.leftover.core.state import Reserving, State
 from services.leftover.placement.board import Board, Placement
 from services.leftover.placement.task_class import TaskClass
 from services.leftover.placement.user_limits import free_places
@@ -305,8 +306,8 @@ class Reserved:
     def _below_maxima(self, span: Span) -> int:
         """How many tasks of a span leave all queues above within their maxima, and their user within its limits."""
         job = self._state.jobs[span.job]
-        entries = self._board.maxima.above(job.queue)[1]
-        count = free_places(self._board.users.above(job.queue, job.user), span.count)
+        entries = self._board.maxima_above(job.queue)
+        count = free_places(self._board.places_of(job.queue, job.user), span.count)
         if span.stage.gang and count < span.count:
             return 0
         while count and not all(entry.has_room(span.task.pairs, count) for entry in entries):

@@ -5,10 +5,11 @@ from typing import Final
 
 from schemas.estimates import end_ms
 from services.leftover.core.board import estimate_of, leaf_at, leaf_of, stage_of
-from services.leftover.core.state import Allocation, Ending, Expected, Job, State
+from services.leftover.core.job import Job
+from services.leftover.core.state import Allocation, Ending, Expected, State
+from services.leftover.placement.backfill.timeline import End, Wanted
 from services.leftover.placement.board import Board, Placement
 from services.leftover.placement.task_class import TaskClass
-from services.leftover.placement.timeline import End, Wanted
 
 OVERRUN_MOST: Final = 2
 """A task that runs on is expected to end at any moment until it has run so many times as long as it was expected to."""

@@ -17,8 +17,8 @@ from heapq import heappop, heappush
 from typing import Final
 
 from services.leftover.core.asks import does_ask
-from services.leftover.core.shadow_state import Claim, Shadow, Work
-from services.leftover.core.state import Job, State
+from services.leftover.core.job import Job
+from services.leftover.core.shadow.state import Claim, Shadow, Work
 from services.leftover.placement.board import Board
 
 STALE: Final = 1 << 60
@@ -60,15 +60,9 @@ DIGITS: Final = 32
 """Binary digits of a product that count in a key. Above them stands how many follow."""
 
 
-def key_of(state: State, job: Job) -> int:
-    """What a job is served by, least first."""
-    claim = state.shadow.claims.get(job.admitted)
-    return LAST if claim is None else claim.key
-
-
-def claim(state: State, job: Job, time: int) -> None:
+def claim(shadow: Shadow, job: Job, time: int, board: Board | None) -> None:
     """Computes what a live job of the shadow is served by."""
-    shadow, seq = state.shadow, job.admitted
+    seq = job.admitted
     end_ms = end_of(shadow, seq)
     left_ms = max(LEFT_MS_MIN, _due_by(shadow, shadow.works[seq], end_ms) - time)
     work = work_left(shadow, job)
@@ -81,49 +75,26 @@ def claim(state: State, job: Job, time: int) -> None:
     known.key, known.work, known.end_ms, known.renew_ms, known.stirred = key, work, end_ms, renew_ms, False
     if not is_listed and renew_ms != RESTS:
         heappush(shadow.renewals, (renew_ms, seq))
-    if not is_shown and state.board is not None:
-        _show(state.board, seq, key)
+    if not is_shown and board is not None:
+        board.show_key(seq, key)
 
 
-def claim_moved(state: State, seq: int, time: int) -> None:
+def claim_moved(shadow: Shadow, seq: int, jobs: dict[str, Job], time: int, board: Board | None) -> None:
     """Another end in the shadow is known of a job. If it asks for nothing, its key is computed once it may again."""
-    shadow = state.shadow
     known = shadow.claims[seq]
     if end_of(shadow, seq) == known.end_ms:
         return
-    job = state.jobs[shadow.works[seq].name]
+    job = jobs[shadow.works[seq].name]
     if does_ask(job) or known.stirred:
-        claim(state, job, time)
+        claim(shadow, job, time, board)
     elif known.renew_ms != AT_ONCE:
         known.renew_ms = RESTS
 
 
-def wake(state: State, job: Job) -> None:
-    """Something has happened to a job, so that it may ask for more: if its key rests, the next opening computes it."""
-    known = state.shadow.claims.get(job.admitted)
-    if known is not None:
-        known.stirred = True
-        if known.renew_ms == RESTS:
-            known.renew_ms = AT_ONCE
-            heappush(state.shadow.renewals, (AT_ONCE, job.admitted))
-
-
-def note_work(state: State, job: Job) -> None:
-    """Tasks of a job have ended, or have to be done again: the next opening computes its key if that matters."""
-    shadow, seq = state.shadow, job.admitted
-    known = shadow.claims.get(seq)
-    if known is None or known.renew_ms == AT_ONCE:
-        return
-    work, known.stirred = work_left(shadow, job), True
-    if known.renew_ms == RESTS or work > known.work or (known.work - work) * RENEWED_PART >= known.work:
-        known.renew_ms = AT_ONCE
-        heappush(shadow.renewals, (AT_ONCE, seq))
-
-
-def renew(state: State, time: int) -> None:
+def renew(shadow: Shadow, jobs: dict[str, Job], time: int, board: Board | None) -> None:
     """Computes keys again of which too much time has passed, those first for which it passed first. Those of jobs that
     ask for nothing rest."""
-    shadow, left = state.shadow, RENEWED_A_ROUND
+    left = RENEWED_A_ROUND
     if len(shadow.renewals) > 2 * len(shadow.claims) + RENEWED_A_ROUND:
         listed = [(known.renew_ms, seq) for seq, known in shadow.claims.items() if known.renew_ms != RESTS]
         shadow.renewals = sorted(listed)
@@ -133,11 +104,11 @@ def renew(state: State, time: int) -> None:
         known = shadow.claims.get(seq)
         if known is None or known.renew_ms != when:
             continue
-        job = state.jobs[shadow.works[seq].name]
+        job = jobs[shadow.works[seq].name]
         if not does_ask(job) and not known.stirred:
             known.renew_ms = RESTS
             continue
-        claim(state, job, time)
+        claim(shadow, job, time, board)
         left -= 1
 
 
@@ -198,10 +169,3 @@ def _rounded(product: int) -> int:
     product, below how many follow."""
     shift = product.bit_length() - DIGITS
     return product if shift <= 0 else shift << DIGITS | product >> shift
-
-
-def _show(board: Board, seq: int, key: int) -> None:
-    """Tells the board what a job is served by."""
-    entry = board.by_admission.get(seq)
-    if entry is not None and entry.leaf.order == "fsp":
-        board.set_work_of(entry, key)

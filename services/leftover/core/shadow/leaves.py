@@ -12,7 +12,7 @@ from typing import Final
 from schemas import Queue
 from schemas.quantities import SHARE_UNITS
 from schemas.queue_tree import below
-from services.leftover.core.shadow_state import (
+from services.leftover.core.shadow.state import (
     INNER,
     LINE,
     NO_LEAF,

@@ -1,4 +1,4 @@
-"""What the shadow cluster keeps: plain data, which snapshots hold. shadow.py moves it, serving.py reads it."""
+"""What the shadow cluster keeps: plain data, which snapshots hold. cluster.py moves it, cell.py is what others ask."""
 
 from dataclasses import dataclass, field
 from typing import Final
@@ -139,7 +139,7 @@ class Lines:
     """Who waits in one leaf, as heaps of (share, job): for a turn; by kind, for more of it. Entries that no longer say
     where a job waits, and by which share, are passed over. `held` by kind; `share`: the dominant one of it; `live`:
     jobs that have not ended; `part`: what the leaf is guaranteed, in share units, with the queues that have such jobs,
-    as far as anybody asked. `at`: its position among the leaves (shadow_leaves.py).
+    as far as anybody asked. `at`: its position among the leaves (leaves.py).
     """
 
     turn: list[tuple[int, int]]
@@ -204,7 +204,7 @@ class Branch:
 @mypyc_attr(allow_interpreted_subclasses=True)
 @dataclass(slots=True, eq=False)
 class Leaves:
-    """What is known of the leaves of a cluster, by position (shadow_leaves.py). `numbers`: of queues by path, the
+    """What is known of the leaves of a cluster, by position (leaves.py). `numbers`: of queues by path, the
     positions of their branches, INNER for those with queues below them; `in_tree`: the branches of leaves; `changed`:
     leaves that something has changed for; `counts`, `live`: jobs that have not ended, by leaf and in all. `short`: by
     kind, leaves whose first job needs nothing before it, as (how much, leaf), sorted; `short_of`: the same by leaf, as
@@ -298,7 +298,7 @@ class Cluster:
 @dataclass(slots=True)
 class Claim:
     """What a live job is served by (`key`, least first): the work that was left of it and the time that was left until
-    it ends in the shadow when this was computed (order.py). `work`: that work, in share units x ms; `end_ms`: that end;
+    it ends in the shadow when this was computed (keys.py). `work`: that work, in share units x ms; `end_ms`: that end;
     `renew_ms`: when the time that is left has become so much shorter that the key is computed again; RESTS where only
     what happens to the job makes it another. `stirred`: something has happened since, so that the job may soon ask.
     """

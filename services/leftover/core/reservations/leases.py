@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from mypy_extensions import mypyc_attr
 
 from schemas import PlanProfile, PlanStep
-from services.leftover.core.peaks import most_of_each
+from services.leftover.core.reservations.peaks import most_of_each
 from services.leftover.placement.board import Board
 from services.leftover.placement.task_class import TaskClass
 

@@ -10,16 +10,17 @@ from typing import Final
 
 from largesse.lifecycle.promises import active, next_edge_ms
 from largesse.lifecycle.run_times import known_ms
-from schemas import HeldRoom, PlanProfile, Revocation, StageAsk, Vector
+from schemas import HeldRoom, PlanProfile, Revocation, Vector
 from services.leftover.core.board import rules_said, stage_of
-from services.leftover.core.reserved import Claim, Reserved
-from services.leftover.core.reserved_runs import lent_of
-from services.leftover.core.revocable import call_revocable, device_shares
+from services.leftover.core.reservations.reserved import Claim, Reserved
+from services.leftover.core.reservations.revocable import call_revocable, device_shares
+from services.leftover.core.reservations.runs import lent_of
+from services.leftover.core.round import Round
 from services.leftover.core.state import Allocation, State
+from services.leftover.placement.backfill.timeline import fits_now
 from services.leftover.placement.board import Board, Placement
 from services.leftover.placement.promised import Clearing, Space, Victim, by_position, empty
 from services.leftover.placement.task_class import TaskClass
-from services.leftover.placement.timeline import fits_now
 
 AGAIN_MS: Final = 1_000
 """After so long, or the grace if that is longer, the room that was chosen for a lease is looked at again."""
@@ -27,18 +28,16 @@ AGAIN_MS: Final = 1_000
 
 @dataclass(slots=True, eq=False)
 class Kept:
-    """What a round does for promises. `shut`: rooms that nobody else may use in it."""
+    """What a round keeps for promises. `shut`: rooms that nobody else may use in it."""
 
     reserved: Reserved
-    revoked: list[Revocation] = field(default_factory=list)
     shut: list[tuple[int, TaskClass]] = field(default_factory=list)
 
 
-def keep_promises(state: State, board: Board, asked: dict[str, list[StageAsk]], now_ms: int) -> Kept:
-    """Starts what is inside promises, and clears room for what has found none. `asked`: what reserved jobs ask for that
-    ask for something else than before.
-    """
-    kept = Kept(Reserved(state, board, asked, now_ms))
+def keep_promises(round_: Round) -> Kept:
+    """Starts what is inside promises, and clears room for what has found none."""
+    state, board, now_ms = round_.state, round_.board, round_.now_ms
+    kept = Kept(Reserved(state, board, round_.asked, now_ms))
     with_headroom = [(number, board.room.nodes[number].kept) for number in board.room.kept_nodes]
     for number, _ in with_headroom:  # A promise comes before what is gathered for others.
         board.room.nodes[number].kept = None
@@ -54,7 +53,7 @@ def keep_promises(state: State, board: Board, asked: dict[str, list[StageAsk]], 
             _clear(state, clearing, claim, now_ms + grace_ms)
             taken_for += [claim.reservation] * (len(clearing.taken) - len(taken_for))
         kept.shut = clearing.rooms
-        kept.revoked = _revocations(state, board, clearing.taken, taken_for)
+        round_.revoked += _revocations(state, board, clearing.taken, taken_for)
         for number, task in kept.shut:
             board.room.shut(number, task.pairs)
         for claim in [claim for claim in claims if claim.rest]:
@@ -62,18 +61,22 @@ def keep_promises(state: State, board: Board, asked: dict[str, list[StageAsk]], 
     return kept
 
 
-def finish(state: State, board: Board, kept: Kept, placements: list[Placement], now_ms: int) -> list[Placement]:
-    """Called after `placements` were made for other jobs: gives reserved jobs what nobody else can use, and decides for
-    everything that starts whether it is revocable. Returns all placements.
+def finish_promises(round_: Round, kept: Kept) -> None:
+    """Once others have what they can use: gives the rest to reserved jobs, and decides for everything that starts
+    whether it is revocable.
     """
+    state, board, now_ms = round_.state, round_.board, round_.now_ms
     beyond = kept.reserved.start_beyond()
     for number, task in kept.shut:
         board.room.give(number, task.pairs, [])
     inside = [placement for placement in kept.reserved.placed if placement.reserved]
-    return call_revocable(state, board, kept.reserved, [*inside, *placements, *beyond], now_ms)
+    starting = [*inside, *round_.placements, *beyond]
+    round_.placements = call_revocable(state, board, kept.reserved, starting, now_ms)
+    round_.held += _vacated(state, board, kept)
+    round_.wakes_ms.append(_wake_ms(state, kept, now_ms))
 
 
-def wake_of(state: State, kept: Kept, now_ms: int) -> int | None:
+def _wake_ms(state: State, kept: Kept, now_ms: int) -> int | None:
     """The next time at which promises may change the answer although no new fact has come."""
     grace_ms = state.policy.revoke_grace_ms
     edge_ms = next_edge_ms(state.promises, now_ms, grace_ms)
@@ -89,7 +92,7 @@ def least(one_ms: int | None, other_ms: int | None) -> int | None:
     return min(one_ms, other_ms)
 
 
-def vacated_of(state: State, board: Board, kept: Kept) -> list[HeldRoom]:
+def _vacated(state: State, board: Board, kept: Kept) -> list[HeldRoom]:
     """Nodes whose room held for promises has changed, sorted by name."""
     after: dict[str, HeldRoom] = {}
     for number, task in kept.shut:

@@ -16,16 +16,16 @@ from largesse.lifecycle.promises import active
 from largesse.lifecycle.run_times import known_ms
 from schemas import PromisedWait, StageAsk
 from services.leftover.core.asks import asks_of, without
+from services.leftover.core.backfill.gather import gather_room
 from services.leftover.core.board import spans_of, stage_class, stage_of
-from services.leftover.core.gather import Gathered, hold
-from services.leftover.core.promised import Kept
-from services.leftover.core.revocable import UNKNOWN_MS, Moments
-from services.leftover.core.state import State
+from services.leftover.core.reservations.promises import Kept
+from services.leftover.core.reservations.revocable import UNKNOWN_MS, Moments
+from services.leftover.core.round import Round
 from services.leftover.placement.apart import counters_of
-from services.leftover.placement.board import Board, Placement
+from services.leftover.placement.backfill.timeline import could_hold, fits_now
+from services.leftover.placement.board import Placement
 from services.leftover.placement.promised import PromisedNodes, empty
 from services.leftover.placement.task_class import TaskClass
-from services.leftover.placement.timeline import could_hold, fits_now
 
 BACK_OFF_MS: Final = 60_000
 """What a task of unknown length that was taken back is taken to need beyond what it has run; doubled each time."""
@@ -36,11 +36,12 @@ GAPS_MAX: Final = 64
 
 
 class Foresight:
-    """Judges what starts in one round. `asked`: what jobs ask for that ask for something else than before."""
+    """Judges what starts in one round."""
 
-    def __init__(self, state: State, board: Board, kept: Kept, asked: dict[str, list[StageAsk]], now_ms: int) -> None:
-        self._state, self._board, self._asked, self._now_ms = state, board, asked, now_ms
-        self._moments = Moments(state, board, kept.reserved, now_ms)
+    def __init__(self, round_: Round, kept: Kept) -> None:
+        self._round, self._state, self._board, self._now_ms = round_, round_.state, round_.board, round_.now_ms
+        self.kept = kept
+        self._moments = Moments(self._state, self._board, kept.reserved, self._now_ms)
         self._refused: dict[tuple[str, str], int] = {}  # By job and stage, the moment that is in the way.
         self._barred: dict[str, dict[str, int]] = {}  # By job, the same of all that leave the round.
         self._moved: dict[str, bool] | None = None  # Jobs of which other stages are barred than the board knows.
@@ -50,7 +51,7 @@ class Foresight:
         self._full: dict[tuple[int, int], bool] = {}  # By class and time.
         for placement in kept.reserved.placed:
             needs_ms = self.needs_ms(placement.job, placement.stage)
-            self._moments.count(placement, UNKNOWN_MS if needs_ms is None else now_ms + needs_ms)
+            self._moments.count(placement, UNKNOWN_MS if needs_ms is None else self._now_ms + needs_ms)
 
     # ------------------------------------------------------------ what a task needs
     def needs_ms(self, name: str, stage: str) -> int | None:
@@ -80,14 +81,11 @@ class Foresight:
         board, state = self._board, self._state
         if self._moved is None:
             self._bar_again()
-            self._moved = dict.fromkeys([*self._barred, *board.barred], True)
+            self._moved = dict.fromkeys([*self._barred, *board.barred_jobs()], True)
         moved, self._moved = self._moved, {}
         for name in moved:
             barred = dict.fromkeys(self._barred.get(name, ()), True)
-            if name in board.jobs and barred != board.barred.get(name, {}):
-                board.barred[name] = barred
-                if not barred:
-                    del board.barred[name]
+            if board.bar(name, barred):
                 board.wait(name, spans_of(state, board, name, state.jobs[name], self._asks(name)))
 
     def _bar_again(self) -> None:
@@ -95,7 +93,7 @@ class Foresight:
         groups: dict[tuple[int, int], list[tuple[int, int, int, str, str]]] = {}
         for said in self._state.promised.values():
             name, stage = said.job, said.stage
-            needs_ms = self.needs_ms(name, stage) if name in self._board.jobs else None
+            needs_ms = self.needs_ms(name, stage) if self._board.has_job(name) else None
             if needs_ms is not None and any(ask.stage == stage for ask in self._asks(name)):
                 job = self._state.jobs[name]
                 at = job.graph.position[stage]
@@ -119,7 +117,7 @@ class Foresight:
         self._bar(name, stage, stop)
 
     def _asks(self, name: str) -> list[StageAsk]:
-        asks = self._asked.get(name)
+        asks = self._round.asked.get(name)
         if asks is None:
             asks = asks_of(self._state.jobs[name])
         for placement in self._placed.get(name, ()):
@@ -141,6 +139,16 @@ class Foresight:
         return self._stops[key]
 
     # ------------------------------------------------------------ once they are
+    def place(self) -> None:
+        """Places what may start: until nothing that is placed would be taken back for a promise."""
+        ageing_ms = self._state.policy.ageing_ms
+        self.bar()
+        while more := self._board.place(self._now_ms, ageing_ms):
+            self._round.placements += self.judge(more)
+            if not self.undone:
+                break
+            self.bar()
+
     def judge(self, placements: list[Placement]) -> list[Placement]:
         """Those of some placements that start, if need be on other nodes. The others are undone, and their stages wait
         for another round.
@@ -227,21 +235,21 @@ class Foresight:
         devices = board.room.take(task, number)
         placement.node, placement.devices = number, [devices] if task.gpu else []
 
-    def hold(self, placements: list[Placement]) -> Gathered:
-        """Gathers room as in any round, and judges what starts on what is held. Appends what does."""
+    def gather_room(self) -> None:
+        """Gathers room as in any round, and judges what starts on what is held."""
+        placements = self._round.placements
         before = len(placements)
-        gathered = hold(self._state, self._board, placements, self._now_ms)
+        gather_room(self._round)
         if len(placements) > before:
             placements[before:] = self.judge(placements[before:])
             self.bar()
-        return gathered
 
     # ------------------------------------------------------------ what is said of it
     def said(self) -> list[PromisedWait]:
         """Stages for which that changed since it was said last, by job and stage."""
         state, found = self._state, {}
-        for name, barred in self._board.barred.items():
-            for stage in barred:
+        for name in self._board.barred_jobs():
+            for stage in self._board.barred_stages(name) or ():
                 key = f"{name}/{stage}"
                 before = state.promised.get(key)
                 if before is not None and (name, stage) not in self._refused and self._stands(before):
@@ -253,7 +261,7 @@ class Foresight:
                     wait.fits_ms = self._fits_ms(name, stage, wait)
                     found[key] = wait
         for key, before in state.promised.items():
-            if before.stage not in self._board.barred.get(before.job, {}):
+            if before.stage not in (self._board.barred_stages(before.job) or ()):
                 found[key] = PromisedWait(before.job, before.stage)
         return [found[key] for key in sorted(found)]
 

@@ -1,0 +1,1 @@
+"""What is promised to reservations: kept in every round, foreseen before others start (docs/reservations.md)."""
