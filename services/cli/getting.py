@@ -20,6 +20,9 @@ NO_ACCOUNTS = "no accounts: only the presets carbyne and carbyne-dag keep them"
 get_app = typer.Typer(cls=Group, no_args_is_help=True, rich_markup_mode=None, help="Show what is in the cell.")
 
 
+JOBS_MOST = 1_000
+
+
 @get_app.command("jobs", short_help="Jobs: those that have not ended first, then ended ones.")
 def get_jobs(
     state: States = None,
@@ -33,16 +36,19 @@ def get_jobs(
         str | None,
         typer.Option("--since", help="only jobs submitted or ended since: 90s, 10m, 2h, 1d, or a time", metavar="WHEN"),
     ] = None,
-    limit: Annotated[int, typer.Option("--limit", help="at most so many", min=1, max=10_000)] = 1_000,
+    limit: Annotated[
+        int | None, typer.Option("--limit", help=f"the most jobs to show  [default: {JOBS_MOST}]", min=1, max=10_000)
+    ] = None,
     follow: Annotated[bool, typer.Option("--watch", "-w", help="show them again and again, until Ctrl-C")] = False,
     url: Url = None,
     json: Json = False,
 ) -> None:
     """Jobs: those that have not ended first, then ended ones, latest first.
 
-    With --watch a terminal shows the list as it is; a pipe gets a row for each job that has changed.
+    A terminal shows the last few that have ended, where no option says which jobs. With --watch it shows the list as it
+    is; a pipe gets a row for each job that has changed.
     """
-    from services.cli.job_lists import jobs_text, listing, watch_jobs
+    from services.cli.job_lists import ENDED_SHOWN, jobs_text, listing, watch_jobs
 
     if follow and json:
         raise Wrong("--watch: one JSON document has an end: leave one of --watch and --json out")
@@ -51,15 +57,16 @@ def get_jobs(
         "queue": queue,
         "user": user,
         "class": job_class,
-        "limit": limit,
+        "limit": JOBS_MOST if limit is None else limit,
     }
+    ended_most = ENDED_SHOWN if state is None and since is None and limit is None else None
     if since is not None:
         from services.cli.printing import since_ms
 
         wanted["since_ms"] = since_ms(since)
     gateway = Gateway(url)
     if follow:
-        watch_jobs(lambda: listing(gateway, wanted))
+        watch_jobs(lambda: listing(gateway, wanted), ended_most)
     found = listing(gateway, wanted)
     if queue and not found:
         from services.cli.cancelling import not_in_tree
@@ -69,7 +76,7 @@ def get_jobs(
     if json:
         out_json(found)
         return
-    out(jobs_text(found, drawing()))
+    out(jobs_text(found, drawing(), ended_most))
 
 
 @get_app.command("job", short_help="One job: its stages, where tasks run, why others wait.")

@@ -20,8 +20,14 @@ LOOK_S = 2.0
 HEADS = ("job", "state", "queue", "user", "age", "done", "why")
 
 
-def jobs_text(found: "list[Document]", draw: Draw = listed) -> str:
-    """Jobs as tables; on a narrow terminal without their users. For programs all are in one."""
+ENDED_SHOWN = 20
+"""Ended jobs that a terminal shows where no option chooses jobs: the latest."""
+
+
+def jobs_text(found: "list[Document]", draw: Draw = listed, ended_most: int | None = None) -> str:
+    """Jobs as tables; on a narrow terminal without their users. For programs all are in one. `ended_most`: the most
+    ended jobs that are shown; how many more there are is said.
+    """
     if draw is not listed:
         return draw(HEADS, [_row(job) for job in found])
     if not found:
@@ -31,7 +37,11 @@ def jobs_text(found: "list[Document]", draw: Draw = listed) -> str:
     texts = [_listed(HEADS, [_row(job) for job in live], "kkllrrl")] if live else []
     if ended:
         heads = ("ended job", "state", "queue", "user", "ago", "took", "done", "why")
-        texts.append(_listed(heads, [_ended_row(job) for job in ended], "kkllrrrl"))
+        texts.append(_listed(heads, [_ended_row(job) for job in ended[:ended_most]], "kkllrrrl"))
+        if ended_most is not None and len(ended) > ended_most:
+            texts.append(
+                f"and {len(ended) - ended_most:,} more that have ended: --state, --since or --limit shows them\n"
+            )
     return "\n".join(texts)
 
 
@@ -66,10 +76,10 @@ def _why(job: "Document") -> str:
     return in_zone(job["why"] or job["detail"])
 
 
-def watch_jobs(look: "Callable[[], list[Document]]") -> None:
+def watch_jobs(look: "Callable[[], list[Document]]", ended_most: int | None = None) -> None:
     """Shows jobs until Ctrl-C: drawn again on a terminal; anywhere else a row for each job that has changed."""
     if on_terminal():
-        _drawn(_looks(look))
+        _drawn(_looks(look), ended_most)
         return
     out(tabbed(HEADS, []))
     before: dict[str, tuple[object, ...]] = {}
@@ -93,14 +103,14 @@ def _looks(look: "Callable[[], list[Document]]") -> "Iterator[list[Document]]":
         sleep(LOOK_S)
 
 
-def _drawn(looks: "Iterator[list[Document]]") -> None:
+def _drawn(looks: "Iterator[list[Document]]", ended_most: int | None) -> None:
     from rich.console import Console
     from rich.live import Live
     from rich.text import Text
 
     with Live(console=Console(highlight=False), auto_refresh=False, vertical_overflow="ellipsis") as live:
         for found in looks:
-            live.update(Text.from_ansi(shown(jobs_text(found))), refresh=True)
+            live.update(Text.from_ansi(shown(jobs_text(found, ended_most=ended_most))), refresh=True)
 
 
 def listing(gateway: Gateway, wanted: dict[str, object]) -> "list[Document]":

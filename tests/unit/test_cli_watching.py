@@ -235,3 +235,12 @@ def test_a_job_that_is_followed_says_its_state_before_the_reason():
     assert printed(job("j", state="failed", detail="a: exit 1", ended_ms=1_005_000)) == [
         "j: failed after 5.0 s: a: exit 1"
     ]
+
+
+def test_a_terminal_shows_the_last_jobs_that_have_ended_and_how_many_more():
+    jobs = [job("live"), *(job(f"e{i}", "succeeded", ended_ms=3_000_000) for i in range(5))]
+
+    live, ended, more = jobs_text(jobs, ended_most=2).split("\n\n")[0:3]
+    assert [line.split()[0] for line in (live + "\n" + ended).splitlines()] == ["job", "live", "ended", "e0", "e1"]
+    assert more == "and 3 more that have ended: --state, --since or --limit shows them\n"
+    assert "more that have ended" not in jobs_text(jobs, ended_most=5) + jobs_text(jobs)
