@@ -14,10 +14,10 @@ class KindsLevel:
 
 @dataclass
 class Level:
-    """A queue's place in the tree: the dominant share it is entitled to now, in 10^-9 of the cell. Leaves carry what
-    leftover divides by; inner nodes what their children come to. `due`: of a leaf that is passed over because its
-    waiting tasks find no room, what it would be entitled to if they did; `target` is then what it can place, and what
-    is left of the due goes to its siblings first. `kinds`: of a leaf whose tasks ask for several sets of kinds, the
+    """The fair share of a queue, as a dominant share in 10^-9 of the cell (H-DRF, section 3). Of a leaf, placement
+    divides what it holds by `target`; of an inner node, it is what its children come to. `due`: of a leaf that is
+    passed over because its waiting tasks find no room, its whole fair share; `target` is then the part that it can
+    place, and the rest goes to its siblings first. `kinds`: of a leaf whose tasks ask for several sets of kinds, the
     level of each, by kinds; `target` is what they come to together. `lent`: how much of the due, or else of the target,
     is only there because others cannot place it; no room is gathered for that part. `guaranteed`: its exact guarantee,
     as a dominant share, where there are class pools: below it no pool holds the queue back.

@@ -3,7 +3,7 @@
 Times are milliseconds of the sequencer's steady clock (clock.py). A sequencer that took over, or was itself suspended
 for long, gives every node another full lease, since it cannot know who reported in the meantime; one that was held up,
 as by a bus that was down, gives back the time it was. Agents build on it that a node is heard of when its message has
-been read, not before: their tasks run until a lease after the message was sent (services/agent/holding.py).
+been read, not before: their tasks run until a lease after the message was sent (services/agent/lease_file.py).
 """
 
 from collections import OrderedDict

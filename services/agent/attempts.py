@@ -26,9 +26,9 @@ from services.agent.troubles import failed_start
 
 @dataclass(slots=True)
 class Attempts:
-    """All of one node. `hold`: the file that says how long tasks may run on (holding.py); None: without end. `found`:
-    folders of attempts that were there when this agent began: any other that is in the way of a start was made by a
-    task.
+    """All of one node. `hold`: the file that says how long tasks may run on (lease_file.py); None: without end.
+    `found`: folders of attempts that were there when this agent began: any other that is in the way of a start was made
+    by a task.
     """
 
     settings: NodeSettings

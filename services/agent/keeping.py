@@ -1,4 +1,4 @@
-"""The agent's side of holding.py: says that it lives, and until when the cell gives its work to nobody else.
+"""The agent's side of lease_file.py: says that it lives, and until when the cell gives its work to nobody else.
 
 That it lives is said by a thread of the process, for all its agents: a loop that is busy for long is no death. Until
 when is said by the agent itself, which knows what the bus has taken and what the log shows.
@@ -9,7 +9,7 @@ import threading
 from contextlib import suppress
 from pathlib import Path
 
-from services.agent.holding import ELSEWHERE, HOLD, KEPT, boot_ms, mono_ms, read, this_process, written
+from services.agent.lease_file import ELSEWHERE, HOLD, KEPT, boot_ms, mono_ms, read, this_process, written
 
 BEAT_MS, BEAT_MS_MIN, BEAT_PARTS = 500, 5, 20
 """The agent says that it lives this often, or this part of the lease, where that is shorter."""

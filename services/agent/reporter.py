@@ -15,7 +15,7 @@ from largesse.telemetry import logger
 from schemas.edge.nodes import FOLDER_MAX
 from schemas.quantities import quantity_texts
 from services.agent.core import State
-from services.agent.holding import boot_ms
+from services.agent.lease_file import boot_ms
 from services.agent.local import Local, mono_ms
 from services.agent.outbox import Outbox, Said, known_attempts, messages
 from services.agent.settings import NodeSettings
@@ -88,7 +88,7 @@ class Reporter:
 
     def sure_ms(self, epoch: str) -> int | None:
         """Where the log shows that epoch as registered: the cell gives nothing of the node away before a lease after,
-        by the clock of holding.py. None: not a word of it was begun.
+        by the clock of lease_file.py. None: not a word of it was begun.
         """
         return self._sure[1] if self._sure[0] == epoch else None
 

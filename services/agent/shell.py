@@ -22,9 +22,9 @@ from services.agent.capacity import measured
 from services.agent.core import Action, Begun, Over, Start, Stop
 from services.agent.executors.port import LOOK_MS
 from services.agent.folders import live_name, take_identity
-from services.agent.holding import HOLD, SUSPEND_PARTS, boot_ms
 from services.agent.inputs import Inputs
 from services.agent.keeping import Holding
+from services.agent.lease_file import HOLD, SUSPEND_PARTS, boot_ms
 from services.agent.local import Launched, Local, mono_ms
 from services.agent.log_follower import LogFollower
 from services.agent.outbox import Name, Result

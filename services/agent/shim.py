@@ -22,7 +22,7 @@ from contextlib import suppress
 
 from services.agent.becoming import NOT_ITS_FAULT, NOT_JOINED, PDEATHSIG, SIGNAL_BASE, WORK, become, places_of, prctl
 from services.agent.documents import CHILD, RESULT, STOP, TASK, claim, read_json, write_json
-from services.agent.holding import END, RUN, Hold
+from services.agent.lease_file import END, RUN, Hold
 from services.agent.meter import Meter
 from services.agent.proc import boot_id, family, session_of, start_ticks
 from services.agent.streams import CHUNK_BYTES, Output

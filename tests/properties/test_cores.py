@@ -72,7 +72,7 @@ def every_job_ends_and_leaves_nothing_behind(cell):
     assert not holds_of(cell.admission)
     assert not cell.leftover.held
     assert not cell.leftover.reasons
-    assert not cell.leftover.targets
+    assert not cell.leftover.levels
     assert not any(cell.fairness.demands.total.values())
     assert not by_leaf(cell.fairness, "asked")
     for name, state in cell.states.items():

@@ -163,7 +163,7 @@ class Cell:
             self.place_last()
         elif what < 0.96:
             kept = self.chance.sample(range(len(self.given)), self.chance.randint(0, 2))
-            self.room.keep({number: self.chance.choice(self.classes) for number in kept})
+            self.room.hold_nodes({number: self.chance.choice(self.classes) for number in kept})
         else:
             twin = as_aligned(task)
             if not self.room.kept_nodes:

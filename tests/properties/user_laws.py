@@ -61,4 +61,4 @@ def check_counted_anew(cell):
     assert found == counted
     for name in ("leaves", "waits"):
         assert getattr(kept.demands, name) == getattr(anew.demands, name), name
-    assert kept.user_tasks == anew.user_tasks
+    assert kept.users.tasks == anew.users.tasks

@@ -9,8 +9,8 @@ from services.agent.settings import NodeSettings
 
 
 def executors_of(settings: NodeSettings, hold: str | None) -> dict[str, Executor]:
-    """All of one node, by kind. `hold`: the file that says how long tasks may run on (holding.py); None: without end.
-    Raises OSError.
+    """All of one node, by kind. `hold`: the file that says how long tasks may run on (lease_file.py); None: without
+    end. Raises OSError.
     """
     return {PROCESS: ProcessExecutor(settings, hold), TIMED: TimedExecutor(settings)}
 

@@ -56,7 +56,7 @@ class Guarded(Handle):
 
 
 class ProcessExecutor:
-    """The shims of one node. `hold`: the file by which they know how long their tasks may run on (holding.py); None:
+    """The shims of one node. `hold`: the file by which they know how long their tasks may run on (lease_file.py); None:
     without end. `events`: the pipe on which they say `started KEY` and `ended KEY`: tasks have no way to it. `leaving`:
     those that guard nothing we know of, to be reaped when they end.
     """

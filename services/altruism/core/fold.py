@@ -46,7 +46,6 @@ from services.altruism.core.giving import (
     running_now,
     stop_tasks,
 )
-from services.altruism.core.holding import begin, derail, fold_changed, park
 from services.altruism.core.ledger import entry_of
 from services.altruism.core.reserving import admit_reserved, changed_sides, close_account
 from services.altruism.core.round_fold import (
@@ -61,6 +60,7 @@ from services.altruism.core.round_fold import (
     put_first,
 )
 from services.altruism.core.state import NOTHING_STARTED, BackingOff, Job, State
+from services.altruism.core.user_holds import begin, derail, fold_changed, park
 from services.altruism.core.waits import does_wait, is_held_in, own_waits
 
 

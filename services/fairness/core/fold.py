@@ -37,7 +37,6 @@ from schemas.queue_tree import user_limits
 from schemas.tasks import Failure, TaskEnd, TaskFailure
 from services.fairness.core.backoff import back_off, forget_backoffs, requeue_gang
 from services.fairness.core.demand import asked_of, count_tasks, is_limited, recount, shift
-from services.fairness.core.holding import begin, fold_changed, hold_again, let_go, park
 from services.fairness.core.placeable import forget_placed
 from services.fairness.core.promised import divide_anew, place_reserved, queue_of, queues_named, switch_promises
 from services.fairness.core.queue_report import forget_queues
@@ -50,6 +49,7 @@ from services.fairness.core.round_fold import (
 )
 from services.fairness.core.stale import all_changed, change_work, entitle
 from services.fairness.core.state import Allocation, Job, State
+from services.fairness.core.user_holds import begin, fold_changed, hold_again, let_go, park
 
 
 class _Ends:

@@ -94,8 +94,8 @@ def share_out(accounts: TreeAccounts, filled: CellLevels | None) -> None:
     kept.unshared, kept.shared = {}, number
 
 
-def matters(accounts: TreeAccounts, filled: CellLevels) -> bool:
-    """Whether demands that have changed since the last filling can lead to other levels."""
+def needs_refill(accounts: TreeAccounts, filled: CellLevels) -> bool:
+    """Whether the tree has to be filled again: the demands that have changed since may lead to other levels."""
     moved = accounts.leaves_of(filled.moved)
     return any(_limits_move(accounts, filled, leaf) or _moves(accounts, filled, leaf) for leaf in moved)
 

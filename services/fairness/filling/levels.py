@@ -11,9 +11,9 @@ from services.fairness.accounts.queue_account import QueueAccount
 from services.fairness.accounts.quiet_band import PUBLISH_STEP
 from services.fairness.accounts.tree_accounts import TreeAccounts
 from services.fairness.filling.cached_tree import CachedTree, cached_tree_of, is_asked_of
-from services.fairness.filling.cell_levels import CellLevels, matters
+from services.fairness.filling.cell_levels import CellLevels, needs_refill
 from services.fairness.filling.fill_tree import PIECE, TOP, Caps, FillTree
-from services.fairness.filling.held_levels import handed_out
+from services.fairness.filling.naive_levels import handed_out
 from services.fairness.filling.shared_tree import SharedTree
 from services.fairness.filling.unit_levels import UnitLevel, UnitLevels
 from services.fairness.hdrf.static import Fill, fill
@@ -128,7 +128,7 @@ def _refilled(tree: SharedTree, before: CellLevels | None, caps: Caps) -> CellLe
         or filled.churned
         or by_used  # Their bases, and `_raise_within_maxima`.
         or filled.caps != caps
-        or matters(accounts, filled)
+        or needs_refill(accounts, filled)
     ):
         if cached is not None and not cached.follow(accounts, caps):
             cached = None

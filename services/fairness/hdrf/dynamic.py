@@ -1,6 +1,6 @@
 """Dynamic H-DRF (section 3.4 of the paper): tasks come and go, and the leaf with the least share gets what is free.
 
-In a cell it serves only queues whose levels follow what they hold (filling/held_levels.py); levels of H-DRF are static
+In a cell it serves only queues whose levels follow what they hold (filling/naive_levels.py); levels of H-DRF are static
 (static.py). The offline solver runs it as the paper has it.
 
 `LiveTree` keeps a tree of queues between decisions. A leaf holds tasks and waits for more; `next()` is the leaf that

@@ -75,7 +75,7 @@ def build(state: State) -> Board:
             board.wait(name, spans_of(state, board, name, job, asks_of(job)))
     for said in state.reasons.values():  # What was said to wait may wait no longer.
         board.class_for(said.demand, said.labels, said.prefer, said.gang, said.rules, said.near)
-    room.keep({room.number[n]: task_class_of(board, held) for n, held in state.kept.items() if n in room.number})
+    room.hold_nodes({room.number[n]: task_class_of(board, held) for n, held in state.kept.items() if n in room.number})
     board.recheck_all()
     return board
 

@@ -42,7 +42,6 @@ from schemas.tasks import TaskEnd, TaskFailure
 from services.leftover.core import failed_on, locality
 from services.leftover.core.board import add_job, leaf_at, work_left
 from services.leftover.core.copies import stragglers
-from services.leftover.core.holding import begin, fold_changed, park
 from services.leftover.core.job import Job
 from services.leftover.core.mix import note_admitted
 from services.leftover.core.reservations.runs import forget_promised, forget_runs
@@ -58,6 +57,7 @@ from services.leftover.core.round_fold import (
 )
 from services.leftover.core.shadow_order import note_capacity, set_up
 from services.leftover.core.state import Node, Reserving, State
+from services.leftover.core.user_holds import begin, fold_changed, park
 from services.leftover.placement.board import Board
 from services.leftover.placement.entries import BY_WORK_LEFT
 

@@ -1,6 +1,5 @@
 """Levels of leaf queues: from what fairness publishes to what placement takes and the state keeps."""
 
-from largesse.lifecycle.remaining import KINDS
 from schemas import Level, Shares
 from schemas.quantities import SHARE_UNITS
 from services.leftover.core.state import State
@@ -15,37 +14,15 @@ def said_levels(shares: Shares) -> list[LeafLevel]:
 
 def kept_levels(state: State) -> list[LeafLevel]:
     """All levels that the state keeps."""
-    found: list[LeafLevel] = []
-    for queue, target in state.targets.items():
-        due = state.dues.get(queue, target)
-        kinds = tuple([(kinds.split(KINDS), part) for kinds, part in state.parts.get(queue, {}).items()])
-        found.append(LeafLevel(queue, target, due, state.guarantees.get(queue, 0), kinds))
-    return found
+    return [_leaf_level(level) for level in state.levels.values()]
 
 
 def keep_levels(state: State, shares: Shares) -> None:
     """Folds what these shares change into the state."""
     for queue in shares.gone:
-        state.targets.pop(queue, None)
-        state.dues.pop(queue, None)
-        state.guarantees.pop(queue, None)
-        state.parts.pop(queue, None)
-    for said in shares.levels:
-        level = _leaf_level(said)
-        queue = level.queue
-        state.targets[queue] = level.target
-        if level.kinds:
-            state.parts[queue] = {KINDS.join(kinds): target for kinds, target in level.kinds}
-        else:
-            state.parts.pop(queue, None)
-        if level.due is None or level.due == level.target:
-            state.dues.pop(queue, None)
-        else:
-            state.dues[queue] = level.due
-        if level.guaranteed:
-            state.guarantees[queue] = level.guaranteed
-        else:
-            state.guarantees.pop(queue, None)
+        state.levels.pop(queue, None)
+    for level in shares.levels:
+        state.levels[level.queue] = level
 
 
 def _leaf_level(level: Level) -> LeafLevel:

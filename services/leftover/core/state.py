@@ -15,6 +15,7 @@ from schemas import (
     DeviceShare,
     Grant,
     HeldRoom,
+    Level,
     Policy,
     PoolBreach,
     PromisedWait,
@@ -241,73 +242,97 @@ class Decided:
 
 @dataclass(slots=True)
 class State:
-    """One cell. `groups`: by leaf queue, where its jobs are served. `running_limits`: which jobs may run; `held_back`:
-    those that might before, and gave way or are held by users; `on_hold`: jobs that users hold, and whether they might
-    run otherwise; `again`: jobs that run not for the first time, with the highest number that an attempt had before.
-    `history`: earlier runs. `opened` and `opened_ms`: seq and time of the last
-    opening. `held`: by node, what runs there, keyed "job/stage/index"; `targets` are the levels in force, or what is
-    due where that is more; `dues` what is due where that is not the level, `guarantees` what leaves are guaranteed,
-    `parts` the levels by set of kinds of leaves that have several; `reasons` what was last said of each class that
-    waits; `starved`: since when a class that finds no room has had no task started, in ms;
-    `short`: since when a leaf that waits has held less than it is due by more than one of its tasks or by a part of a
-    gang, in ms; `turns`: by when, in ms, what such a leaf is due has paid for the gangs that have started in it;
-    `kept`: by node, room that is held and for whom; `served`: by leaf, seq of the opening whose round gave it something
-    last. `promises`: what is promised to reservations; `reserving`: by job; `lent`: by node, its revocable attempts,
-    keyed as `held`; `vacated`: by node, room that is held for a promise. `revocable`: by live job, what it
-    says of that where it is not `auto`; `taken_back`: by "job/stage", what promises have cost it; `promised`: by the
-    same, what was last said of stages that wait for room that is not promised. `delays`: by job and stage, tasks that
-    wait for nodes that they prefer, as [since ms, tasks], oldest first; `awaited`: by node, room that they leave free.
-    `failed_on`: by job and task, as "stage position/index", nodes on which attempts of it have failed, the last at the
-    end; `failures`: by node, what has failed there in a row.
-    `shadow`: when jobs would end if all had their shares. `copied`: by job, live or ended, tasks of which several
-    attempts hold room, as "stage/index"; `runs`: by live job and stage position, what may become a straggler
-    (copies/stragglers.py). `mix`: for whom placement keeps room on GPUs. `board` ranks all that and can be built from
-    it; `decided` belongs to the board, as does `ending`: by node, when what runs there is expected to end. `watch` says
-    of `runs` when they do. `leases`: what is promised, in order of time.
-    """
+    """One cell. What binds comes first; the caches at the end can be built from it."""
 
     policy: Policy = field(default_factory=Policy)
     queues: Queue | None = None
     groups: dict[str, Group] = field(default_factory=dict)
-    running_limits: RunningLimits = field(default_factory=RunningLimits)
-    held_back: dict[str, bool] = field(default_factory=dict)
-    on_hold: dict[str, bool] = field(default_factory=dict)
-    again: dict[str, int] = field(default_factory=dict)
+    """By leaf queue, where its jobs are served."""
+    pools_ppm: list[int] = field(default_factory=list)
+    """By class of job, the part of the cell that is its pool, in millionths."""
     history: History = field(default_factory=History)
+    """How long tasks of earlier runs took."""
     opened: int = 0
     opened_ms: int = 0
-    nodes: dict[str, Node] = field(default_factory=dict)
+    """Seq and time of the last opening."""
+
+    # ---------------------------------------------------------------- jobs
     jobs: dict[str, Job] = field(default_factory=dict)
+    running_limits: RunningLimits = field(default_factory=RunningLimits)
+    """Which jobs may run."""
+    held_back: dict[str, bool] = field(default_factory=dict)
+    """Jobs that might run before, and gave way to others or are held by users."""
+    on_hold: dict[str, bool] = field(default_factory=dict)
+    """Jobs that users hold, and whether they might run otherwise."""
+    again: dict[str, int] = field(default_factory=dict)
+    """Jobs that run not for the first time, with the highest number that an attempt had before."""
+
+    # ---------------------------------------------------------------- nodes and what runs there
+    nodes: dict[str, Node] = field(default_factory=dict)
     held: dict[str, dict[str, Allocation]] = field(default_factory=dict)
-    targets: dict[str, int] = field(default_factory=dict)
-    dues: dict[str, int] = field(default_factory=dict)
-    parts: dict[str, dict[str, int]] = field(default_factory=dict)
-    reasons: dict[str, ClassWait] = field(default_factory=dict)
-    starved: dict[str, int] = field(default_factory=dict)
-    short: dict[str, int] = field(default_factory=dict)
-    turns: dict[str, int] = field(default_factory=dict)
-    kept: dict[str, HeldRoom] = field(default_factory=dict)
+    """By node, what runs there, keyed "job/stage/index"."""
+    failed_on: dict[str, dict[str, list[str]]] = field(default_factory=dict)
+    """By job and task, as "stage position/index", nodes on which attempts of it have failed, the last at the end."""
+    failures: dict[str, NodeFailures] = field(default_factory=dict)
+    """By node, what has failed there in a row."""
+
+    # ---------------------------------------------------------------- leaf queues
+    levels: dict[str, Level] = field(default_factory=dict)
+    """The levels in force, as fairness has published them."""
     served: dict[str, int] = field(default_factory=dict)
+    """Seq of the opening whose round gave the leaf something last."""
+    short: dict[str, int] = field(default_factory=dict)
+    """Since when, in ms, a leaf that waits has held less than it is due by one of its tasks, or by part of a gang."""
+    turns: dict[str, int] = field(default_factory=dict)
+    """By when, in ms, what such a leaf is due has paid for the gangs that have started in it."""
+    pool_breaches: dict[str, PoolBreach] = field(default_factory=dict)
+    """What was last said of leaves that hold more than the pools of their jobs."""
+
+    # ---------------------------------------------------------------- classes of tasks that wait
+    reasons: dict[str, ClassWait] = field(default_factory=dict)
+    """What was last said of each class that waits."""
+    starved: dict[str, int] = field(default_factory=dict)
+    """Since when, in ms, a class that finds no room has had no task started."""
+    kept: dict[str, HeldRoom] = field(default_factory=dict)
+    """By node, room that is held for a class."""
+    delays: dict[str, dict[str, list[list[int]]]] = field(default_factory=dict)
+    """By job and stage, tasks that wait for nodes that they prefer, as [since ms, tasks], the oldest first."""
+    awaited: dict[str, HeldRoom] = field(default_factory=dict)
+    """By node, room that these leave free."""
+    mix: Mix = field(default_factory=Mix)
+    """For whom placement keeps room on GPUs."""
+
+    # ---------------------------------------------------------------- reservations
     promises: Promises = field(default_factory=Promises)
     reserving: dict[str, Reserving] = field(default_factory=dict)
+    """By live job, the reservation that it names."""
     lent: dict[str, dict[str, Lent]] = field(default_factory=dict)
+    """By node, its revocable attempts, keyed as `held`."""
     vacated: dict[str, HeldRoom] = field(default_factory=dict)
+    """By node, room that is held for a promise."""
     revocable: dict[str, Revocable] = field(default_factory=dict)
+    """What a live job says of that, where it is not `auto`."""
     taken_back: dict[str, TakenBack] = field(default_factory=dict)
+    """By "job/stage", what promises have cost it."""
     promised: dict[str, PromisedWait] = field(default_factory=dict)
-    delays: dict[str, dict[str, list[list[int]]]] = field(default_factory=dict)
-    awaited: dict[str, HeldRoom] = field(default_factory=dict)
-    failed_on: dict[str, dict[str, list[str]]] = field(default_factory=dict)
-    failures: dict[str, NodeFailures] = field(default_factory=dict)
-    pools_ppm: list[int] = field(default_factory=list)
-    guarantees: dict[str, int] = field(default_factory=dict)
-    pool_breaches: dict[str, PoolBreach] = field(default_factory=dict)
+    """By "job/stage", what was last said of tasks that wait for room that is not promised."""
+
+    # ---------------------------------------------------------------- order and copies
     shadow: ShadowCell = field(default_factory=ShadowCell)
+    """When jobs would end if all had their shares."""
     copied: dict[str, dict[str, Copied]] = field(default_factory=dict)
+    """By job, live or ended, tasks of which several attempts hold room, as "stage/index"."""
     runs: dict[str, dict[int, StageRuns]] = field(default_factory=dict)
-    mix: Mix = field(default_factory=Mix)
+    """By live job and stage position, what may become a straggler (copies/stragglers.py)."""
+
+    # ---------------------------------------------------------------- caches
     board: Cache[Board | None] = None
+    """All of that, ranked."""
     decided: Cache[Decided | None] = None
+    """The answer to the open round, of the board above."""
     ending: Cache[dict[str, Ending]] = field(default_factory=dict)
+    """By node, when what runs there is expected to end."""
     leases: Cache[Leases | None] = None
+    """What is promised, in order of time."""
     watch: Cache[Watch | None] = None
+    """When tasks of `runs` become stragglers."""

@@ -32,8 +32,8 @@ _QUEUES_BITS: Final = 20
 
 
 class LeafLevel(NamedTuple):
-    """What fairness says of a leaf, in 10^-9 of the cell (`LeafEntry` says what is what). `kinds`: where its tasks ask
-    for several sets of kinds of resource, the level of each set (kinds_levels.py).
+    """What placement takes from a published level, in 10^-9 of the cell (`LeafEntry` says what is what). `kinds`:
+    where its tasks ask for several sets of kinds of resource, the level of each set (kinds_levels.py).
     """
 
     queue: str

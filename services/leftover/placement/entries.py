@@ -38,9 +38,10 @@ class JobEntry:
     """A job on the board.
 
     `held`: by resource position, with what this round has placed; `share`: its dominant share; `tasks`: how many it
-    holds. `work`: what is left of it, in share units x ms; under `sjf` its critical path, in ms; under `fsp` the key of
-    its end in the shadow cluster. `job_class`: whose pool it counts in; `under`: the queues with a maximum that it lies
-    under; `segment`: see keys.py. `aged`: it holds nothing and has waited so long that it goes first.
+    holds. `work`: what orders by work sort by, the least first: the work that is left, in share units x ms; under `sjf`
+    the critical path, in ms; under `fsp` the key of its end in the shadow cluster. `job_class`: whose pool it counts
+    in; `under`: the queues with a maximum that it lies under; `segment`: see keys.py. `aged`: it holds nothing and has
+    waited so long that it goes first.
 
     `spans`: what it waits for, in its order; `buckets`: the numbers of the buckets that these are in or, where nobody
     else waits for the class, would be in. `has_sole`: some are of the latter kind. They stand in the ready queue of the

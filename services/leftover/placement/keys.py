@@ -5,7 +5,7 @@ above it, the *segment*: jobs of one leaf differ in segment if other maxima of q
 them, so that one of them may have to wait while the other is served.
 
 Jobs are served by a *key*, the least first. From the top: whether the tasks are optional, the rank by the order of the
-leaf (`rank_of` in waiting_jobs.py), when the job was admitted, and the position of the span among those of its job.
+leaf (`rank_of` in job_keys.py), when the job was admitted, and the position of the span among those of its job.
 """
 
 from typing import Final

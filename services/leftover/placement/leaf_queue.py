@@ -171,7 +171,8 @@ def _ready_queues() -> list[ReadyQueue]:
 class LeafEntry:
     """A queue that jobs are served in. Shares are in 10^-9 of the cell.
 
-    What it may hold. `target`: its level; `due`: what it is due of its own, None where no level is known;
+    What it may hold. `target`: its whole fair share, also the part that it cannot place; `due`: the same without what
+    is only there since siblings cannot place theirs, None where no level is known;
     `guaranteed`: below this it comes before all others, and no class pool holds it back; `floor`: under `fsp`, jobs
     that hold less than this dominant share go before the others, the least first. `held` by
     resource position and `share`, its dominant share, with what this round has placed. `served`: seq of the opening

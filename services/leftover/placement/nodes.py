@@ -284,9 +284,9 @@ class Room(CellNodes):
         _add(self.nodes[number], demand, devices, 1)
         self.touch(number)
 
-    def keep(self, kept: dict[int, TaskClass]) -> bool:
-        """In a round these nodes take tasks of these classes alone, and all others take any. Returns whether a node
-        takes others from now on.
+    def hold_nodes(self, kept: dict[int, TaskClass]) -> bool:
+        """Replaces the set of held nodes: each takes tasks of its class alone, all others take any. Returns whether a
+        hold has ended or changed its class, so that placing again may find room.
         """
         opened = False
         for number in self.kept_nodes:

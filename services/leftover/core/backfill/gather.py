@@ -24,7 +24,7 @@ from services.leftover.placement.backfill.headroom import (
     wanted_by,
 )
 from services.leftover.placement.backfill.lending import lend_all
-from services.leftover.placement.backfill.timeline import Reserved, Wanted
+from services.leftover.placement.backfill.timeline import HeldNode, Wanted
 from services.leftover.placement.board import Board, Placement
 from services.leftover.placement.leaf_queue import LeafEntry
 from services.leftover.placement.pending_reasons import WANTS_ROOM, Heads, reason_of
@@ -43,11 +43,11 @@ class _Nodes:
     well, and for which none is held.
     """
 
-    held: dict[int, Reserved]
+    held: dict[int, HeldNode]
     wake_ms: int | None
     owed: list[TaskClass]
 
-    def __init__(self, held: dict[int, Reserved], wake_ms: int | None, owed: list[TaskClass]) -> None:
+    def __init__(self, held: dict[int, HeldNode], wake_ms: int | None, owed: list[TaskClass]) -> None:
         self.held = held
         self.wake_ms = wake_ms
         self.owed = owed
@@ -73,7 +73,7 @@ def hold_for_gangs(round_: Round) -> None:
     others = {n: board.classes[index] for n, index in kept.by_node.items() if index not in wanted_for}
     others = {number: task for number, task in others.items() if task.waiting}
     held = _nodes_for(state, board, wants, kept, Running(state, board, [], now_ms), others)
-    board.room.keep(others | {number: reserved.task for number, reserved in held.items()})
+    board.room.hold_nodes(others | {number: reserved.task for number, reserved in held.items()})
 
 
 def gather_room(round_: Round) -> None:
@@ -83,7 +83,7 @@ def gather_room(round_: Round) -> None:
     if not gathered.held and not board.room.kept_nodes and not state.kept:
         round_.wakes_ms.append(gathered.wake_ms)
         return
-    while board.room.keep(_classes(gathered)) and (more := board.place(now_ms, state.policy.ageing_ms)):
+    while board.room.hold_nodes(_classes(gathered)) and (more := board.place(now_ms, state.policy.ageing_ms)):
         placements += more  # Somebody could use what is held no longer.
         gathered = _gather(state, board, placements, now_ms)
     if gathered.held:
@@ -181,12 +181,12 @@ def _nodes_for(
     kept: _Kept,
     running: Running,
     others: dict[int, TaskClass],
-) -> dict[int, Reserved]:
+) -> dict[int, HeldNode]:
     """Nodes to hold, beside `others`: as many as the policy allows. One that is held for a class is not taken for one
     that comes before it here, unless only that one is owed its room.
     """
     most = max(1, len(board.room.nodes) * state.policy.headroom_nodes_permille // 1_000) - len(others)
-    held: dict[int, Reserved] = {}
+    held: dict[int, HeldNode] = {}
     later = {wanted.task.index: wanted.owed for wanted in wants}
     for wanted in wants:
         index = wanted.task.index
@@ -287,7 +287,7 @@ def _waits_for_turn(state: State, board: Board, task: TaskClass, now_ms: int) ->
     return now_ms < state.starved.get(task.key, now_ms) + estimate_of(live, stage_of(live, span.stage))
 
 
-def _said_of(state: State, board: Board, held: dict[int, Reserved]) -> list[HeldRoom]:
+def _said_of(state: State, board: Board, held: dict[int, HeldNode]) -> list[HeldRoom]:
     """Where the room that is held has changed, by name of the node."""
     after: dict[str, HeldRoom] = {}
     for number, reserved in held.items():

@@ -12,7 +12,7 @@ from largesse.lifecycle.promises import active, next_edge_ms
 from largesse.lifecycle.run_times import known_ms
 from schemas import HeldRoom, PlanProfile, Revocation, Vector
 from services.leftover.core.board import rules_said, stage_of
-from services.leftover.core.reservations.reserved import Claim, Reserved
+from services.leftover.core.reservations.reserved import Claim, ReservedJobs
 from services.leftover.core.reservations.revocable import call_revocable, device_shares
 from services.leftover.core.reservations.runs import lent_of
 from services.leftover.core.round import Round
@@ -30,14 +30,14 @@ AGAIN_MS: Final = 1_000
 class Kept:
     """What a round keeps for promises. `shut`: rooms that nobody else may use in it."""
 
-    reserved: Reserved
+    reserved: ReservedJobs
     shut: list[tuple[int, TaskClass]] = field(default_factory=list)
 
 
 def keep_promises(round_: Round) -> Kept:
     """Starts what is inside promises, and clears room for what has found none."""
     state, board, now_ms = round_.state, round_.board, round_.now_ms
-    kept = Kept(Reserved(state, board, round_.asked, now_ms))
+    kept = Kept(ReservedJobs(state, board, round_.asked, now_ms))
     with_headroom = [(number, board.room.nodes[number].kept) for number in board.room.kept_nodes]
     for number, _ in with_headroom:  # A promise comes before what is gathered for others.
         board.room.nodes[number].kept = None
@@ -223,7 +223,7 @@ def _is_over_by(state: State, held: Allocation, now_ms: int, until_ms: int) -> b
     return lasts_ms is not None and now_ms < held.start_ms + lasts_ms <= until_ms
 
 
-def _covered(state: State, reserved: Reserved, at_ms: int) -> dict[str, bool]:
+def _covered(state: State, reserved: ReservedJobs, at_ms: int) -> dict[str, bool]:
     """Running tasks, keyed as in `held`, that are inside the promises of a time: the tasks that started first."""
     found: dict[str, bool] = {}
     for reservation, names in reserved.jobs.items():

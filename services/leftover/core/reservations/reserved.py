@@ -93,7 +93,7 @@ class Purse:
         return next(iter(gangs)) if len(gangs) == 1 else 1
 
 
-class Reserved:
+class ReservedJobs:
     """The live jobs of accepted reservations in one round, by order of admission."""
 
     def __init__(self, state: State, board: Board, asked: dict[str, list[StageAsk]], now_ms: int) -> None:

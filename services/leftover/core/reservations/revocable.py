@@ -11,7 +11,7 @@ from schemas.estimates import end_ms
 from services.leftover.core.board import is_reserved, stage_of
 from services.leftover.core.reservations.leases import Leases, Left
 from services.leftover.core.reservations.peaks import most_at_a_time
-from services.leftover.core.reservations.reserved import Reserved
+from services.leftover.core.reservations.reserved import ReservedJobs
 from services.leftover.core.reservations.runs import lent_of
 from services.leftover.core.state import Allocation, State
 from services.leftover.placement.backfill.timeline import could_hold
@@ -35,7 +35,7 @@ def device_shares(held: Allocation) -> list[tuple[int, int]]:
 
 # ---------------------------------------------------------------- what is revocable
 def call_revocable(
-    state: State, board: Board, reserved: Reserved, placements: list[Placement], now_ms: int
+    state: State, board: Board, reserved: ReservedJobs, placements: list[Placement], now_ms: int
 ) -> list[Placement]:
     """Placements with those tasks called revocable that leave too little room for a promise; where that holds for some
     of the tasks of a placement, it is split.
@@ -104,7 +104,7 @@ class Moments:
     out when somebody first runs so long.
     """
 
-    def __init__(self, state: State, board: Board, reserved: Reserved, now_ms: int) -> None:
+    def __init__(self, state: State, board: Board, reserved: ReservedJobs, now_ms: int) -> None:
         self._state, self._board, self._reserved = state, board, reserved
         starts = state.promises.starts if state.promises.on else []
         first = bisect_right(starts, now_ms)
@@ -255,7 +255,7 @@ def _leases_of(state: State) -> Leases:
 
 def _need(
     board: Board,
-    reserved: Reserved,
+    reserved: ReservedJobs,
     lasting: _Lasting,
     at_ms: int,
     inside: dict[str, int],
@@ -322,7 +322,7 @@ def _at_a_time(
 
 
 def _units_left(
-    board: Board, reserved: Reserved, reservation: str, steps: list[PlanStep], at_ms: int, inside: dict[str, int]
+    board: Board, reserved: ReservedJobs, reservation: str, steps: list[PlanStep], at_ms: int, inside: dict[str, int]
 ) -> list[tuple[TaskClass, int]]:
     """How many promised units of these leases are not covered by a task that runs at that time. Tasks of this round
     that do cover some are added to `inside`.

@@ -17,8 +17,8 @@ from typing import Final
 from schemas.quantities import SHARE_UNITS, largest_share
 from services.leftover.placement.backfill.timeline import (
     End,
+    HeldNode,
     Moment,
-    Reserved,
     Wanted,
     could_hold,
     fits_now,
@@ -307,7 +307,7 @@ def _more_within(board: Board, held: list[int], task: TaskClass, within: int) ->
 
 def gather(
     room: Room, wanted: Wanted, now_ms: int, ends: Ends, before: dict[int, int], taken: dict[int, bool], most: int
-) -> dict[int, Reserved]:
+) -> dict[int, HeldNode]:
     """Nodes to hold, by number. `before`: those that were held for the class, with how many tasks; they stay where they
     suffice, and every task that ends there counts, as others get none of it. A negative number: the room is late, and
     stays if by now it is expected at any moment. None of those `taken`, and at most `most` nodes. Of gangs those that
@@ -348,7 +348,7 @@ def gather(
         found = _in_gangs(room, wanted, whole, ends, sum(held.values()))
     else:
         found = _in_time(wanted, found, held)
-    return {number: Reserved(task, moments, moments[-1].at_ms) for number, moments in found.items()}
+    return {number: HeldNode(task, moments, moments[-1].at_ms) for number, moments in found.items()}
 
 
 def _in_time(wanted: Wanted, found: dict[int, list[Moment]], held: dict[int, int]) -> dict[int, list[Moment]]:

@@ -10,7 +10,7 @@ gather that, and for ever where further leaves of the same class take each room 
 
 from collections.abc import Callable
 
-from services.leftover.placement.backfill.timeline import Reserved, can_lend, could_hold, fits_now, lend
+from services.leftover.placement.backfill.timeline import HeldNode, can_lend, could_hold, fits_now, lend
 from services.leftover.placement.board import Board, Placement
 from services.leftover.placement.entries import JobEntry
 from services.leftover.placement.fits import bit_set
@@ -25,7 +25,7 @@ Lasting = Callable[[str, str], int]
 
 
 def lend_all(
-    board: Board, held: dict[int, Reserved], owed: list[TaskClass], now_ms: int, lasting: Lasting
+    board: Board, held: dict[int, HeldNode], owed: list[TaskClass], now_ms: int, lasting: Lasting
 ) -> list[Placement]:
     """Places what may start on the nodes that are held. `owed`: further classes that leaves lack."""
     among = short_set(board)
@@ -86,7 +86,7 @@ def _first_owed(board: Board, classes: list[TaskClass]) -> tuple[LeafEntry, JobE
 def _first(
     board: Board,
     node: NodeRoom,
-    reserved: Reserved,
+    reserved: HeldNode,
     classes: list[TaskClass],
     is_owed: bool,
     now_ms: int,

@@ -71,9 +71,10 @@ class Moment:
 
 
 @dataclass(slots=True, eq=False)
-class Reserved:
-    """Room of a node that is held for tasks of a class, complete when the last of its moments is. `promised_ms`: when
-    it was to be complete by what was first said of it; what runs longer than estimated does not put that off.
+class HeldNode:
+    """A node that is held for tasks of a class (a backfill reservation). Its room is complete when the last of its
+    moments is. `promised_ms`: when it was to be complete by what was first said of it; what runs longer than estimated
+    does not put that off.
     """
 
     task: TaskClass
@@ -174,7 +175,7 @@ def fits_now(room: Room, task: TaskClass, node: NodeRoom) -> bool:
     return could_hold(room, task, node) and (not task.gpu or on_devices(task.gpu, node.devices) is not None)
 
 
-def can_lend(reserved: Reserved, node: NodeRoom, task: TaskClass, end_ms: int) -> bool:
+def can_lend(reserved: HeldNode, node: NodeRoom, task: TaskClass, end_ms: int) -> bool:
     """Whether a task of another class that is expected to end at `end_ms` may start on the node: by then none of the
     room is due, or what is left suffices for all that is held for. Room that is late is not put off again: of what
     those tasks need as well, as much has to be free at once as they take.
@@ -204,7 +205,7 @@ def _spares(held: TaskClass, rooms: int, node: NodeRoom, task: TaskClass) -> boo
     return not (task.gpu and held.gpu) or tasks_on_devices(held.gpu, devices, rooms) >= rooms
 
 
-def lend(reserved: Reserved, node: NodeRoom, task: TaskClass, end_ms: int) -> None:
+def lend(reserved: HeldNode, node: NodeRoom, task: TaskClass, end_ms: int) -> None:
     """Counts a task that is about to start there on these terms."""
     for moment in reserved.moments:
         if moment.at_ms < end_ms:

@@ -1,4 +1,4 @@
-"""Which jobs ask for something: those that may run and that no user holds. Users change that while jobs live."""
+"""Jobs that users have put on hold, released or changed, and what that changes here."""
 
 from largesse.lifecycle.running_limit import leave, may_run, rerank
 from schemas import JobChanged, Record

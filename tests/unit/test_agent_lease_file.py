@@ -7,9 +7,9 @@ import subprocess
 import pytest
 
 from services.admission.node_leases import Leases
-from services.agent import holding
-from services.agent.holding import END, KEPT, RUN, SUSPEND, Hold, read, this_process, written
+from services.agent import lease_file
 from services.agent.keeping import Holding
+from services.agent.lease_file import END, KEPT, RUN, SUSPEND, Hold, read, this_process, written
 from services.agent.proc import start_ticks
 
 LEASE_MS = 10_000
@@ -20,8 +20,8 @@ class Clocks:
 
     def __init__(self, monkeypatch):
         self.mono_ms = self.boot_ms = 1_000_000
-        monkeypatch.setattr(holding, "mono_ms", lambda: self.mono_ms)
-        monkeypatch.setattr(holding, "boot_ms", lambda: self.boot_ms)
+        monkeypatch.setattr(lease_file, "mono_ms", lambda: self.mono_ms)
+        monkeypatch.setattr(lease_file, "boot_ms", lambda: self.boot_ms)
 
     def passes(self, ms, *, asleep=False):
         self.boot_ms += ms
@@ -147,7 +147,7 @@ def test_half_a_word_leaves_what_was_said_before(clocks, file):
 
 def test_a_restarted_agent_goes_on_from_what_was_said_before_it(tmp_path):
     first = Holding(tmp_path, LEASE_MS)
-    first.put_off(holding.boot_ms() + 5_000, LEASE_MS)
+    first.put_off(lease_file.boot_ms() + 5_000, LEASE_MS)
     said = first.until_ms
     first.close()
     second = Holding(tmp_path, 60_000)
@@ -155,7 +155,7 @@ def test_a_restarted_agent_goes_on_from_what_was_said_before_it(tmp_path):
     second.keep()
     second.close()
     third = Holding(tmp_path, LEASE_MS)
-    assert holding.boot_ms() < third.until_ms <= holding.boot_ms() + LEASE_MS
+    assert lease_file.boot_ms() < third.until_ms <= lease_file.boot_ms() + LEASE_MS
     third.close()
 
 

@@ -1,8 +1,4 @@
-"""Which jobs ask for something: those that may run and that no user holds. Users change that while jobs live.
-
-A held job asks for what it runs, and for nothing more. Whatever happens to its tasks is counted as if it were not held,
-between `let_go` and `hold_again`; so the sums are counted in one way for all jobs.
-"""
+"""Jobs that users have put on hold, released or changed, and what that changes here."""
 
 from largesse.lifecycle.running_limit import leave, may_run, rerank
 from schemas import JobChanged, Record
