@@ -226,12 +226,17 @@ def test_parameters_are_named_too():
 @pytest.mark.parametrize(
     ("method", "path", "field", "detail"),
     [
-        ("GET", "/v1/jobs?foo=1", "foo", "unknown parameter; known here: class, limit, queue, since_ms, state, user"),
+        (
+            "GET",
+            "/v1/jobs?foo=1",
+            "foo",
+            "unknown parameter; known here: class, limit, queue, reservation, since_ms, state",
+        ),
         (
             "GET",
             "/v1/jobs?limit=1&sate=x",
             "sate",
-            'did you mean "state"? known here: class, limit, queue, since_ms, state, user',
+            'did you mean "state"? known here: class, limit, queue, reservation, since_ms, state, user',
         ),
         ("GET", "/v1/queues?foo", "foo", "none is known here"),
         ("GET", "/v1/queues?foo=", "foo", "unknown parameter; none is known here"),
