@@ -1,6 +1,6 @@
 """Presets, and what holds under each: one table, which every service asks.
 
-Nothing else in the code says `preset == ...`: what differs between presets is a field of `PresetFacts`. A preset that
+No service asks for a preset by its name: what differs between presets is a field of `PresetFacts`. A preset that
 combines what others have is one row (docs/lifecycle.md says what one with an order of its own needs).
 """
 

@@ -3,7 +3,7 @@
 import copy
 import json
 import re
-from typing import Any
+from typing import Any, get_args
 
 import orjson
 import pytest
@@ -14,8 +14,8 @@ from largesse.log.codec import decode, encode
 from schemas import export
 from schemas.compat import breaks_between
 from schemas.edge.read import FORMS, read_cluster, read_input, read_workload_line
-from schemas.registry import NEWEST
-from schemas.topics import BY_NAME, TOPICS
+from schemas.registry import NEWEST, LogBody
+from schemas.topics import BY_NAME, LOG, TOPICS
 from tests.conftest import ROOT
 
 SAMPLES = sorted((ROOT / "schemas" / "samples").glob("*.json"))
@@ -250,6 +250,10 @@ def test_every_topic_is_a_channel_with_its_messages(asyncapi):
     for name, channel in asyncapi["channels"].items():
         assert channel["address"] == name
         assert len(channel["messages"]) == len(BY_NAME[name].bodies)
+
+
+def test_the_topic_of_the_log_lists_whatever_the_log_can_hold():
+    assert sorted(BY_NAME[LOG].bodies) == sorted(body.__name__ for body in get_args(LogBody))
 
 
 def test_every_reference_leads_somewhere(asyncapi):

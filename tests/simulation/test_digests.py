@@ -26,11 +26,7 @@ from tests.cells import drop_caches
 ROOT = Path(__file__).parents[2]
 COMPILED = ROOT / "build" / "compiled"
 SEEDS = (1, 3)
-PRESETS = (
-    *("fifo", "sjf", "srtf", "tetris", "tetris-fair", "drf", "hdrf", "naive-hdrf", "collapsed", "capacity", "dress"),
-    "rayon",
-    *("slots", "carbyne", "carbyne-dag", "largesse"),
-)
+PRESETS = get_args(Preset)
 GROUPS = tuple(PRESETS[first::8] for first in range(8))
 OTHERS = ("python3.11", "python3.12", "python3.13")
 

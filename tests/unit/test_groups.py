@@ -7,7 +7,7 @@ import pytest
 
 from largesse.lifecycle.queue_policy import groups, uses_shadow_order
 from schemas.policy import Policy
-from schemas.presets import PRESETS, Preset
+from schemas.presets import Preset
 from schemas.sharing import LIST_POLICIES
 from tests.builders import queue, tree
 
@@ -68,19 +68,6 @@ def test_the_root_may_name_the_policy_of_the_whole_cell():
 
 def test_without_a_tree_there_are_no_groups():
     assert groups(None, "hdrf") == groups(tree(), "hdrf") == {}
-
-
-@pytest.mark.parametrize("preset", get_args(Preset))
-def test_every_preset_shares_out_in_a_known_way(preset):
-    known = {
-        "carbyne": "hdrf",
-        "carbyne-dag": "hdrf",
-        "largesse": "hdrf",
-        "slots": "hdrf",
-        "dress": "capacity",
-        "rayon": "hdrf",
-    }
-    assert PRESETS[preset].sharing == known.get(preset, preset)
 
 
 def test_under_largesse_jobs_are_served_in_the_order_of_the_shadow_where_a_queue_names_no_order():

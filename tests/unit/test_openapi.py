@@ -1,6 +1,7 @@
 """/openapi.json is valid, has every route, and describes what a gateway answers: statuses, media types, fields."""
 
 import json
+import re
 import time
 from typing import Any
 
@@ -13,6 +14,7 @@ from largesse.task_output import Piece
 from largesse.task_results import Entry, FilePiece, Listed
 from schemas.edge.strict_json import INPUT_BYTES_MAX
 from services.leftover import core as leftover
+from tests.conftest import ROOT
 from tests.gateway_cell import JOB, STAGE, YAML, run_in_memory
 
 pytestmark = pytest.mark.slow
@@ -277,6 +279,13 @@ def test_every_route_is_in_it_under_a_name_of_its_own(recorded):
 
     assert sorted(operations) == sorted(run_in_memory(routes))
     assert len({said["operationId"] for said in operations.values()}) == len(operations)
+
+
+def test_every_address_is_on_the_page_about_http(recorded):
+    page = re.sub(r"\{[^}]*\}", "{}", (ROOT / "docs" / "http.md").read_text(encoding="utf-8"))
+    addresses = [re.sub(r"\{[^}]*\}", "{}", path) for path in recorded[1]["paths"]]
+
+    assert [path for path in addresses if not re.search(re.escape(path) + r"(?![/\w])", page)] == []
 
 
 def test_each_answer_has_a_status_a_media_type_headers_and_a_body_that_the_document_names(recorded):
