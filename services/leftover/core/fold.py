@@ -95,9 +95,9 @@ def _config(state: State, record: Record[ConfigChanged]) -> None:
 def _regroup(state: State, time: int, *, served: bool) -> None:
     """Queues, and who is served how in them, may be others: then the shadow starts over. `served`: whether it was kept
     before, which the default policy does without any record of a config."""
-    before, fair = state.groups, state.shadow.tree
+    before, shadow_tree = state.groups, state.shadow.tree
     state.groups = groups(state.queues, state.policy.preset, "fsp" if uses_shadow_order(state.policy) else "drf")
-    if uses_shadow_order(state.policy) != served or state.groups != before or state.queues != fair:
+    if uses_shadow_order(state.policy) != served or state.groups != before or state.queues != shadow_tree:
         set_up(state, time)
 
 
