@@ -443,7 +443,8 @@ def test_the_form_of_a_plan_is_explained_where_it_is_printed(form, text):
     assert f"answer yes{f', planned {form} ({text})' if form else ''}" in printed
 
 
-def test_a_reservation_says_which_of_its_jobs_ended_late():
+def test_a_reservation_says_which_of_its_jobs_ended_late(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "100")
     window = {"op": "window", "s": 0, "e": 3_600, "of": ATOM}
     jobs = [
         {"job": "late", "state": "succeeded", "ended_ms": 3_609_000},
