@@ -2,8 +2,7 @@
 
 from typing import Literal
 
-Sharing = Literal[
-    "",
+SharingName = Literal[
     "hdrf",
     "drf",
     "naive-hdrf",
@@ -17,8 +16,10 @@ Sharing = Literal[
     "tetris-fair",
     "priority",
 ]
-"""How a subtree is shared out among its jobs (H-DRF, section 3.5: recursive scheduling); empty: as the queue above it,
-at the top as the preset says."""
+"""How a subtree is shared out among its jobs (H-DRF, section 3.5: recursive scheduling), as people name it."""
+
+Sharing = Literal["", SharingName]
+"""The same; empty: as the queue above it, at the top as the preset says."""
 
 ServingOrder = Literal["drf", "fifo", "fair", "sjf", "srtf", "tetris", "tetris-fair", "priority", "giving", "fsp"]
 """How the jobs of one queue, or of a subtree that is one list, are served. What goes first, after the highest priority

@@ -6,7 +6,7 @@
 import re
 from collections.abc import Mapping
 from fractions import Fraction
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from pydantic import Field, PlainValidator, WithJsonSchema
 
@@ -26,7 +26,7 @@ from schemas.edge.unit_traps import amount_warnings
 from schemas.quantities import MILLIONTHS, QUANTITY_MAX, Vector, quantity_text, quantity_texts
 from schemas.queue_tree import QUEUE_DEFAULT
 from schemas.queues import Queue
-from schemas.sharing import LIST_POLICIES
+from schemas.sharing import LIST_POLICIES, SharingName
 
 QUEUES_MAX = 10_000
 WEIGHT_MAX = 1_000_000
@@ -81,20 +81,6 @@ Weight = Annotated[
         }
     ),
 ]
-SharingInput = Literal[
-    "hdrf",
-    "drf",
-    "naive-hdrf",
-    "collapsed",
-    "capacity",
-    "fifo",
-    "fair",
-    "sjf",
-    "srtf",
-    "tetris",
-    "tetris-fair",
-    "priority",
-]
 Submitter = Annotated[str, Field(min_length=1, max_length=NAME_MAX, pattern=TEXT_PATTERN)]
 
 
@@ -112,7 +98,7 @@ class QueueInput(Input):
     name: Annotated[str, Field(min_length=1, max_length=SEGMENT_MAX, pattern=QUEUE_TEXT_PATTERN)]
     weight: Annotated[Weight, Field(validate_default=True)] = 1
     children: Annotated[list["QueueInput"], Field(max_length=QUEUES_MAX)] = []
-    policy: SharingInput | None = None
+    policy: SharingName | None = None
     guaranteed: Amounts = {}
     max: Amounts = {}
     running_jobs_max: Annotated[int, Field(ge=1, le=RUNNING_JOBS_MAX)] | None = None

@@ -7,6 +7,8 @@ from dataclasses import replace
 
 import pytest
 
+from largesse.bus.kafka import topics_admin
+from largesse.bus.kafka.client import NoAnswer
 from largesse.bus.kafka.topic_settings import TOPICS, Found, command, faults, settings_of
 from largesse.bus.kafka.topics_admin import TopicsAdmin, put_right
 from largesse.bus.port import BusError
@@ -186,3 +188,15 @@ def test_the_command_says_how_it_is_used_and_that_nobody_answers():
     unreachable = run("--bootstrap", "127.0.0.1:1")
     assert unreachable.returncode == 3
     assert unreachable.stderr.splitlines()[-1].startswith("kafka://127.0.0.1:1: topics: cannot be reached")
+    assert "--wait SECONDS waits for longer" in unreachable.stderr
+
+
+@pytest.mark.parametrize(("kind", "advised"), [(NoAnswer, True), (BusError, False)])
+def test_to_wait_is_advised_only_where_no_answer_came(monkeypatch, capsys, kind, advised):
+    async def fails(*given, **how):
+        raise kind("jobs: has 1 partition")
+
+    monkeypatch.setattr(topics_admin, "put_right", fails)
+
+    assert topics_admin.main(["--bootstrap", "127.0.0.1:1"]) == 3
+    assert ("--wait" in capsys.readouterr().err) == advised

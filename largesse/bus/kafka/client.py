@@ -142,7 +142,11 @@ class Client:
         except TimeoutError:
             why = said(last) if last else "no answer"
             tried = f"kafka://{self.bootstrap}: {what}: {why}, tried for {self.patience_ms} ms"
-            raise BusError(tried) from last
+            raise NoAnswer(tried) from last
+
+
+class NoAnswer(BusError):
+    """Patience is over: the cluster may only need more time."""
 
 
 def said(error: BaseException) -> str:

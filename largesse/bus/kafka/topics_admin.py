@@ -20,7 +20,7 @@ from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.errors import KafkaError, UnknownTopicOrPartitionError, for_code
 
-from largesse.bus.kafka.client import Client
+from largesse.bus.kafka.client import Client, NoAnswer
 from largesse.bus.kafka.topic_settings import (
     FLUSH,
     REPLICAS,
@@ -245,7 +245,8 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         lines, right = asyncio.run(work())
     except BusError as error:
-        sys.stderr.write(f"{error}; --wait SECONDS waits for longer\n")
+        longer = "; --wait SECONDS waits for longer" if isinstance(error, NoAnswer) else ""
+        sys.stderr.write(f"{error}{longer}\n")
         return 3
     sys.stdout.write("".join(f"{line}\n" for line in lines))
     return 0 if right else 1
