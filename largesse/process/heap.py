@@ -10,6 +10,8 @@ import ctypes
 import os
 from contextlib import suppress
 
+from largesse.waiting import is_set_within
+
 LOOK_SECONDS = 60.0
 FREE_BYTES_MAX = 8 << 20
 """Less than this is left to whoever asks next."""
@@ -68,7 +70,6 @@ def trim() -> None:
 async def keep_small(stop: asyncio.Event) -> None:
     """Gives back what is free now and then, until `stop`."""
     while not stop.is_set():
-        with suppress(TimeoutError):
-            await asyncio.wait_for(stop.wait(), LOOK_SECONDS)
+        if await is_set_within(stop, LOOK_SECONDS):
             return
         await asyncio.to_thread(trim)

@@ -7,7 +7,6 @@ registers the node under a new epoch, names the attempts it still knows, and kil
 
 import asyncio
 from collections.abc import Coroutine
-from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import Literal
@@ -15,6 +14,7 @@ from typing import Literal
 from largesse.bus.file.lock import DirectoryLock
 from largesse.bus.port import Bus
 from largesse.telemetry import CAUGHT_UP, logger
+from largesse.waiting import is_set_within
 from services.agent import core
 from services.agent.archive import Archive
 from services.agent.attempts import Attempts
@@ -69,8 +69,7 @@ async def run(bus: Bus, node: NodeSettings, stop: asyncio.Event, peer: Peer | No
             if error.errno not in MACHINE:
                 raise
             logger(service="agent", node=node.name).warning("its folder cannot be used at the moment", error=str(error))
-        with suppress(TimeoutError):
-            await asyncio.wait_for(stop.wait(), START_WAIT_MS / 1_000)
+        await is_set_within(stop, START_WAIT_MS / 1_000)
 
 
 class _Agent:
@@ -424,8 +423,7 @@ class _Agent:
                     self._log.warning("takes no new tasks for now", reason=fault)
                 troubles.probed(fault, mono_ms(), logged=bool(self._state.unschedulable))
             self._say_troubles()
-            with suppress(TimeoutError):
-                await asyncio.wait_for(self._look.wait(), LOOK_MS / 1_000)
+            await is_set_within(self._look, LOOK_MS / 1_000)
 
     async def _clear(self) -> None:
         """Puts away what ended jobs left, from the moment on at which the log has been read."""

@@ -7,13 +7,13 @@ instance is active. Occurrences of a series that has ended are given back unless
 import asyncio
 import time
 from collections.abc import Callable
-from contextlib import suppress
 
 from largesse.bus.port import Bus, BusError, Writer
 from largesse.log.reader import publish_input
 from largesse.settings import Settings
 from largesse.shell import Shell
 from largesse.telemetry import logger
+from largesse.waiting import is_set_within
 from services.planner import core
 from services.planner.core.state import State
 from services.planner.occurrences import Document, Occurrences, has_series
@@ -42,8 +42,7 @@ class Renewer:
                     await self.renew()
             except (BusError, ValueError) as error:
                 self._said.warning("series", failed=str(error))
-            with suppress(TimeoutError):
-                await asyncio.wait_for(stop.wait(), LOOK_S)
+            await is_set_within(stop, LOOK_S)
 
     async def renew(self) -> None:
         """Sends what is due once. Raises BusError."""

@@ -24,6 +24,7 @@ from largesse.log.reader import publish_input
 from largesse.settings import Settings
 from largesse.shell import Shell
 from largesse.telemetry import logger
+from largesse.waiting import is_set_within
 from schemas import Vector
 from services.planner import core
 from services.planner.core.nodes import counted
@@ -96,8 +97,7 @@ class Reorganiser:
                     await self.ask()
                 except (OSError, BusError, ValueError, TimeoutError) as error:
                     self._said.warning("solver", failed=str(error) or type(error).__name__)
-            with suppress(TimeoutError):
-                await asyncio.wait_for(stop.wait(), LOOK_S)
+            await is_set_within(stop, LOOK_S)
 
     def is_due(self, now_s: float) -> bool:
         """Whether this instance answers, nothing waits for an answer, and there are plans that were not tried."""

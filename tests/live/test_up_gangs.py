@@ -23,7 +23,7 @@ def test_the_example_sends_numbers_round_a_ring(cell):
     ended = cell.until("two-nodes", lambda job: job["ended_ms"])
     printed = sorted(cell.ask("logs", f"two-nodes/ring/{rank}").out.strip() for rank in range(2))
 
-    assert ended["state"] == "succeeded", ended["failures"]
+    assert ended["state"] == "succeeded", json.dumps(ended["failures"])
     assert sorted(line.partition(" on ")[0] for line in printed) == ["rank 0 of 2", "rank 1 of 2"]
     assert {line.partition(" on ")[2] for line in printed} == {"n-0: the sum is 11", "n-1: the sum is 11"}
 
@@ -32,7 +32,7 @@ def test_the_gang_with_gpus_runs_on_the_cell_of_a_laptop(tmp_path):
     with up(tmp_path / "data", "--cluster", ROOT / "examples" / "clusters" / "laptop.yaml") as laptop:
         assert laptop.ask("submit", ROOT / "examples" / "gpu-gang.yaml").code == 0
         ended = laptop.until("gpu-gang", lambda job: job["ended_ms"])
-        assert ended["state"] == "succeeded", ended["failures"]
+        assert ended["state"] == "succeeded", json.dumps(ended["failures"])
         assert laptop.ask("results", "gpu-gang/workers/0", tmp_path / "out").code == 0
 
     lines = (tmp_path / "out" / "workers" / "0" / "met.txt").read_text().splitlines()
@@ -64,7 +64,7 @@ def test_gangs_side_by_side_and_attempts_one_after_another_meet_no_port_that_is_
         assert cell.ask("submit", "-", stdin=json.dumps({"job": name, "stages": [stage]})).code == 0
     for name in jobs:
         ended = cell.until(name, lambda job: job["ended_ms"])
-        assert ended["state"] == "succeeded", ended["failures"]
+        assert ended["state"] == "succeeded", json.dumps(ended["failures"])
 
     said = {path.name for path in (tmp_path / "ports").iterdir()}
     assert {name for name in said if name.endswith("-2")} == {f"{name}-{rank}-2" for name in jobs for rank in range(3)}
