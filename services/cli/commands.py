@@ -4,7 +4,6 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
-from typer.core import TyperCommand
 
 from services.cli import changing, contexts, live
 from services.cli.arguments import Json, knobs_named, presets_named
@@ -16,8 +15,6 @@ from services.cli.operating import config_app, node_app
 from services.cli.show import plural
 
 if TYPE_CHECKING:
-    from typer._click.core import Context
-
     from schemas import JobRejected
 
 
@@ -252,38 +249,73 @@ LogPath = Annotated[
 ]
 
 
-class ReplayCommand(TyperCommand):
-    """Says what is not built in every form in which it may be asked for."""
+_Texts = list[str] | None
+WhatIf = Annotated[
+    bool, _option("--what-if", text="decide the log again under what is said below, and show both side by side")
+]
+OtherPresets = Annotated[
+    str | None,
+    _option("--preset", text="another policy, or several to try", metavar="A,B,...", complete=presets_named),
+]
+OtherQueues = Annotated[
+    str | None, _option("--queues", text="another queue tree: a cluster file, or a config", metavar="FILE")
+]
+AddedNodes = Annotated[
+    _Texts, _option("--add-nodes", text="a cluster file, or like 4:cpu=8,memory=32Gi; repeatable", metavar="NODES")
+]
+RemovedNodes = Annotated[_Texts, _option("--remove-node", text="without this node; repeatable", metavar="NAME")]
+WithoutJobs = Annotated[_Texts, _option("--without-job", text="without this job; repeatable", metavar="ID")]
+WithoutUsers = Annotated[_Texts, _option("--without-user", text="without this user's jobs; repeatable", metavar="NAME")]
+Slower = Annotated[str | None, _option("--slower", text="tasks run longer by this factor, like 1.2", metavar="FACTOR")]
+From = Annotated[
+    str | None,
+    _option("--from", text="what was decided up to here stays  [default: the start]", metavar="SEQ|TIME"),
+]
+To = Annotated[str | None, _option("--to", text="nothing behind this comes from outside", metavar="SEQ|TIME")]
+Seeds = Annotated[int | None, _option("--seeds", text="decide it with seeds 0 to N - 1, side by side", metavar="N")]
 
-    def parse_args(self, ctx: "Context", args: list[str]) -> list[str]:
-        """What the arguments are. Raises Wrong, and UsageError."""
-        options = args[: args.index("--")] if "--" in args else args
-        if any(word == WHAT_IF or word.startswith(f"{WHAT_IF}=") for word in options):
-            raise Wrong(f"{WHAT_IF}: {NOT_BUILT}")
-        return super().parse_args(ctx, args)
 
-
-WHAT_IF = "--what-if"
-"""May stand alone, with a policy behind it, or joined to one: as an option it could have but one of these forms."""
-NOT_BUILT = "a log cannot be decided under another policy in this version"
-
-
-@app.command(cls=ReplayCommand, short_help="Read a recorded log; --verify decides it again.")
+@app.command(short_help="Read a recorded log; --verify decides it again, --what-if otherwise.")
 def replay(
     log: LogPath,
     verify: Annotated[
         bool, _option("--verify", text="decide every round again and compare; exit code 1 if they differ")
     ] = False,
     until: Annotated[int | None, typer.Option("--until", help="only up to this record", metavar="SEQ", min=1)] = None,
-    preset: Annotated[str | None, _option("--preset", text="not in this version", hidden=True)] = None,
-    settings: Annotated[list[str] | None, _option("--set", text="not in this version", hidden=True)] = None,
+    what_if: WhatIf = False,
+    preset: OtherPresets = None,
+    settings: Settings = None,
+    queues: OtherQueues = None,
+    add_nodes: AddedNodes = None,
+    remove_node: RemovedNodes = None,
+    without_job: WithoutJobs = None,
+    without_user: WithoutUsers = None,
+    slower: Slower = None,
+    since: From = None,
+    to: To = None,
+    seeds: Seeds = None,
     json: Json = False,
 ) -> None:
-    """Read a recorded log and show the state that it leads to; --verify decides every round again and compares."""
-    from services.cli import replaying
+    """Read a recorded log and show the state that it leads to; --verify decides every round again and compares.
 
-    if preset is not None or settings:
-        raise Wrong(f"{'--set' if preset is None else '--preset'}: {NOT_BUILT}")
+    --what-if decides it otherwise: what came from outside stays as it was, how long commands ran and which failed
+    included, and every decision is made again, in virtual time, under what is different.
+    """
+    from services.cli import replaying
+    from services.cli.what_if_options import Said
+
+    said = Said(preset, settings or [], queues, add_nodes or [], remove_node or [])
+    said.without_jobs, said.without_users = without_job or [], without_user or []
+    said.slower, said.since, said.until, said.seeds = slower, since, to, seeds
+    if not what_if and (option := said.first()):
+        raise Wrong(f"{option}: goes with --what-if")
+    if what_if and (verify or until is not None):
+        raise Wrong(f"--what-if: goes without {'--verify' if verify else '--until: write --to'}")
+    if what_if:
+        from services.cli import what_if as asking
+
+        asking.what_if(log, said, json=json)
+        return
     (replaying.replay_and_verify if verify else replaying.replay)(log, until=until, json=json)
 
 

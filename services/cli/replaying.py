@@ -23,8 +23,8 @@ def replay(log: str, *, until: int | None, json: bool) -> None:
     """Folds the log up to `until` and tells where that leads. Raises Wrong."""
     state = view.start()
     first_ms: int | None = None
-    with _reading(), progress_of("reading", "records") as tell:
-        for step in _watched(_source(log), tell).steps():
+    with reading(), progress_of("reading", "records") as tell:
+        for step in _watched(source_of(log), tell).steps():
             record = step.accepted.record
             if until is not None and record.seq > until:
                 break
@@ -44,8 +44,8 @@ def replay(log: str, *, until: int | None, json: bool) -> None:
 
 def replay_and_verify(log: str, *, until: int | None, json: bool) -> None:
     """Decides the log again. Raises Refused where it differs, or nothing could be compared; Wrong."""
-    with _reading(), progress_of("verifying", "records") as tell:
-        verdict = verify(_watched(_source(log), tell), until)
+    with reading(), progress_of("verifying", "records") as tell:
+        verdict = verify(_watched(source_of(log), tell), until)
     if verdict.difference is None:
         _check_until(until, verdict.records)
     if json:
@@ -66,10 +66,10 @@ def _check_until(until: int | None, last: int) -> None:
 
 def export(log: str, target: str, *, force: bool = False) -> int:
     """Writes the log as one file; returns its records. Raises Wrong, also for a file that is there without `force`."""
-    source = _source(log)
+    source = source_of(log)
     if Path(target).is_file() and not force:
         raise Wrong(f"{target}: already exists; --force overwrites it")
-    with _reading():
+    with reading():
         try:
             with progress_of("exporting", "records") as tell:
                 return write_export(_watched(source, tell), target)
@@ -82,8 +82,10 @@ def _watched(source: Source, tell: Tell | None) -> Source:
     return Source(source.name, lambda hear: counting(source.steps(hear), tell), source.shards_max)
 
 
-def _source(log: str) -> Source:
-    """The log that a path or an address names: an export, a journal, a data folder of `largesse up`, or Kafka."""
+def source_of(log: str) -> Source:
+    """The log that a path or an address names: an export, a journal, a data folder of `largesse up`, or Kafka. Raises
+    Wrong.
+    """
     path = Path(log)
     try:
         return open_source(path / BUS if (path / BUS).is_dir() else log)
@@ -92,7 +94,8 @@ def _source(log: str) -> Source:
 
 
 @contextmanager
-def _reading() -> Iterator[None]:
+def reading() -> Iterator[None]:
+    """Around what reads a log: what is wrong with it is the user's to know. Raises Wrong."""
     try:
         yield
     except (JournalDamaged, ExportDamaged, DecisionGap, Undecodable, BusError) as error:

@@ -47,14 +47,14 @@ class Refold:
     @property
     def hosted(self) -> list[tuple[object, int, object]]:
         """Core, shard and state of every service."""
-        return [(each.core, each.shard, each.state) for each in self._all()]
+        return [(each.core, each.shard, each.state) for each in self.all()]
 
     def fold(self, accepted: Accepted) -> None:
         """Folds one record. Raises CoreRaised."""
         record = accepted.record
         self.prefix = chain(self.prefix, accepted.content)
         self.records += 1
-        for each in self._all():
+        for each in self.all():
             _fold(each, record)
 
     def decide(self, opening: Record) -> Answers:
@@ -65,11 +65,12 @@ class Refold:
 
     def feed(self, winners: list[tuple[Wanted, Record]]) -> None:
         """Gives every core the winning records that it reads, in the order of its READS. Raises CoreRaised."""
-        for each in self._all():
+        for each in self.all():
             for record in read_by(each, winners):
                 _fold(each, record)
 
-    def _all(self) -> list[Hosted]:
+    def all(self) -> list[Hosted]:
+        """Admission, then the others in the order in which they answer."""
         return [self._admission, *self._deciders.all()]
 
 

@@ -221,7 +221,7 @@ class _Check:
         if self.opening is None or closing.cause != self.opening.id:
             raise Diverged(_at(closing, "cluster.log", "it closes a round that is not open"))
         if self.answers is None:
-            self.cores.feed(_recorded_winners(step, closing))
+            self.cores.feed(recorded_winners(step, closing))
             return
         mine = self.answers.closing
         by_place = {(each.topic, each.shard, each.of): each for each in closing.body.hashes}
@@ -247,7 +247,7 @@ class _Check:
         raise Diverged(_at(closing, topic, "the answers differ", "hash", expected, content_hash(content)))
 
 
-def _recorded_winners(step: Step, closing: Record) -> list[tuple[Wanted, Record]]:
+def recorded_winners(step: Step, closing: Record) -> list[tuple[Wanted, Record]]:
     winners = []
     for named in closing.body.hashes:
         content = step.decision(closing.cause, named)

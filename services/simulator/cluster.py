@@ -8,7 +8,7 @@ hold more than they have, and tasks there run slower (shared_nodes.py).
 
 from collections.abc import Callable
 from heapq import heappop, heappush
-from typing import Final
+from typing import Final, Protocol
 
 from largesse.lifecycle.job_classes import class_name
 from largesse.lifecycle.job_life import succeed
@@ -57,6 +57,14 @@ _OUTCOMES: dict[Failure, AttemptOutcome] = {
 }
 
 
+class Ends(Protocol):
+    """Says how attempts end, where their specs do not."""
+
+    def of(self, job: str, stage: Stage, index: int) -> tuple[int, Failure | None]:
+        """How long the next attempt of a task takes if nobody cuts it short, in ms, and how it fails; None: it
+        succeeds."""
+
+
 class SimCluster:
     """The agents' side of a simulated cell. `reports`: what is to be reported to the sequencer now."""
 
@@ -82,6 +90,7 @@ class SimCluster:
         """Attempts that ended with their node."""
         self.copies = Copies()
         self.slow: SlowNodes | None = None
+        self.ends: Ends | None = None
         self._policy = Policy()
         self._good: list[TaskEnd] = []
         self._bad: list[TaskFailure] = []
@@ -226,11 +235,16 @@ class SimCluster:
         """From the first time that places count, nodes are shared, and remain so: they may hold too much for long."""
         body: ConfigChanged = record.body
         self._policy = body.policy or self._policy
-        if self._shared is not None or body.policy is None or not PRESETS[body.policy.preset].counts_slots:
+        if body.policy is not None:
+            self.share_nodes(record.time)
+
+    def share_nodes(self, time: int) -> None:
+        """From the first time that places count, nodes are shared."""
+        if self._shared is not None or not PRESETS[self._policy.preset].counts_slots:
             return
         self._shared = nodes = SharedNodes[Run]()
         for name, capacity in self._capacity.items():
-            nodes.set_capacity(name, capacity, record.time)
+            nodes.set_capacity(name, capacity, time)
         ends, self._ends = sorted(self._ends), []
         for end in ends:
             run = self._live.get(end & _NUMBER_MASK)
@@ -239,7 +253,7 @@ class SimCluster:
                 stage = job.stages[job.graph.position[run.grant.stage]]
                 cut_ms = 1 if run.failure is not None else 0  # It had more to do than it was let.
                 run.failure = None
-                self._share(nodes, run, stage, (end >> _NUMBER_BITS) - record.time + cut_ms, record.time)
+                self._share(nodes, run, stage, (end >> _NUMBER_BITS) - time + cut_ms, time)
 
     def _node(self, record: Record) -> None:
         body: NodeRegistered | NodeReported = record.body
@@ -344,8 +358,13 @@ class SimCluster:
         self.metrics.started(name, named, count, time)
         timeout_ms, end = stage.timeout_ms, first + count
         while first < end:  # Neighbours that last equally long end as one.
-            last = end
-            if len(durations) > 1:
+            last, failure = end, None
+            if self.ends is not None:
+                lasts_ms, failure = how = self.ends.of(name, stage, first)
+                last = first + 1
+                while last < end and self.ends.of(name, stage, last) == how:
+                    last += 1
+            elif len(durations) > 1:
                 lasts_ms = durations[first]
                 last = first + 1
                 while last < end and durations[last] == lasts_ms:
@@ -362,7 +381,12 @@ class SimCluster:
                 first = last
                 continue
             self._live[run.number] = run
-            if self._shared is None:
+            if self._shared is not None:
+                self._share(self._shared, run, stage, lasts_ms, time)
+            elif self.ends is not None:
+                run.failure = failure
+                self._end_at(time + run.run_ms, run)
+            else:
                 if true != estimated:
                     run.run_ms = -(-lasts_ms * true // estimated)
                 if self.slow is not None:
@@ -370,9 +394,35 @@ class SimCluster:
                 if timeout_ms is not None and run.run_ms > timeout_ms:
                     run.run_ms, run.failure = timeout_ms, "timeout"
                 self._end_at(time + run.run_ms, run)
-            else:
-                self._share(self._shared, run, stage, lasts_ms, time)
             first = last
+
+    def go_on(self, policy: Policy, nodes: dict[str, Vector], jobs: dict[str, SimJob]) -> None:
+        """Takes the place of other agents, in a cell that has these nodes and jobs: `take_up` says what runs."""
+        self._policy, self._capacity, self.jobs = policy, dict(nodes), jobs
+
+    def take_up(self, grant: Grant, indexes: list[int], start_ms: int, time: int) -> None:
+        """Attempts of a grant that run since then go on here, at this time; they are counted as running already."""
+        assert self.ends is not None, "only a log says what runs"
+        job = self.jobs[grant.job]
+        stage = job.stages[job.graph.position[grant.stage]]
+        if job.running is None:
+            job.running = {}
+        before: Run | None = None
+        for index in indexes:
+            lasts_ms, failure = self.ends.of(grant.job, stage, index)
+            if before is not None and before.first + before.count == index:
+                if (before.run_ms, before.failure) == (lasts_ms, failure):
+                    before.count += 1  # Neighbours that last equally long end as one.
+                    continue
+            self._runs += 1
+            run = before = Run(grant, index, 1, start_ms, lasts_ms, self._runs)
+            run.failure = failure
+            job.running[run.number] = run
+            if grant.node in self._down:
+                self._down[grant.node][run.number] = run
+                continue
+            self._live[run.number] = run
+            self._end_at(max(time, start_ms + lasts_ms), run)
 
     def _share(self, nodes: SharedNodes[Run], run: Run, stage: Stage, work_ms: int, time: int) -> None:
         """Tasks with so much work left run as fast as their node lets them; nothing keeps them below what they use."""

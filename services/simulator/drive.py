@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from itertools import groupby
+from typing import cast
 
 from schemas import (
     InputRefused,
@@ -42,7 +43,7 @@ class Drive:
         self.cell, self.agents, self.progress, self.refused = cell, agents, progress, refused
         self.series = SeriesInTime(cell)
         self.total = sum(isinstance(body, JobSpec) for _, body in waiting)
-        self.arrivals = groupby(_used_up(waiting), key=lambda job: job[0])
+        self.arrivals: groupby[int, tuple[int, object]] = groupby(_used_up(waiting), key=lambda job: job[0])
         self.arrival = next(self.arrivals, None)
 
     def run(self) -> None:
@@ -68,7 +69,7 @@ class Drive:
             if self.progress is not None:
                 self.progress(submitted - len(agents.jobs), self.total)
 
-    def _submit(self, body: Arrival) -> None:
+    def _submit(self, body: object) -> None:
         if isinstance(body, JobSpec):
             self._take(self.series.bound(body))
             return
@@ -77,10 +78,10 @@ class Drive:
             self.series.has_any = True
             self._request_occurrences()  # A job that is submitted at the same moment may name it.
 
-    def _take(self, body: Arrival, author: str = AUTHOR) -> None:
+    def _take(self, body: object, author: str = AUTHOR) -> None:
         record = self.cell.take(body, author)
         if self.refused is not None and record is not None and isinstance(record.body, InputRefused):
-            self.refused(body, record)
+            self.refused(cast(Arrival, body), record)
 
     def _request_occurrences(self) -> None:
         if self.series.has_any and self.series.next_ms() is not None and self._goes_on():
@@ -132,7 +133,7 @@ class Drive:
         return moment
 
 
-def _used_up(waiting: list[tuple[int, Arrival]]) -> Iterator[tuple[int, Arrival]]:
+def _used_up(waiting: list[tuple[int, Arrival]]) -> Iterator[tuple[int, object]]:
     waiting.reverse()
     while waiting:
         yield waiting.pop()

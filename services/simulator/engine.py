@@ -80,6 +80,14 @@ class Cell:
             for kind, learn in hosted.core.FOLDS.items():
                 self._folds.setdefault(kind, []).append((learn, hosted.state))
 
+    def take_up(self, cores: list[Hosted], last: Record, prefix: bytes) -> None:
+        """Goes on behind `last`, the end of another log, with the states of all cores there: admission, fairness, each
+        shard of altruism, leftover, estimator, planner."""
+        states = [hosted.state for hosted in cores]
+        self.admission, self.fairness, *self.altruism, self.leftover, self.estimator, self.planner = states
+        self.name, self.seq, self.rounds, self.time, self.prefix = last.cell, last.seq, last.round, last.time, prefix
+        self._rewire()
+
     def take(self, body: object, author: str, source: Header = _OWN) -> Record | None:
         """Judges one input at the present log time: the record it became, or None if it changes nothing."""
         verdict = judge(self.admission, body, author, self.time)

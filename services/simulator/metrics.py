@@ -248,8 +248,8 @@ class Metrics:
             "tasks": self._tasks,
             "rejected": self._rejected,
             "makespan_ms": makespan_ms,
-            "jct_ms": _spread([row.end_ms - row.submit_ms for row in ended]),
-            "waiting_ms": _spread([row.start_ms - row.submit_ms for row in ended if row.start_ms >= 0]),
+            "jct_ms": spread([row.end_ms - row.submit_ms for row in ended]),
+            "waiting_ms": spread([row.start_ms - row.submit_ms for row in ended if row.start_ms >= 0]),
             "jain": self._jain(),
             "utilisation": self._utilisation(makespan_ms),
             "placements": self._placements,
@@ -402,7 +402,12 @@ def _shares(entry: _Job) -> tuple[int, int]:
     return max((got for got, _ in sums), default=0), max((could for _, could in sums), default=0)
 
 
-def _spread(values: list[int]) -> Spread:
+def completion_times(rows: list[JobRow]) -> Spread:
+    """Of the jobs that have ended, in ms."""
+    return spread([row["end_ms"] - row["submit_ms"] for row in rows if row["end_ms"] is not None])
+
+
+def spread(values: list[int]) -> Spread:
     """Mean and nearest-rank percentiles; zeros where there is nothing."""
     if not values:
         return {"mean": 0.0, "p50": 0, "p95": 0, "p99": 0}

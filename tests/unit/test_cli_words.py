@@ -83,18 +83,59 @@ def log(tmp_path_factory):
     return path
 
 
-def test_what_is_not_built_is_not_in_the_help_and_says_so_by_its_name(log):
-    help_text = largesse("replay", "--help", columns=100).out
+@pytest.mark.parametrize(
+    ("words", "fault"),
+    [
+        (["--preset", "drf"], "--preset: goes with --what-if"),
+        (["--set", "seed=1"], "--set: goes with --what-if"),
+        (["--from", "3"], "--from: goes with --what-if"),
+        (["--what-if", "--verify"], "--what-if: goes without --verify"),
+        (["--what-if", "--until", "3"], "--what-if: goes without --until: write --to"),
+        (["--what-if", "--preset", "drff"], "--preset: has to be one of"),
+        (["--what-if", "--set", "seed"], "--set: "),
+        (["--what-if", "--slower", "no"], "--slower: 'no' has to be 0.001 to 1,000"),
+        (["--what-if", "--from", "yesterday"], "--from: 'yesterday' is neither a record's seq nor a time"),
+        (["--what-if", "--seeds", "0"], "--seeds: has to be 1 to 1,000"),
+        (["--what-if", "--seeds", "2", "--set", "seed=1"], "--seeds: leave seed out of --set"),
+        (["--what-if", "--preset", "drf,fifo", "--seeds", "2"], "--seeds: takes one preset at a time"),
+        (["--what-if", "--remove-node", "nowhere"], "node 'nowhere' is not in this log"),
+        (["--what-if", "--without-job", "none"], "job 'none' is not in this log"),
+        (["--what-if", "--add-nodes", "many"], "--add-nodes: 'many' is neither a cluster file nor COUNT:"),
+        (["--what-if", "--add-nodes", "2:cpu=x"], "--add-nodes: 2:cpu=x: "),
+        (["--what-if", "--queues", "nowhere.json"], "nowhere.json"),
+    ],
+)
+def test_a_what_if_that_makes_no_sense_names_the_option_and_what_is_wrong(log, words, fault):
+    said = largesse("replay", log, *words)
 
-    assert "--verify" in help_text
-    assert not any(option in help_text for option in ("--what-if", "--preset", "--set"))
-    asked = (["--what-if"], ["--what-if", "fifo"], ["--what-if=fifo"], ["--preset", "drf"], ["--set", "seed=1"])
-    fault = "a log cannot be decided under another policy in this version"
-    for words in asked:
-        said = largesse("replay", log, *words)
-        option = words[0].partition("=")[0]
-        assert (said.code, said.out, said.err) == (2, "", f"largesse: {option}: {fault}\n")
-    assert fault in largesse("replay", "--what-if", "fifo", log).err
+    assert (said.code, said.out) == (2, "")
+    assert fault in said.err
+    assert said.err.count("\n") == 1
+
+
+def test_a_what_if_lays_both_worlds_side_by_side(log):
+    said = largesse("replay", log, "--what-if", "--preset", "fifo", "--json")
+    answer = said.json
+
+    assert (said.code, said.err, answer["from_seq"]) == (0, "", 0)
+    assert answer["changed"]["preset"][1] == "fifo"
+    assert {"makespan_ms", "jct_ms", "waiting_ms", "jain", "utilisation"} <= {*answer["recorded"]} & {
+        *answer["decided"]
+    }
+    assert {"job", "queue", "class", "submit_ms", "recorded_ms", "decided_ms"} <= {*answer["jobs"][0]}
+    text = largesse("replay", log, "--what-if", "--preset", "fifo", columns=60)
+    assert (text.code, text.err) == (0, "")
+    assert "preset: " in text.out
+    assert max(map(len, text.out.splitlines())) <= 60
+
+
+def test_several_what_ifs_stand_side_by_side(log):
+    answers = largesse("replay", log, "--what-if", "--preset", "fifo,drf", "--json").json["answers"]
+
+    assert list(answers) == ["fifo", "drf"]
+    assert [answer["changed"]["preset"][1] for answer in answers.values()] == ["fifo", "drf"]
+    text = largesse("replay", log, "--what-if", "--preset", "fifo,drf").out
+    assert ["recorded", "fifo", "drf"] in [line.split() for line in text.splitlines()]
 
 
 @pytest.mark.parametrize("verify", [[], ["--verify"]])

@@ -1,0 +1,282 @@
+"""`largesse replay --what-if`: a recorded log decided again under other settings, beside what happened."""
+
+import re
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
+from datetime import UTC, datetime
+from decimal import Decimal, InvalidOperation
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+from schemas.edge.cluster import ClusterNode
+from schemas.edge.config import ConfigPatch
+from schemas.edge.read import Malformed, read_cluster, read_input
+from schemas.queues import Queue
+from services.cli.documents import read_cluster_of, read_config_file
+from services.cli.ending import Wrong, out, out_json
+from services.cli.progress import progress_of
+from services.cli.replaying import reading, source_of
+from services.cli.show import listed, percent, plural, rendered, span, table
+from services.cli.simulating import Asked, values_of
+from services.cli.what_if_options import Said
+from services.replay.whatif.answer import document_of
+from services.replay.whatif.run import NotThere, Question, ask
+
+Document = dict[str, Any]
+
+LOSERS_SHOWN_MAX = 10
+GROUPS_SHOWN_MAX = 20
+SEEDS_MAX = 1_000
+SLOWER_MAX = 1_000
+ADDED = re.compile(r"^([0-9]{1,5}):(.+)$")
+
+
+def what_if(log: str, said: Said, *, json: bool) -> None:
+    """Decides the log again, once for each preset and seed, and shows it beside what was recorded. Raises Wrong."""
+    questions = _questions(said)
+    source_of(log)  # Says what is wrong with it before anything is started.
+    if len(questions) == 1:
+        with progress_of("deciding again", "records") as tell:
+            answers = [_answer(log, next(iter(questions.values())), tell)]
+    else:
+        answers = _side_by_side(log, list(questions.values()))
+    by_name = dict(zip(questions, answers, strict=True))
+    if json:
+        out_json(answers[0] if len(answers) == 1 else {"answers": by_name})
+    else:
+        out(_text(by_name))
+
+
+def _answer(log: str, question: Question, tell: Callable[[int, int], None] | None = None) -> Document:
+    try:
+        with reading():
+            return document_of(ask(source_of(log), question, tell), question)
+    except Malformed as fault:
+        raise Wrong(f"--set, with the log's policy: {fault}") from None
+    except NotThere as fault:
+        raise Wrong(str(fault)) from None
+
+
+def _side_by_side(log: str, questions: list[Question]) -> list[Document]:
+    """In processes of their own, as many as there are processors. Raises Wrong."""
+    # Not forked: whatever threads this process has would be missing there.
+    with ProcessPoolExecutor(min(len(questions), _processors()), mp_context=get_context("spawn")) as pool:
+        futures = [pool.submit(_answer, log, question) for question in questions]
+        try:
+            return [future.result() for future in futures]
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+
+
+def _processors() -> int:
+    import os
+
+    return len(os.sched_getaffinity(0))
+
+
+# ---------------------------------------------------------------- what is asked
+def _questions(said: Said) -> dict[str, Question]:
+    """By the name of the column in which the answer stands."""
+    base = Question(
+        queues=_queues(said.queues),
+        added=_added(said.added),
+        removed=said.removed,
+        without_jobs=said.without_jobs,
+        without_users=said.without_users,
+        slower_permille=_slower(said.slower),
+    )
+    fork, fork_ms = _point("--from", said.since)
+    until, until_ms = _point("--to", said.until)
+    base = replace(base, fork=fork or 0, fork_ms=fork_ms, until=until, until_ms=until_ms)
+    presets = said.preset.split(",") if said.preset is not None else [None]
+    if len(presets) > 1 and said.seeds:
+        raise Wrong("--seeds: takes one preset at a time")
+    if said.seeds is not None and not 1 <= said.seeds <= SEEDS_MAX:
+        raise Wrong(f"--seeds: has to be 1 to {SEEDS_MAX:,}")
+    found = {}
+    for preset in presets:
+        values = values_of(Asked("", "", said.settings), preset)
+        if said.seeds is None:
+            found[preset or "decided"] = replace(base, values=values)
+            continue
+        if "seed" in values:
+            raise Wrong("--seeds: leave seed out of --set")
+        for seed in range(said.seeds):
+            found[f"seed {seed}"] = replace(base, values={**values, "seed": seed})
+    return found
+
+
+def _queues(path: str | None) -> Queue | None:
+    """Raises Wrong."""
+    if path is None:
+        return None
+    document = read_config_file(path).document
+    patch = read_input("config", document, "")
+    if not isinstance(patch, ConfigPatch) or patch.queues is None:
+        raise Wrong(f'--queues: {path}: says nothing of "queues"')
+    return patch.queues
+
+
+def _added(specs: Sequence[str]) -> list[ClusterNode]:
+    """Nodes of a cluster file, or COUNT:RESOURCE=AMOUNT,... Raises Wrong."""
+    nodes: list[ClusterNode] = []
+    for spec in specs:
+        match = ADDED.match(spec)
+        if match is None:
+            if not Path(spec).exists():
+                raise Wrong(f"--add-nodes: {spec!r} is neither a cluster file nor COUNT:RESOURCE=AMOUNT,...")
+            nodes += read_cluster_of(spec)[0].nodes
+            continue
+        pairs = [pair.partition("=") for pair in match[2].split(",")]
+        capacity = {name: amount for name, _, amount in pairs}
+        node = {"name": f"added-{len(nodes)}", "count": int(match[1]), "capacity": capacity}
+        try:
+            nodes += read_cluster({"nodes": [node]}).nodes
+        except Malformed as fault:
+            raise Wrong(f"--add-nodes: {spec}: {fault.reason}") from None
+    names = [node.name for node in nodes]
+    for name in names:
+        if names.count(name) > 1:
+            raise Wrong(f"--add-nodes: node {name!r} is added twice")
+    return nodes
+
+
+def _slower(text: str | None) -> int:
+    if text is None:
+        return 1_000
+    try:
+        permille = Decimal(text) * 1_000
+        if permille == int(permille) and 1 <= permille <= SLOWER_MAX * 1_000:
+            return int(permille)
+    except (InvalidOperation, OverflowError, ValueError):
+        pass
+    raise Wrong(f"--slower: {text!r} has to be 0.001 to {SLOWER_MAX:,}, with at most three digits behind the point")
+
+
+def _point(option: str, text: str | None) -> tuple[int | None, int | None]:
+    """A place in a log: its record, or log time in ms. Raises Wrong."""
+    if text is None:
+        return None, None
+    if text.isascii() and text.isdecimal() and len(text) <= 18:
+        return int(text), None
+    try:
+        moment = datetime.fromisoformat(text.removesuffix(" UTC"))
+    except ValueError:
+        raise Wrong(
+            f"{option}: {text!r} is neither a record's seq nor a time like 2026-11-28T14:03 (UTC, or with its offset)"
+        ) from None
+    moment = moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment
+    return None, round(moment.timestamp() * 1_000)
+
+
+# ---------------------------------------------------------------- what is answered
+_MEASURES: tuple[tuple[str, Callable[[Document], float], Callable[[float], str]], ...] = (
+    ("completion, mean", lambda r: r["jct_ms"]["mean"], span),
+    ("  median", lambda r: r["jct_ms"]["p50"], span),
+    ("  p95", lambda r: r["jct_ms"]["p95"], span),
+    ("waiting, mean", lambda r: r["waiting_ms"]["mean"], span),
+    ("  p95", lambda r: r["waiting_ms"]["p95"], span),
+    ("makespan", lambda r: r["makespan_ms"], span),
+    ("Jain's index, mean", lambda r: r["jain"]["mean"], lambda value: f"{value:.3f}"),
+)
+
+
+def _text(answers: dict[str, Document]) -> str:
+    first = next(iter(answers.values()))
+    recorded = first["recorded"]
+    shared = f"after record {first['from_seq']:,}" if first["from_seq"] else "from the first record on"
+    text = f"decided again {shared}: {plural(len(first['jobs']), 'job')}\n{_changes(answers)}\n"
+    heads = ["", "recorded", *answers]
+    one = len(answers) == 1
+    rows = []
+    for name, value_of, shown in _MEASURES:
+        before = value_of(recorded)
+        row = [name, shown(before), *(shown(value_of(answer["decided"])) for answer in answers.values())]
+        rows.append([*row, _change(before, value_of(first["decided"]))] if one else row)
+    for resource, before in recorded["utilisation"].items():
+        after = [answer["decided"]["utilisation"].get(resource, 0) for answer in answers.values()]
+        row = [f"{resource} in use", percent(before), *map(percent, after)]
+        rows.append([*row, ""] if one else row)
+    if "deadlines" in recorded or any("deadlines" in answer["decided"] for answer in answers.values()):
+        worlds = [recorded, *(answer["decided"] for answer in answers.values())]
+        met = ["{met} of {of}".format(**world.get("deadlines", {"met": 0, "of": 0})) for world in worlds]
+        rows.append(["deadlines kept", *met, *([""] if one else [])])
+    text += rendered(table([*heads, "change"] if one else heads, rows, kinds="k" + "n" * (len(rows[0]) - 1)))
+    if one:
+        text += _groups(first) + _losers(first)
+    remarks = dict.fromkeys(remark for answer in answers.values() for remark in answer["explained"])
+    return text + (
+        "\n" + rendered(table(("", ""), [("note:", remark) for remark in remarks], gap=1)) if remarks else ""
+    )
+
+
+def _changes(answers: dict[str, Document]) -> str:
+    """What is different in all of them."""
+    first, *others = [answer["changed"] for answer in answers.values()]
+    alike = {name: both for name, both in first.items() if all(other.get(name) == both for other in others)}
+    if not first and not others:
+        return "nothing is different\n"
+    lines = []
+    for name, (before, after) in alike.items():
+        if isinstance(after, list):
+            lines.append(f"  {name}: {', '.join(map(str, after))}\n")
+        else:
+            lines.append(f"  {name}: {before} -> {after}\n")
+    return "".join(lines)
+
+
+def _change(before: float, after: float) -> str:
+    if before == after:
+        return "same"
+    return f"{100 * (after - before) / before:+.1f} %" if before else ""
+
+
+def _groups(answer: Document) -> str:
+    """By queue and by user: what it cost whom."""
+    text = ""
+    for by, what in (("queue", "queues"), ("user", "users")):
+        rows = [
+            (
+                group[by] or "-",
+                f"{group['jobs']:,}",
+                span(group["recorded_ms"]),
+                span(group["decided_ms"]),
+                span(group["later_ms"]) if group["later_ms"] else "",
+                span(group["earlier_ms"]) if group["earlier_ms"] else "",
+            )
+            for group in answer[what]
+        ]
+        if not rows:
+            continue
+        heads = (by, "jobs", "recorded", "decided", "later, in all", "earlier, in all")
+        text += "\n" + listed(heads, rows[:GROUPS_SHOWN_MAX], kinds="knnnnn")
+        if len(rows) > GROUPS_SHOWN_MAX:
+            text += f"and {len(rows) - GROUPS_SHOWN_MAX:,} more {what}, all in --json\n"
+    return text
+
+
+def _losers(answer: Document) -> str:
+    """The jobs that end later than they did."""
+    both = [job for job in answer["jobs"] if job["recorded_ms"] is not None and job["decided_ms"] is not None]
+    losers = [job for job in both if job["decided_ms"] > job["recorded_ms"]]
+    if not losers:
+        return "\nno job ends later\n" if both else ""
+    losers.sort(key=lambda job: (job["recorded_ms"] - job["decided_ms"], job["job"]))
+    rows = [
+        (
+            job["job"],
+            job["queue"],
+            span(job["recorded_ms"]),
+            span(job["decided_ms"]),
+            span(job["decided_ms"] - job["recorded_ms"]),
+        )
+        for job in losers[:LOSERS_SHOWN_MAX]
+    ]
+    sooner = sum(job["decided_ms"] < job["recorded_ms"] for job in both)
+    head = f"\n{plural(len(losers), 'job')} end later, {sooner:,} earlier"
+    head = head.replace("1 job end ", "1 job ends ")
+    more = ", the worst:" if len(losers) > LOSERS_SHOWN_MAX else ":"
+    return f"{head}{more}\n" + listed(("job", "queue", "recorded", "decided", "later by"), rows, kinds="kknnn")

@@ -1,0 +1,130 @@
+"""What came from outside into a recorded cell: submissions, words of operators, and what happened to nodes."""
+
+from collections import deque
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from largesse.lifecycle.task_facts import facts_of
+from schemas import (
+    ConfigChanged,
+    InputRefused,
+    JobAdmitted,
+    JobCancelled,
+    JobChanged,
+    JobRejected,
+    NodeDrained,
+    NodeLost,
+    NodeRegistered,
+    NodeRemoved,
+    NodeReported,
+    PlanProposed,
+    Policy,
+    Record,
+    ReservationDeleted,
+    ReservationRequested,
+    ReservationUpdated,
+    SeriesEnded,
+    SeriesRequested,
+    TaskFailed,
+    TaskFinished,
+    TaskStarted,
+    Vector,
+)
+from schemas.queues import Queue
+
+OUTSIDE = (
+    *(JobAdmitted, JobRejected, JobCancelled, JobChanged, ConfigChanged),
+    *(NodeRegistered, NodeReported, NodeDrained, NodeLost, NodeRemoved),
+    *(ReservationRequested, ReservationUpdated, ReservationDeleted, SeriesRequested, SeriesEnded),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class NodeFails:
+    """The machine of a node stopped at `time`: the cell has not heard of it again before record `noticed`, by which it
+    was lost, or registered again."""
+
+    node: str
+    time: int
+    noticed: int
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """Something from outside. `seq`: of the record of the recording that tells of it."""
+
+    seq: int
+    body: object
+
+
+@dataclass(slots=True)
+class Told:
+    """What a first reading of a recording finds beside the facts. `fails`: the nodes that stopped; `jobs`,
+    `records`: how many; `refused`: inputs whose content the log has not, since they were; `proposed`: plans that a
+    solver improved. `policy`, `queues`: in force at the end of what was read. `capacity`: of all nodes there were.
+    """
+
+    fails: list[NodeFails] = field(default_factory=list)
+    jobs: int = 0
+    records: int = 0
+    refused: int = 0
+    proposed: int = 0
+    time: int = 0
+    first_ms: int | None = None
+    policy: Policy = field(default_factory=Policy)
+    queues: Queue | None = None
+    nodes: dict[str, Vector] = field(default_factory=dict)
+    _heard_ms: dict[str, int] = field(default_factory=dict)
+
+    def learn(self, record: Record) -> None:
+        """One record, in order."""
+        body = record.body
+        self.records, self.time = self.records + 1, record.time
+        if self.first_ms is None:
+            self.first_ms = record.time
+        if isinstance(body, TaskStarted | TaskFinished | TaskFailed):
+            for item in body.items:
+                self._heard_ms[item.node] = record.time
+        elif isinstance(body, NodeRegistered | NodeReported):
+            if isinstance(body, NodeRegistered) and is_restart(body):
+                heard_ms = self._heard_ms.get(body.node, record.time)
+                self.fails.append(NodeFails(body.node, min(heard_ms + 1, record.time), record.seq))
+            self.nodes[body.node] = body.capacity
+            self._heard_ms[body.node] = record.time
+        elif isinstance(body, NodeLost):
+            silent_ms = 0 if body.left else self.policy.node_lease_ms
+            self.fails.append(NodeFails(body.node, record.time - silent_ms, record.seq))
+        elif isinstance(body, ConfigChanged):
+            self.policy, self.queues = body.policy or self.policy, body.queues or self.queues
+        elif isinstance(body, JobAdmitted | JobRejected):
+            self.jobs += 1
+        elif isinstance(body, InputRefused):
+            self.refused += 1
+        elif isinstance(body, PlanProposed):
+            self.proposed += 1
+
+    @property
+    def capacity(self) -> Vector:
+        """The sum over all nodes that were ever registered, as they were last."""
+        total: Vector = {}
+        for node in self.nodes.values():
+            for resource, amount in node.items():
+                total[resource] = total.get(resource, 0) + amount
+        return dict(sorted(total.items()))
+
+
+def is_restart(body: NodeRegistered) -> bool:
+    """Whether the machine itself began again: nothing that ran there goes on."""
+    return bool(body.lost) and not any(fact for fact in facts_of(body)[len(body.lost) :])
+
+
+def facts_after(seq: int, records: Iterable[Record], fails: list[NodeFails]) -> Iterator[tuple[int, Fact]]:
+    """The facts behind record `seq` with their times, in order: a node fails before what was heard at that time.
+    `fails`: by time."""
+    coming = deque(fail for fail in fails if fail.noticed > seq)
+    for record in records:
+        while coming and coming[0].time <= record.time:
+            fail = coming.popleft()
+            yield fail.time, Fact(0, fail)
+        if isinstance(record.body, OUTSIDE):
+            yield record.time, Fact(record.seq, record.body)

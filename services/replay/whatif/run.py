@@ -1,0 +1,306 @@
+"""One what-if: reads the recording, decides it again from a fork on, and measures both alike."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+
+from schemas import (
+    ConfigChanged,
+    JobAdmitted,
+    JobRejected,
+    NodeLost,
+    NodeRegistered,
+    Plans,
+    Queue,
+    Record,
+    Releases,
+    RoundAbandoned,
+    RoundClosed,
+    RoundOpened,
+    TaskStarted,
+)
+from schemas.edge.base import Malformed
+from schemas.edge.cluster import ClusterNode
+from schemas.knobs import knob_conflict, with_knobs
+from schemas.policy import KnobValue
+from schemas.queue_tree import tree_conflict
+from services.replay.refold import Refold
+from services.replay.source import Source
+from services.replay.verify import recorded_winners
+from services.replay.whatif.drive import WhatIfDrive
+from services.replay.whatif.facts import NodeFails, Told, facts_after
+from services.replay.whatif.outcomes import Outcomes
+from services.replay.whatif.recorded import RecordedRuns
+from services.simulator.cluster import SimCluster
+from services.simulator.engine import Cell
+from services.simulator.metrics import Metrics
+from services.simulator.reservations import Reservations
+from services.simulator.result import JobRow, Measured
+from services.simulator.run import uncollected
+
+AUTHOR = "what-if"
+
+
+@dataclass(slots=True)
+class Question:
+    """What is different in the other world. `values`: knobs, `queues`: the tree, from the fork on; None: as recorded.
+    `slower_permille`: how long tasks run, of what they ran. `fork`: the last record that both worlds share, given by
+    its seq or, in ms of log time, by `fork_ms`; 0: none, all is decided again. `until`,
+    `until_ms`: the recording ends with this record, or at this log time.
+    """
+
+    values: dict[str, KnobValue] = field(default_factory=dict)
+    queues: Queue | None = None
+    added: list[ClusterNode] = field(default_factory=list)
+    removed: list[str] = field(default_factory=list)
+    without_jobs: list[str] = field(default_factory=list)
+    without_users: list[str] = field(default_factory=list)
+    slower_permille: int = 1_000
+    fork: int = 0
+    fork_ms: int | None = None
+    until: int | None = None
+    until_ms: int | None = None
+
+    def is_behind(self, record: Record) -> bool:
+        """Whether the recording has ended before this record."""
+        late = self.until_ms is not None and record.time > self.until_ms
+        return late or (self.until is not None and record.seq > self.until)
+
+
+@dataclass(slots=True)
+class World:
+    """How it went in one of the two: `measured`, and by seq of its submission what became of a job."""
+
+    measured: Measured
+    jobs: dict[int, JobRow]
+    deadlines: tuple[int, int]
+    """How many reservations met theirs, of how many that had one and jobs."""
+
+
+@dataclass(slots=True)
+class Answer:
+    """Both worlds. `fork`: the last record that they share. `told`: of the recording. `end_ms`: when nothing was left
+    to happen. `users`: by seq of a submission, where somebody is named; `left_out`: those that the question leaves out.
+    """
+
+    told: Told
+    fork: int
+    recorded: World
+    decided: World
+    outcomes: Outcomes
+    digest: str
+    end_ms: int
+    users: dict[int, str]
+    left_out: dict[int, bool]
+
+
+def ask(source: Source, question: Question, told: Callable[[int, int], None] | None = None) -> Answer:
+    """Answers a question about a recording. `told` hears how many records of how many are decided.
+
+    Raises Malformed where knobs contradict each other or the queues, NotThere, and what reading the source raises.
+    """
+    outcomes, heard = Outcomes(question.slower_permille), Told()
+    fork = _read(source, question, outcomes, heard)
+    _check(question, heard)
+    run = _Run(source, question, outcomes, heard, fork)
+    with uncollected():
+        return run.answer(told)
+
+
+class NotThere(Exception):
+    """The question names a job, user or node that the recording has not: says which."""
+
+
+def _read(source: Source, question: Question, outcomes: Outcomes, heard: Told) -> int:
+    """Reads the whole recording once; returns the seq of the last record that both worlds share."""
+    fork, in_round = 0, False
+    jobs, users = dict.fromkeys(question.without_jobs, False), dict.fromkeys(question.without_users, False)
+    for record in records_of(source, question):
+        body = record.body
+        outcomes.learn(record)
+        heard.learn(record)
+        if isinstance(body, RoundOpened):
+            in_round = True
+        elif isinstance(body, RoundClosed | RoundAbandoned):
+            in_round = False
+        elif isinstance(body, JobAdmitted | JobRejected):
+            if body.spec.job in jobs:
+                jobs[body.spec.job] = True
+            if body.spec.user in users:
+                users[body.spec.user] = True
+        shared = record.time <= question.fork_ms if question.fork_ms is not None else record.seq <= question.fork
+        if not in_round and (shared or (fork == record.seq - 1 and isinstance(body, Releases | Plans))):
+            fork = record.seq  # Forecasts that follow a closing were made with its round.
+    heard.fails.sort(key=lambda fail: fail.time)
+    nodes = {name: name in heard.nodes for name in question.removed}
+    for kind, found in (("job", jobs), ("user", users), ("node", nodes)):
+        for name, is_there in found.items():
+            if not is_there:
+                raise NotThere(f"{kind} {name!r} is not in this log")
+    for node in question.added:
+        if node.name in heard.nodes:
+            raise NotThere(f"node {node.name!r} is in this log already: give the node that is added another name")
+    return fork
+
+
+def _check(question: Question, heard: Told) -> None:
+    """Raises Malformed."""
+    policy = with_knobs(heard.policy, question.values)
+    if conflict := knob_conflict(policy, question.values):
+        raise Malformed(*conflict)
+    queues = question.queues if question.queues is not None else heard.queues
+    if found := tree_conflict(policy, queues):
+        raise Malformed("queues", found[1])
+
+
+def records_of(source: Source, question: Question) -> Iterator[Record]:
+    """The records of a log, as far as the question goes."""
+    for step in source.steps():
+        if question.is_behind(step.accepted.record):
+            return
+        yield step.accepted.record
+
+
+class _Run:
+    """Of one question."""
+
+    def __init__(self, source: Source, question: Question, outcomes: Outcomes, heard: Told, fork: int) -> None:
+        self._source, self._question, self._outcomes, self._heard, self._fork = source, question, outcomes, heard, fork
+        self._removed = dict.fromkeys(question.removed, True)
+        self._jobs = dict.fromkeys(question.without_jobs, True)
+        self._users = dict.fromkeys(question.without_users, True)
+        self._users_of: dict[int, str] = {}
+        self._left_out: dict[int, bool] = {}
+        self._recorded = RecordedRuns(Metrics(heard.capacity))
+        self._reserved = Reservations()
+        # What both worlds share is followed twice: the measures of one go on from there with other nodes.
+        self._before = RecordedRuns(Metrics(self._capacity()))
+        self._before_reserved = Reservations()
+
+    def _capacity(self) -> dict[str, int]:
+        total = Told(nodes={name: had for name, had in self._heard.nodes.items() if name not in self._removed})
+        total.nodes |= {node.name: node.capacity for node in self._question.added}
+        return total.capacity
+
+    def answer(self, told: Callable[[int, int], None] | None) -> Answer:
+        question, heard = self._question, self._heard
+        shards = max(self._source.shards_max(), int(str(question.values.get("altruism_shards", 1))))
+        cell, agents, follow = self._begin(shards)
+        drive = WhatIfDrive(
+            cell,
+            agents,
+            facts_after(self._fork, follow, heard.fails),
+            self._outcomes,
+            self._changed,
+            None if told is None else lambda seq: told(seq, heard.records),
+        )
+        drive.admitted += self._before.seqs
+        self._differ(cell, drive)
+        drive.report()
+        drive.run()
+        measured = agents.metrics.result()
+        return Answer(
+            heard,
+            self._fork,
+            _world(self._recorded.result(), self._recorded.seqs, self._reserved),
+            _world(measured, drive.admitted, self._before_reserved),
+            self._outcomes,
+            cell.digest,
+            cell.time,
+            self._users_of,
+            self._left_out,
+        )
+
+    def _begin(self, shards: int) -> tuple[Cell, SimCluster, Iterator[Record]]:
+        """A cell that stands where the recording forks, its agents, and the records behind."""
+        cell = Cell(shards=shards)
+        agents = SimCluster(self._before.metrics)
+        agents.ends = self._outcomes
+        steps = self._source.steps()
+        if self._fork:
+            cores = Refold(shards)
+            for step in steps:
+                record = step.accepted.record
+                if isinstance(record.body, RoundClosed):
+                    cores.feed(recorded_winners(step, record))
+                cores.fold(step.accepted)
+                self._share(record)
+                if record.seq == self._fork:
+                    cell.take_up(cores.all(), record, cores.prefix)
+                    self._go_on(cell, agents)
+                    break
+        cell.observers = [agents.observe, self._outcomes.observe, self._before_reserved.observe]
+        return cell, agents, self._following(step.accepted.record for step in steps)
+
+    def _go_on(self, cell: Cell, agents: SimCluster) -> None:
+        nodes = {name: node.capacity for name, node in cell.admission.nodes.items() if not node.lost}
+        agents.go_on(cell.admission.policy, nodes, self._before.jobs)
+        for fail in self._heard.fails:
+            if fail.time <= cell.time and fail.noticed > self._fork:
+                agents.fail(fail.node, cell.time)  # It is silent already.
+        for run, indexes in self._before.in_order():
+            agents.take_up(run.grant, indexes, run.start_ms, cell.time)
+        if unsaid := [tasks for tasks in self._before.unsaid() if not agents.is_down(tasks.node)]:
+            agents.reports.append(TaskStarted(unsaid))
+        agents.share_nodes(cell.time)
+
+    def _share(self, record: Record) -> None:
+        """A record of both worlds."""
+        self._note(record)
+        self._before.observe(record)
+        self._before_reserved.observe(record)
+        if isinstance(record.body, JobAdmitted):
+            self._outcomes.admitted(record.body.spec.job, record.seq)
+        self._outcomes.observe(record)
+
+    def _note(self, record: Record) -> None:
+        """A record of the recording."""
+        self._recorded.observe(record)
+        self._reserved.observe(record)
+        if isinstance(record.body, JobAdmitted | JobRejected):
+            spec = record.body.spec
+            if spec.user:
+                self._users_of[record.seq] = spec.user
+            if spec.job in self._jobs or spec.user in self._users:
+                self._left_out[record.seq] = True
+
+    def _following(self, records: Iterator[Record]) -> Iterator[Record]:
+        for record in records:
+            if self._question.is_behind(record):
+                return
+            self._note(record)
+            yield record
+
+    def _differ(self, cell: Cell, drive: WhatIfDrive) -> None:
+        """What is different from the fork on."""
+        question = self._question
+        if not self._fork and self._heard.first_ms is not None:
+            cell.advance(self._heard.first_ms)
+        if question.values or question.queues is not None:
+            policy = with_knobs(cell.admission.policy, question.values) if question.values else None
+            cell.put(ConfigChanged(policy, question.queues, AUTHOR))
+        for name in self._removed:
+            drive.lose_node(name, left=True)
+        for node in question.added:
+            body = NodeRegistered(node.name, AUTHOR, node.capacity, node.labels, node.devices, author=AUTHOR)
+            cell.take(body, AUTHOR)
+
+    def _changed(self, body: object) -> object | None:
+        question = self._question
+        match body:
+            case JobAdmitted(spec=spec) | JobRejected(spec=spec):
+                return None if spec.job in self._jobs or spec.user in self._users else body
+            case ConfigChanged(policy=policy, queues=queues):
+                if policy is not None and question.values:
+                    policy = with_knobs(policy, question.values)
+                if queues is not None and question.queues is not None:
+                    queues = question.queues
+                return replace(body, policy=policy, queues=queues)
+            case NodeFails() | NodeLost() | NodeRegistered():
+                return None if body.node in self._removed else body
+        node = getattr(body, "node", None)
+        return None if node is not None and node in self._removed else body
+
+
+def _world(measured: Measured, seqs: list[int], reserved: Reservations) -> World:
+    met = [row["met"] for row in reserved.result() if row["met"] is not None]
+    return World(measured, dict(zip(seqs, measured["per_job"], strict=True)), (sum(met), len(met)))
