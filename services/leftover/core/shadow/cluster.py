@@ -133,6 +133,12 @@ def advance(
         running = cluster.running
         if not running or (running[0][0] > until_ms if until_ms is not None else not cluster.waits):
             break
+        if until_ms is None and len(cluster.lines) == 1 and cluster is not shadow.base:
+            line = next(iter(cluster.lines.values()))
+            p = _blocked_alone(shadow, cluster, line)
+            if p != NOWHERE:
+                steps = _drain(shadow, cluster, line, p, steps, seen)
+                continue
         cluster.now_ms = running[0][0]
         while running and running[0][0] == cluster.now_ms:
             _, job, stage, count = heappop(running)
@@ -140,6 +146,68 @@ def advance(
             steps -= 1
         cluster.open = True
     return max(0, steps)
+
+
+def _blocked_alone(shadow: Shadow, cluster: Cluster, line: Lines) -> int:
+    """The kind that all who wait in a leaf wait for, where a job of one task is the first of them; else NOWHERE."""
+    found = NOWHERE
+    for p, parked in enumerate(line.parked):
+        if parked:
+            if found != NOWHERE:
+                return NOWHERE
+            found = p
+    if found == NOWHERE or line.turn or top_of(shadow, cluster, line.parked[found], found) is None:
+        return NOWHERE
+    tasks = shadow.works[line.parked[found][0][1]].tasks
+    return found if len(tasks) == 1 == tasks[0] else NOWHERE
+
+
+def _drain(shadow: Shadow, cluster: Cluster, line: Lines, p: int, steps: int, seen: list[tuple[int, int]]) -> int:
+    """The same as `advance` in the cluster that looks ahead, in fewer words, as long as all wait in one line for one
+    kind and a job of one task is the first of them: such a job starts once there is enough for it, and is over when its
+    task ends. So it is with most jobs, and each is looked at again and again. How many steps are left.
+    """
+    base_runs, works, runs, running = shadow.base.runs, shadow.works, cluster.runs, cluster.running
+    free, held, parked, line.part = cluster.free, line.held, line.parked[p], SHARE_UNITS
+    is_alike = True  # Everybody waits as before.
+    while steps > 0 and running and cluster.waits and is_alike:
+        now_ms = cluster.now_ms = running[0][0]
+        while running and running[0][0] == now_ms:
+            _, job, stage, count = heappop(running)
+            steps -= 1
+            run = runs.get(job) or base_runs.get(job)
+            if run is None:
+                continue  # The job is over: its room was given back then.
+            if len(run.left) > 1 or run.left[0] != count:
+                _end(shadow, cluster, job, stage, count)
+                is_alike = False
+                continue
+            for kind, amount in works[job].needs[0]:
+                free[kind] = free[kind] + amount * count
+                held[kind] = held[kind] - amount * count
+            line.live -= 1
+            runs[job] = OVER
+        cluster.open = True
+        while steps > 0 and is_alike:
+            run = top_of(shadow, cluster, parked, p)
+            if run is None:
+                cluster.open = False
+                break
+            job = parked[0][1]
+            work = works[job]
+            lacked = lacks(cluster, work, run.ready[0])
+            if lacked == p:
+                cluster.open = False
+                break
+            if lacked != NOWHERE or len(work.tasks) > 1 or work.tasks[0] > 1:
+                is_alike = False
+                break
+            heappop(parked)
+            _start_alone(shadow, cluster, line, job, work, seen)
+            steps -= 1
+        cluster.weighs = not line.live
+    line.share = largest_share(held, shadow.total)
+    return steps
 
 
 def _end(shadow: Shadow, cluster: Cluster, job: int, stage: int, count: int) -> None:
@@ -268,6 +336,7 @@ def _start(shadow: Shadow, cluster: Cluster, line: Lines, job: int, most: int, s
     work, free = shadow.works[job], cluster.free
     if len(work.tasks) == 1 == work.tasks[0] and cluster is not shadow.base and lacks(cluster, work, 0) == NOWHERE:
         _start_alone(shadow, cluster, line, job, work, seen)
+        line.share = largest_share(line.held, shadow.total)
         return
     run = own(shadow, cluster, job)
     for stage in run.ready:
@@ -308,7 +377,6 @@ def _start_alone(
     for p, amount in work.needs[0]:
         free[p] -= amount
         of_leaf[p] += amount
-    line.share = largest_share(of_leaf, shadow.total)
     if run is None:
         held = [0] * len(shadow.kinds)
         for p, amount in work.needs[0]:
