@@ -23,7 +23,7 @@ from services.leftover.core.shadow.leaves import (
     tidy,
     top_of,
 )
-from services.leftover.core.shadow.state import LINE, NOWHERE, OVER, Cluster, Lines, Run, Shadow, Work
+from services.leftover.core.shadow.state import LINE, NOTHING_SHORT, NOWHERE, OVER, Cluster, Lines, Run, Shadow, Work
 
 CHUNKS: Final = 10
 """Tasks that start in one step come to at most this part of an equal share (or are one): fewer are more exact, and
@@ -169,6 +169,7 @@ def _drain(shadow: Shadow, cluster: Cluster, line: Lines, p: int, steps: int, se
     """
     base_runs, works, runs, running = shadow.base.runs, shadow.works, cluster.runs, cluster.running
     free, held, parked, line.part = cluster.free, line.held, line.parked[p], SHARE_UNITS
+    head, needs = NOBODY, NOTHING_SHORT  # Who is the first in line, and what its task needs.
     is_alike = True  # Everybody waits as before.
     while steps > 0 and running and cluster.waits and is_alike:
         now_ms = cluster.now_ms = running[0][0]
@@ -189,21 +190,31 @@ def _drain(shadow: Shadow, cluster: Cluster, line: Lines, p: int, steps: int, se
             runs[job] = OVER
         cluster.open = True
         while steps > 0 and is_alike:
-            run = top_of(shadow, cluster, parked, p)
-            if run is None:
-                cluster.open = False
-                break
-            job = parked[0][1]
-            work = works[job]
-            lacked = lacks(cluster, work, run.ready[0])
+            if head == NOBODY:
+                run = top_of(shadow, cluster, parked, p)
+                if run is None:
+                    cluster.open = False
+                    break
+                head = parked[0][1]
+                work = works[head]
+                needs = work.needs[0]
+                if len(work.tasks) > 1 or work.tasks[0] > 1:
+                    is_alike = False
+                    break
+            lacked = NOWHERE
+            for kind, amount in needs:
+                if amount > free[kind]:
+                    lacked = kind
+                    break
             if lacked == p:
                 cluster.open = False
                 break
-            if lacked != NOWHERE or len(work.tasks) > 1 or work.tasks[0] > 1:
+            if lacked != NOWHERE:
                 is_alike = False
                 break
             heappop(parked)
-            _start_alone(shadow, cluster, line, job, work, seen)
+            _start_alone(shadow, cluster, line, head, works[head], seen)
+            head = NOBODY
             steps -= 1
         cluster.weighs = not line.live
     line.share = largest_share(held, shadow.total)
