@@ -188,7 +188,7 @@ def _drain(shadow: Shadow, cluster: Cluster, line: Lines, p: int, steps: int, se
                 held[kind] = held[kind] - amount * count
             line.live -= 1
             runs[job] = OVER
-        cluster.open = True
+        cluster.open, cluster.weighs = True, steps <= 0 and not line.live
         while steps > 0 and is_alike:
             if head == NOBODY:
                 run = top_of(shadow, cluster, parked, p)
@@ -216,7 +216,6 @@ def _drain(shadow: Shadow, cluster: Cluster, line: Lines, p: int, steps: int, se
             _start_alone(shadow, cluster, line, head, works[head], seen)
             head = NOBODY
             steps -= 1
-        cluster.weighs = not line.live
     line.share = largest_share(held, shadow.total)
     return steps
 
