@@ -60,12 +60,7 @@ class Running:
         if wanted.starves or wanted.of_own:
             return True
         ending = self._state.ending.get(self._board.room.nodes[number].name)
-        if ending is None:
-            return True
-        for path in ending.paths:
-            if not path or path not in wanted.leaves:
-                return True
-        return False
+        return ending is None or any(not path or path not in wanted.leaves for path in ending.paths)
 
     def _ends_placed(self, number: int, wanted: Wanted) -> list[End]:
         """Of what this round has placed there."""
