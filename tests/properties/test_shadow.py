@@ -35,6 +35,20 @@ def arrivals(draw):
     return found
 
 
+@st.composite
+def lone_arrivals(draw):
+    """Up to 24 jobs, most of them of one task, as (when, spec) in order."""
+    found, when = [], 0
+    for number in range(draw(st.integers(6, 24))):
+        when += draw(st.sampled_from([0, 0, 0, 500, 1_000]))
+        demand = {"cpu": 1_000 * draw(st.integers(1, 4))}
+        if memory := draw(st.sampled_from([0, 0, 0, 1, 5])):
+            demand["memory"] = 1_000 * memory
+        lasts, tasks = 500 * draw(st.integers(1, 6)), draw(st.sampled_from([1, 1, 1, 1, 1, 1, 3]))
+        found.append((when, job(f"j{number}", stage("s0", tasks, duration_ms=lasts, demand=demand))))
+    return found
+
+
 class Shadowed:
     """A cell of one node in which jobs arrive, and start where there is room; none of their tasks ends."""
 
@@ -82,6 +96,38 @@ def test_few_steps_a_round_see_the_same_ends_later(jobs, steps):
             assert seen == {number: plain[number] for number in seen}
             cell.round()
         assert cell.seen() == plain
+
+
+@for_all(lone_arrivals(), st.integers(5, 200))
+def test_looking_along_one_line_is_looking_step_by_step(jobs, steps):
+    along = Shadowed(jobs, steps)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(moving, "_blocked_alone", lambda *_: moving.NOWHERE)
+        by_step = Shadowed(jobs, steps)
+        for _ in range(5):
+            assert along.story.snapshot == by_step.story.snapshot
+            by_step.round(by_step.story.time + 700)
+            patch.undo()
+            along.round(along.story.time + 700)
+            patch.setattr(moving, "_blocked_alone", lambda *_: moving.NOWHERE)
+
+
+@pytest.mark.skipif(moving.__file__.endswith(".so"), reason="compiled, a module calls its own functions")
+def test_jobs_of_one_task_are_looked_along_one_line(monkeypatch):
+    drained, drain = [], moving._drain
+
+    def drains(shadow, cluster, line, p, steps, seen):
+        before = len(seen)
+        left = drain(shadow, cluster, line, p, steps, seen)
+        drained.append(len(seen) - before)
+        return left
+
+    monkeypatch.setattr(moving, "_drain", drains)
+    lone = [job(f"j{i}", stage("s0", 1, duration_ms=1_000 + i, demand={"cpu": 3_000})) for i in range(30)]
+    cell = Shadowed([(0, spec) for spec in lone])
+
+    assert drained == [28]  # All but those two that start at once.
+    assert cell.seen() == ends([(0, spec) for spec in lone], CAPACITY)
 
 
 @for_all(arrivals(), st.integers(1, 200))

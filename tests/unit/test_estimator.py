@@ -4,8 +4,9 @@ import pytest
 from hypothesis import given as for_every
 from hypothesis import strategies as st
 
-from schemas import JobJudged, KnownAttempt, NodeRegistered
+from schemas import JobJudged, KnownAttempt, NodeRegistered, ReleaseCurve
 from services.estimator import core as estimator
+from services.estimator.core.decide import MOVED_PERMILLE, _at, _has_moved
 from services.estimator.core.fold import follow
 from services.estimator.core.forecasts import refresh
 from services.estimator.core.state import FORECASTERS
@@ -289,3 +290,36 @@ def test_a_job_of_one_task_is_followed_by_its_start_alone_until_an_attempt_fails
 
     story.then(failed("j/s", at=5_000))
     assert (one.alone_ms, one.active.begun, one.active.running) == (-1, [1], {})
+
+
+@st.composite
+def drawn_curves(draw):
+    """Of one class by up to two kinds, points [ms, amount in all] in order; what comes only grows."""
+    found = []
+    for kind in draw(st.lists(st.sampled_from(["cpu", "memory"]), unique=True)):
+        seconds = sorted(draw(st.sets(st.integers(0, 70), min_size=1, max_size=5)))
+        steps = draw(st.lists(st.sampled_from([1, 200, 1_000, 5_000]), min_size=5, max_size=5))
+        points = [[second * 1_000 + 500, sum(steps[: i + 1])] for i, second in enumerate(seconds)]
+        found.append(ReleaseCurve(0, kind, points))
+    return found
+
+
+@for_every(drawn_curves(), drawn_curves(), st.integers(0, 40_000))
+def test_a_forecast_has_moved_if_any_horizon_says_so(said, now, passed_ms):
+    state = estimator.State(capacity={"cpu": 100_000, "memory": 0}, forecast=said, forecast_ms=10_000)
+    now_ms, moved = 10_000 + passed_ms, False
+    for kind, amount in state.capacity.items():
+        before = next((curve.points for curve in said if curve.kind == kind), [])
+        after = next((curve.points for curve in now if curve.kind == kind), [])
+        for horizon_s in HORIZONS_S:
+            ahead_ms = (now_ms // 1_000 + horizon_s) * 1_000 - now_ms
+            was = _at(before, passed_ms + ahead_ms) - _at(before, passed_ms)
+            moved |= abs(was - _at(after, ahead_ms)) * 1_000 >= max(1, amount * MOVED_PERMILLE)
+
+    assert _has_moved(state, now, now_ms) == moved
+
+
+def test_where_nothing_was_expected_and_nothing_came_no_forecast_was_off():
+    assert error_ppm([{}, {"cpu": 10}], [{}, {}], {"cpu": 1_000}) == 5_000
+    assert error_ppm([{}, {}], [{}, {"cpu": 10}], {"cpu": 1_000}) == 5_000
+    assert error_ppm([{}, {}], [{}, {}], {"cpu": 1_000}) == 0

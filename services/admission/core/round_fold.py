@@ -85,8 +85,7 @@ def fold_forecast(state: State, record: Record[Releases | Plans]) -> None:
         state.needs_round |= not body.pauses
     else:
         state.curves, state.curves_ms = body.curves, body.at_ms
-        if pools_of(state, record.time) != state.pools_ppm:
-            state.needs_round = True
+        state.needs_round = state.needs_round or pools_of(state, record.time) != state.pools_ppm
 
 
 def fold_time(state: State, record: Record[TimeReached]) -> None:

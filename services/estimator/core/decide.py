@@ -56,6 +56,9 @@ def _has_moved(state: State, curves: list[ReleaseCurve], now_ms: int) -> bool:
     for key in [*before, *after]:
         old, new = before.get(key, []), after.get(key, [])
         least, over = state.capacity.get(key[1], 0) * MOVED_PERMILLE, _at(old, passed_ms)
+        farthest_ms = (now_ms // SECOND_MS + HORIZONS_S[-1]) * SECOND_MS - now_ms
+        if (not new or new[0][0] > farthest_ms) and _at(old, passed_ms + farthest_ms) == over:
+            continue  # Nothing comes so soon by either, as what comes only grows.
         for horizon in HORIZONS_S:
             behind_ms = (now_ms // SECOND_MS + horizon) * SECOND_MS - now_ms
             was = _at(old, passed_ms + behind_ms) - over

@@ -191,6 +191,8 @@ def _bind(state: State, grant: Grant, time: int, task: TaskClass | None) -> None
     if ending is not None and len(ending.started) > len(ending.order) + UNASKED_MAX:
         ending = None  # Nobody has asked for long: who does will look at the node again.
         del state.ending[grant.node]
+    if ending is not None:
+        ending.paths[leaf] = True
     rules = rules_of(name, job.queue, stage)
     counted = counters_of(rules)
     for index in range(count):

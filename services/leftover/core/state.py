@@ -158,17 +158,20 @@ class Run:
 class Ending:
     """What runs on a node in the `order` of its expected ends, where nothing but time changes those
     (backfill/running.py), as of the last round that asked. `started`: what has started there since, by task;
-    `has_ended`: some has, and says so by having no expected end any more.
+    `has_ended`: some has, and says so by having no expected end any more. `paths`: the queues that all of it is served
+    in, and perhaps others.
     """
 
     order: list[Allocation]
     started: dict[str, Allocation]
     has_ended: bool
+    paths: dict[str, bool]
 
-    def __init__(self, order: list[Allocation]) -> None:
+    def __init__(self, order: list[Allocation], paths: dict[str, bool]) -> None:
         self.order = order
         self.started = {}
         self.has_ended = False
+        self.paths = paths
 
 
 @dataclass(slots=True)

@@ -14,6 +14,9 @@ from services.leftover.placement.task_class import TaskClass
 OVERRUN_MOST: Final = 2
 """A task that runs on is expected to end at any moment until it has run so many times as long as it was expected to."""
 
+NOTHING_HELD: Final[list[Allocation]] = []
+"""Of nodes on which nothing gives room that counts: shared, and never changed."""
+
 NOTHING_PLACED: Final[list[Placement]] = []
 """Of nodes on which this round has placed nothing: shared, and never changed."""
 
@@ -39,7 +42,7 @@ class Running:
         """In order of time; without the tasks that are the class's own, unless they count, too. Who has seen enough
         asks for no more."""
         placed, next_ = self._ends_placed(number, wanted), 0
-        for held in self._held_on(number):
+        for held in self._held_on(number) if self._could_give(number, wanted) else NOTHING_HELD:
             expected = held.expected
             if expected is None or not self._gives_room(held, expected.path, wanted, number):
                 continue
@@ -50,6 +53,14 @@ class Running:
         while next_ < len(placed):
             yield placed[next_]
             next_ += 1
+
+    def _could_give(self, number: int, wanted: Wanted) -> bool:
+        """Whether anything that ran on the node before this round may give room that counts: not where all of it is of
+        leaves that want it, and whose own ends do not count."""
+        if wanted.starves or wanted.of_own:
+            return True
+        ending = self._state.ending.get(self._board.room.nodes[number].name)
+        return ending is None or any(not path or path not in wanted.leaves for path in ending.paths)
 
     def _ends_placed(self, number: int, wanted: Wanted) -> list[End]:
         """Of what this round has placed there."""
@@ -83,11 +94,14 @@ class Running:
         on_node = state.held.get(name)
         known = list(on_node.values()) if on_node is not None else []
         is_steady = not state.copied
+        paths: dict[str, bool] = {}
         for held in known:
             is_steady = self._is_steady(held) and is_steady
+            if held.expected is not None:
+                paths[held.expected.path] = True
         known.sort(key=_at_ms)
         if is_steady:
-            state.ending[name] = Ending(known)
+            state.ending[name] = Ending(known, paths)
         elif ending is not None:
             del state.ending[name]
         return known

@@ -23,7 +23,7 @@ from services.leftover.core.shadow.leaves import (
     tidy,
     top_of,
 )
-from services.leftover.core.shadow.state import LINE, NOWHERE, OVER, Cluster, Lines, Run, Shadow, Work
+from services.leftover.core.shadow.state import LINE, NOTHING_SHORT, NOWHERE, OVER, Cluster, Lines, Run, Shadow, Work
 
 CHUNKS: Final = 10
 """Tasks that start in one step come to at most this part of an equal share (or are one): fewer are more exact, and
@@ -133,6 +133,12 @@ def advance(
         running = cluster.running
         if not running or (running[0][0] > until_ms if until_ms is not None else not cluster.waits):
             break
+        if until_ms is None and len(cluster.lines) == 1 and cluster is not shadow.base:
+            line = next(iter(cluster.lines.values()))
+            p = _blocked_alone(shadow, cluster, line)
+            if p != NOWHERE:
+                steps = _drain(shadow, cluster, line, p, steps, seen)
+                continue
         cluster.now_ms = running[0][0]
         while running and running[0][0] == cluster.now_ms:
             _, job, stage, count = heappop(running)
@@ -140,6 +146,96 @@ def advance(
             steps -= 1
         cluster.open = True
     return max(0, steps)
+
+
+def _blocked_alone(shadow: Shadow, cluster: Cluster, line: Lines) -> int:
+    """The kind that all who wait in a leaf wait for, where a job of one task is the first of them; else NOWHERE."""
+    found = NOWHERE
+    for p, parked in enumerate(line.parked):
+        if parked:
+            if found != NOWHERE:
+                return NOWHERE
+            found = p
+    if found == NOWHERE or line.turn or top_of(shadow, cluster, line.parked[found], found) is None:
+        return NOWHERE
+    tasks = shadow.works[line.parked[found][0][1]].tasks
+    return found if len(tasks) == 1 == tasks[0] else NOWHERE
+
+
+def _drain(shadow: Shadow, cluster: Cluster, line: Lines, p: int, steps: int, seen: list[tuple[int, int]]) -> int:
+    """The same as `advance` in the cluster that looks ahead, in fewer words, as long as all wait in one line for one
+    kind and a job of one task is the first of them: such a job starts once there is enough for it, and is over when its
+    task ends. So it is with most jobs, and each is looked at again and again. How many steps are left.
+    """
+    works, runs, running, waits = shadow.works, cluster.runs, cluster.running, cluster.waits
+    free, parked, line.part = cluster.free, line.parked[p], SHARE_UNITS
+    both = [amount + held for amount, held in zip(free, line.held, strict=True)]  # It moves from one to the other.
+    head, needs = NOBODY, NOTHING_SHORT  # Who is the first in line, and what its task needs.
+    is_alike = True  # All wait as before.
+    while steps > 0 and running and waits and is_alike:
+        now_ms = cluster.now_ms = running[0][0]
+        ended, is_alike = _end_next(shadow, cluster, line)
+        steps -= ended
+        cluster.open, cluster.weighs = True, steps <= 0 and not line.live
+        while steps > 0 and is_alike:
+            if head == NOBODY:
+                run = top_of(shadow, cluster, parked, p)
+                if run is None:
+                    cluster.open = False
+                    break
+                head = parked[0][1]
+                work = works[head]
+                needs = work.needs[0]
+                if len(work.tasks) > 1 or work.tasks[0] > 1:
+                    is_alike = False
+                    break
+            lacked = NOWHERE
+            for kind, amount in needs:
+                if amount > free[kind]:
+                    lacked = kind
+                    break
+            if lacked == p:
+                cluster.open = False
+                break
+            if lacked != NOWHERE:
+                is_alike = False
+                break
+            heappop(parked)
+            work = works[head]
+            for kind, amount in needs:
+                free[kind] = free[kind] - amount
+            end_ms = now_ms + work.lasts_ms[0]
+            runs[head] = work.started or _started(shadow, work)
+            del waits[head]
+            seen.append((end_ms, head))
+            heappush(running, (end_ms, head, 0, 1))
+            head = NOBODY
+            steps -= 1
+    line.held = [amount - left for amount, left in zip(both, free, strict=True)]
+    line.share = largest_share(line.held, shadow.total)
+    return steps
+
+
+def _end_next(shadow: Shadow, cluster: Cluster, line: Lines) -> tuple[int, bool]:
+    """Ends what runs until the next moment in a cluster that looks ahead: how much, and whether all those jobs are
+    over. What the leaf holds is not brought up to date."""
+    base_runs, works, runs, running, free = shadow.base.runs, shadow.works, cluster.runs, cluster.running, cluster.free
+    ended, are_over, at_ms = 0, True, running[0][0]
+    while running and running[0][0] == at_ms:
+        _, job, stage, count = heappop(running)
+        ended += 1
+        run = runs.get(job) or base_runs.get(job)
+        if run is None:
+            continue  # The job is over: its room was given back then.
+        if len(run.left) > 1 or run.left[0] != count:
+            _end(shadow, cluster, job, stage, count)
+            are_over = False
+            continue
+        for kind, amount in works[job].needs[0]:
+            free[kind] = free[kind] + amount * count
+        line.live -= 1
+        runs[job] = OVER
+    return ended, are_over
 
 
 def _end(shadow: Shadow, cluster: Cluster, job: int, stage: int, count: int) -> None:
@@ -304,18 +400,22 @@ def _start_alone(
 ) -> None:
     """Starts the task of a job that has but one, in the cluster that looks ahead: nothing of such a job changes there
     any more until it ends, so that it is the same each time that is looked ahead."""
-    free, of_leaf, run = cluster.free, line.held, work.started
+    free, of_leaf = cluster.free, line.held
     for p, amount in work.needs[0]:
         free[p] -= amount
         of_leaf[p] += amount
     line.share = largest_share(of_leaf, shadow.total)
-    if run is None:
-        held = [0] * len(shadow.kinds)
-        for p, amount in work.needs[0]:
-            held[p] = amount
-        run = work.started = Run([1], [0], [0], [], held, largest_share(held, shadow.total), NOWHERE)
-    cluster.runs[job] = run
+    cluster.runs[job] = work.started or _started(shadow, work)
     end_ms = cluster.now_ms + work.lasts_ms[0]
     del cluster.waits[job]
     seen.append((end_ms, job))
     heappush(cluster.running, (end_ms, job, 0, 1))
+
+
+def _started(shadow: Shadow, work: Work) -> Run:
+    """How far a job of one task is once that has started."""
+    held = [0] * len(shadow.kinds)
+    for p, amount in work.needs[0]:
+        held[p] = amount
+    run = work.started = Run([1], [0], [0], [], held, largest_share(held, shadow.total), NOWHERE)
+    return run

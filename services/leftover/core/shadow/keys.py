@@ -63,16 +63,20 @@ DIGITS: Final = 32
 def claim(shadow: Shadow, job: Job, time: int, board: Board | None) -> None:
     """Computes what a live job of the shadow is served by."""
     seq = job.admitted
-    end_ms = end_of(shadow, seq)
-    left_ms = max(LEFT_MS_MIN, _due_by(shadow, shadow.works[seq], end_ms) - time)
-    work = work_left(shadow, job)
-    key = _rounded(work * left_ms * left_ms)
-    renew_ms = time + left_ms // RENEWED_PART if left_ms > LEFT_MS_MIN else RESTS
+    work, end_ms = shadow.works[seq], end_of(shadow, seq)
+    left_ms = _due_by(shadow, work, end_ms) - time
+    renew_ms = RESTS
+    if left_ms > LEFT_MS_MIN:
+        renew_ms = time + left_ms // RENEWED_PART
+    else:
+        left_ms = LEFT_MS_MIN
+    left = work_left(shadow, job)
+    key = _rounded(left * (left_ms * left_ms))
     known = shadow.claims.get(seq)
     if known is None:
         known = shadow.claims[seq] = Claim(-1, 0, 0, RESTS)
     is_shown, is_listed = known.key == key, known.renew_ms == renew_ms
-    known.key, known.work, known.end_ms, known.renew_ms, known.stirred = key, work, end_ms, renew_ms, False
+    known.key, known.work, known.end_ms, known.renew_ms, known.stirred = key, left, end_ms, renew_ms, False
     if not is_listed and renew_ms != RESTS:
         heappush(shadow.renewals, (renew_ms, seq))
     if not is_shown and board is not None:

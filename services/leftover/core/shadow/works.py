@@ -5,12 +5,14 @@ from largesse.lifecycle.run_times import expected_ms
 from largesse.lifecycle.state import Graph
 from schemas.quantities import SHARE_UNITS
 from services.leftover.core.job import Job
-from services.leftover.core.shadow.state import Run, Shadow, Work
+from services.leftover.core.shadow.state import Pairs, Run, Shadow, Work
 
 
 def work_of(name: str, leaf: str, job: Job, time: int) -> Work:
     """What is left to be done of a job by now."""
     graph = job.graph
+    if len(graph.stages) == 1:
+        return _work_of_one(name, leaf, job, time)
     lasts_ms = [expected_ms(stage, job.seen) for stage in graph.stages]
     tasks = job.progress.left.copy()
     demands = [stage.demand for stage in graph.stages]
@@ -21,6 +23,17 @@ def work_of(name: str, leaf: str, job: Job, time: int) -> Work:
     most = {at: stage.width for at, stage in enumerate(graph.stages) if stage.running_max is not None}
     if most:
         work.most = most
+    return work
+
+
+def _work_of_one(name: str, leaf: str, job: Job, time: int) -> Work:
+    """The same of a job of one stage."""
+    stage, tasks = job.graph.stages[0], job.progress.left[0]
+    lasts_ms = expected_ms(stage, job.seen)
+    path_ms = [lasts_ms * waves_of(stage, tasks)]
+    work = Work(name, leaf, [stage.demand], [tasks], [lasts_ms], path_ms, job.graph.children, [], [], time)
+    if stage.running_max is not None:
+        work.most = {0: stage.width}
     return work
 
 
@@ -41,12 +54,19 @@ def _paths(graph: Graph, lasts_ms: list[int]) -> list[int]:
 def measure(shadow: Shadow, work: Work) -> None:
     """What tasks of a job need of the capacity in force. A task is taken to be no larger than the cell, and to need
     nothing of a kind that the cell has not got: it will not start, but nobody waits for it in the shadow."""
-    needs = []
+    kinds, total = shadow.kinds, shadow.total
+    work.needs, work.shares, work.started = [], [], None
     for demand in work.demands:
-        pairs = [(p, demand.get(kind, 0)) for p, kind in enumerate(shadow.kinds)]
-        needs.append([(p, min(amount, shadow.total[p])) for p, amount in pairs if amount and shadow.total[p]])
-    work.needs, work.started = needs, None
-    work.shares = [max([a * SHARE_UNITS // shadow.total[p] for p, a in pairs], default=0) for pairs in needs]
+        pairs: Pairs = []
+        share = 0
+        for p, kind in enumerate(kinds):
+            amount, most = demand.get(kind, 0), total[p]
+            if amount and most:
+                amount = min(amount, most)
+                pairs.append((p, amount))
+                share = max(share, amount * SHARE_UNITS // most)
+        work.needs.append(pairs)
+        work.shares.append(share)
 
 
 def estimate_ms(shadow: Shadow, work: Work) -> int:

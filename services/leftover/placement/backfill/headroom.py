@@ -323,8 +323,9 @@ def gather(
     held = dict(stay)
     if _rooms(found) < wanted.tasks:
         able = [n for n, node in enumerate(nodes) if n not in taken and n not in stay and could_hold(room, task, node)]
-        able.sort(key=lambda n: (_missing(task, nodes[n]), n))
-        able = able[: wanted.tasks + LOOKED_AT]
+        if len(able) > wanted.tasks + LOOKED_AT:  # Else all are looked at, and `_first` ranks what they have.
+            able.sort(key=lambda n: (_missing(task, nodes[n]), n))
+            del able[wanted.tasks + LOOKED_AT :]
         wanted.of_all, wanted.spared = False, {}
         looked = _looked_at(room, wanted, now_ms, ends, able)
         found = _first(room, wanted, at | looked, tasks, stay, most)
