@@ -155,7 +155,7 @@ COMPILED = {
         "kinds_part",
         "leaf_queue",
         "node_choice",
-        "nodes",
+        "node_table",
         "one_list",
         "packing",
         "pending_reasons",

@@ -20,7 +20,7 @@ from services.leftover.core.mix import mix_of
 from services.leftover.core.state import State
 from services.leftover.placement.board import Board
 from services.leftover.placement.entries import BY_WORK_LEFT, Discipline
-from services.leftover.placement.nodes import Room
+from services.leftover.placement.node_table import NodeTable
 from services.leftover.placement.packing import Alignment
 from services.leftover.placement.task_class import TaskClass
 from services.leftover.placement.task_span import TaskSpan
@@ -29,18 +29,18 @@ from services.leftover.placement.task_span import TaskSpan
 def build(state: State) -> Board:
     """The board that corresponds to everything folded so far."""
     nodes = {name: node for name, node in state.nodes.items() if not node.lost}
-    room = Room([node.capacity for node in nodes.values()], slots_of(state.policy), state.policy.placement)
+    table = NodeTable([node.capacity for node in nodes.values()], slots_of(state.policy), state.policy.placement)
     for name, node in nodes.items():
         devices = [(device.index, device.milli) for device in node.devices]
-        room.add(name, node.epoch, node.capacity, node.labels, devices, not (node.draining or node.unschedulable))
-    room.set_mix(mix_of(state))
+        table.add(name, node.epoch, node.capacity, node.labels, devices, not (node.draining or node.unschedulable))
+    table.set_mix(mix_of(state))
     for name, failures in state.failures.items():
-        if failures.until_ms and name in room.number:
-            room.put_last(name, True)
+        if failures.until_ms and name in table.number:
+            table.put_last(name, True)
     alignment = Alignment(state.policy.tetris_fairness_permille, state.policy.leftover_order == "packing")
     orders, maxima = _orders(state), _maxima(state)
     board = Board(
-        room,
+        table,
         _discipline(state),
         orders,
         maxima,
@@ -53,7 +53,7 @@ def build(state: State) -> Board:
     for leaf, seq in state.served.items():
         board.serve(leaf, seq)
     if state.promises.amount:
-        divide(state, room)
+        divide(state, table)
     for name, job in state.jobs.items():
         add_job(state, board, name, job)
     state.ending = {}
@@ -61,10 +61,10 @@ def build(state: State) -> Board:
         for key, held in on_node.items():
             shape = board.shape_of(held.demand)
             pairs, held.expected = shape.pairs, None
-            if node_name in room.number:
-                room.occupy(node_name, pairs, [(share.index, share.milli) for share in held.devices])
+            if node_name in table.number:
+                table.occupy(node_name, pairs, [(share.index, share.milli) for share in held.devices])
                 if held.counted:
-                    board.count(held.counted, room.number[node_name], 1)
+                    board.count(held.counted, table.number[node_name], 1)
             board.occupy(held.queue, held.user, 1)
             if not state.copied or counts(state, node_name, held.job, key):
                 board.hold(held.job, pairs, 1, held.queue)
@@ -75,7 +75,9 @@ def build(state: State) -> Board:
             board.wait(name, spans_of(state, board, name, job, asks_of(job)))
     for said in state.reasons.values():  # What was said to wait may wait no longer.
         board.class_for(said.demand, said.labels, said.prefer, said.gang, said.rules, said.near)
-    room.hold_nodes({room.number[n]: task_class_of(board, held) for n, held in state.kept.items() if n in room.number})
+    table.hold_nodes(
+        {table.number[n]: task_class_of(board, held) for n, held in state.kept.items() if n in table.number}
+    )
     board.recheck_all()
     return board
 
@@ -86,11 +88,11 @@ def counts(state: State, node: str, job: str, key: str) -> bool:
     return copied is None or copied.counted == node
 
 
-def divide(state: State, room: Room) -> None:
+def divide(state: State, table: NodeTable) -> None:
     """Shares are parts of what the queues divide: the capacity of the nodes less what is promised to reservations."""
     promised = counted_promises(state.policy, state.promises)
-    divided = divisible({kind: room.total[p] for kind, p in room.position.items()}, promised)
-    room.total = [divided[kind] for kind in room.position]
+    divided = divisible({kind: table.total[p] for kind, p in table.position.items()}, promised)
+    table.total = [divided[kind] for kind in table.position]
 
 
 def is_reserved(state: State, name: str) -> bool:
@@ -169,7 +171,7 @@ def work_left(board: Board, job: Job) -> int:
     """
     left = 0
     for stage, tasks in zip(job.graph.stages, job.progress.left, strict=True):
-        left += tasks * board.room.share_of(stage.demand) * estimate_of(job, stage)
+        left += tasks * board.node_table.share_of(stage.demand) * estimate_of(job, stage)
     return left
 
 

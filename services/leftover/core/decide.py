@@ -93,7 +93,7 @@ def _keep_room_for_short(round_: Round) -> None:
     state, board = round_.state, round_.board
     board.begin(round_.now_ms, state.policy.ageing_ms)
     hold_for_gangs(round_)
-    if board.room.kept_nodes and not PRESETS[state.policy.preset].has_levels_for_claims:
+    if board.node_table.kept_nodes and not PRESETS[state.policy.preset].has_levels_for_claims:
         serve_owed(board, list(state.short))
 
 
@@ -152,7 +152,7 @@ def _answer(round_: Round) -> Grants:
 
 
 def _grant(board: Board, placement: Placement) -> Grant:
-    node = board.room.nodes[placement.node]
+    node = board.node_table.nodes[placement.node]
     grant = Grant(
         placement.job, placement.stage, placement.first, placement.count, placement.attempt, node.name, node.epoch
     )

@@ -279,7 +279,7 @@ def _release(state: State, node: str, job: str, stage: str, first: int, count: i
     ending = state.ending.get(node)
     if ending is not None:
         ending.has_ended = True
-    number = board.room.number[node] if board is not None else -1
+    number = board.node_table.number[node] if board is not None else -1
     for index in range(first, first + count):
         key = f"{prefix}{index}"
         held = on_node.pop(key)
@@ -290,7 +290,7 @@ def _release(state: State, node: str, job: str, stage: str, first: int, count: i
             shape = board.shape_in(job, stage, held.demand)
             pairs = shape.pairs
             devices = [(share.index, share.milli) for share in held.devices] if held.devices else []
-            board.room.give(number, pairs, devices)
+            board.node_table.give(number, pairs, devices)
             if held.counted:
                 board.count(held.counted, number, -1)
             board.occupy(held.queue, held.user, -1)

@@ -47,8 +47,8 @@ def rank_nodes(state: State, names: list[str]) -> None:
     if board is not None:
         for name in names:
             failures = state.failures.get(name)
-            if name in board.room.number:
-                board.room.put_last(name, failures is not None and failures.until_ms > 0)
+            if name in board.node_table.number:
+                board.node_table.put_last(name, failures is not None and failures.until_ms > 0)
 
 
 # ---------------------------------------------------------------- winners and closings

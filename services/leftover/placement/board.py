@@ -228,7 +228,7 @@ class Board(BoardState):
             other, span = self.first_in(*found)
             if other.under and self.is_capped(*found, other, span):
                 continue
-            if self.pools.could_start(other.job_class, span.task, self.room, live):
+            if self.pools.could_start(other.job_class, span.task, self.node_table, live):
                 self.pools.beyond[leaf.name, job.job_class] = True
                 break
         self.packers.begin()  # They have been asked for less than what is live.
@@ -236,7 +236,7 @@ class Board(BoardState):
     def _place_one(self, leaf: LeafEntry, job: JobEntry, span: TaskSpan) -> bool:
         task = span.task
         is_new = not task.blocked or task.bounds is not None  # Else only nodes that got room can suit it.
-        number = self.room.best(task) if is_new else self._candidates.best(task)
+        number = self.node_table.best(task) if is_new else self._candidates.best(task)
         if number is not None:
             self.put(leaf, job, span, number)
         return number is not None
@@ -245,11 +245,11 @@ class Board(BoardState):
         """All tasks of a gang, or none."""
         task = span.task
         taken: list[tuple[int, list[tuple[int, int]]]] = []
-        while len(taken) < span.count and (number := self.room.best(task)) is not None:
-            taken.append((number, self.room.take(task, number)))
+        while len(taken) < span.count and (number := self.node_table.best(task)) is not None:
+            taken.append((number, self.node_table.take(task, number)))
         if len(taken) < span.count:
             for number, devices in reversed(taken):
-                self.room.put_back(task, number, devices)
+                self.node_table.put_back(task, number, devices)
             return False
         for number, devices in taken:
             self._note(leaf, job, span, number, devices)
@@ -285,7 +285,7 @@ class Board(BoardState):
 
     def put(self, leaf: LeafEntry, job: JobEntry, span: TaskSpan, number: int) -> None:
         """One task of a span starts on a node that has the room, whoever that is held for. `placed` tells of it."""
-        self._note(leaf, job, span, number, self.room.take(span.task, number))
+        self._note(leaf, job, span, number, self.node_table.take(span.task, number))
         self._note_placed(leaf, job, span, 1)
 
     def _note_placed(self, leaf: LeafEntry, job: JobEntry, span: TaskSpan, count: int) -> None:
@@ -332,7 +332,7 @@ class Board(BoardState):
         is still `alive`.
         """
         for devices in placement.devices or [[]] * placement.count:
-            self.room.give(placement.node, placement.task.pairs, devices)
+            self.node_table.give(placement.node, placement.task.pairs, devices)
         if placement.task.bounds is not None:
             self.count(counters_of(placement.task.bounds.said), placement.node, -placement.count)
         self.occupy(placement.queue, placement.user, -placement.count)

@@ -14,7 +14,7 @@ from services.leftover.placement.job_keys import key_of
 from services.leftover.placement.keys import CLASS_MASK
 from services.leftover.placement.kinds_levels import KindsLevels
 from services.leftover.placement.leaf_queue import LeafEntry, ReadyQueue
-from services.leftover.placement.nodes import Room
+from services.leftover.placement.node_table import NodeTable
 from services.leftover.placement.one_list import OneList
 from services.leftover.placement.packing import Alignment, Packers
 from services.leftover.placement.queue_limits import QueueEntry, QueueLimits, count_in
@@ -48,7 +48,7 @@ class BoardState(GatedJobs):
 
     def __init__(
         self,
-        room: Room,
+        table: NodeTable,
         discipline: Discipline,
         orders: dict[str, ServingOrder] | None = None,
         maxima: dict[str, Vector] | None = None,
@@ -68,17 +68,17 @@ class BoardState(GatedJobs):
         strict = discipline != "fair" or any(order in ("fifo", "tetris-fair") for order in self.orders.values())
         ppm = pools_ppm or []
         is_mixed = strict or bool(maxima) or (len(ppm) > 1 and not pools_lend)
-        super().__init__(room, discipline, ppm, is_mixed=is_mixed, pools_lend=pools_lend)
+        super().__init__(table, discipline, ppm, is_mixed=is_mixed, pools_lend=pools_lend)
         self.users = UserLimits(user_running_max or {})
-        self.maxima = QueueLimits(maxima or {}, room.position)
+        self.maxima = QueueLimits(maxima or {}, table.position)
         self.strict_leaves: list[LeafEntry] = []  # Where some queue has a maximum, those that keep a strict order.
-        self.packers = Packers(alignment or Alignment(), room, self.classes, self.by_admission)
+        self.packers = Packers(alignment or Alignment(), table, self.classes, self.by_admission)
         self.one_list: OneList | None = None
         if listed is not None:
             self.one_list = OneList(
                 self.leaf_queue, self.packers, self.bands, discipline, listed, self.first_if_current
             )
-        self.kinds_levels = KindsLevels(room, self.leaf_queue)
+        self.kinds_levels = KindsLevels(table, self.leaf_queue)
         self.over_ms: dict[str, int | None] = {}  # By job, when tasks wait no longer for preferred nodes.
         self.barred: dict[str, dict[str, bool]] = {}  # By job, stages that wait for room that is not promised.
         self._class_of: dict[tuple[object, ...], TaskClass] = {}
@@ -93,7 +93,7 @@ class BoardState(GatedJobs):
         entry = self.leaves.get(name)
         if entry is None:
             order = self.orders.get(name, "drf" if self.discipline == "fair" else "fifo")
-            entry = self.leaves[name] = LeafEntry(name, [0] * len(self.room.total), order)
+            entry = self.leaves[name] = LeafEntry(name, [0] * len(self.node_table.total), order)
             entry.has_maximum = name in self.maxima.given
             if self.maxima.given and entry.strict:
                 self.strict_leaves.append(entry)
@@ -319,7 +319,7 @@ class BoardState(GatedJobs):
 
     def refresh(self) -> None:
         """Works out the shares that have moved since the last round, and ranks jobs again."""
-        total = self.room.total
+        total = self.node_table.total
         leaves = [self.leaves[name] for name in self._stale_leaves]
         for leaf in leaves:
             leaf.share = largest_share(leaf.held, total)
@@ -392,11 +392,11 @@ class BoardState(GatedJobs):
         if task is None:
             task = self._class_of[key] = self._new_class(shape, labels, prefer, gang)
             if rules or near:
-                bind(self.room, task, rules or [], near)
+                bind(self.node_table, task, rules or [], near)
         return task
 
     def _new_class(self, shape: Shape, labels: dict[str, str], prefer: dict[str, str], gang: int) -> TaskClass:
-        task = self.room.task_class(len(self.classes), shape, labels, prefer, gang)
+        task = self.node_table.task_class(len(self.classes), shape, labels, prefer, gang)
         self.classes.append(task)
         self.kinds_levels.add_class(task)
         return task
@@ -415,7 +415,7 @@ class BoardState(GatedJobs):
         key = tuple(demand.items())
         shape = self._shapes.get(key)
         if shape is None:
-            shape = self._shapes[key] = self.room.shape(demand, len(self._shapes))
+            shape = self._shapes[key] = self.node_table.shape(demand, len(self._shapes))
         return shape
 
     def shape_in(self, name: str, stage: str, demand: Vector) -> Shape:
@@ -432,8 +432,8 @@ class BoardState(GatedJobs):
 
     def count(self, names: list[str], number: int, count: int) -> None:
         """So many tasks more (fewer, where negative) that these counters count run on a node."""
-        node = self.room.nodes[number]
-        for index in self.room.counters.count(names, node.name, node.labels, count):
+        node = self.node_table.nodes[number]
+        for index in self.node_table.counters.count(names, node.name, node.labels, count):
             self._candidates.unblock(self.classes[index])
 
     def recheck_all(self) -> None:

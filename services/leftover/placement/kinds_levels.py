@@ -15,7 +15,7 @@ from services.leftover.placement.fits import bit_set
 from services.leftover.placement.keys import CLASS_MASK, PRIORITY_BITS
 from services.leftover.placement.kinds_part import KindsPart, kinds_asked
 from services.leftover.placement.leaf_queue import LeafEntry, LeafQueue, ReadyQueue
-from services.leftover.placement.nodes import Room
+from services.leftover.placement.node_table import NodeTable
 from services.leftover.placement.task_class import Shape, TaskClass
 
 _RATIO_BITS: Final = 30
@@ -24,8 +24,8 @@ _RATIO_BITS: Final = 30
 class KindsLevels:
     """The parts of all leaves that have several levels."""
 
-    def __init__(self, room: Room, leaf_queue: LeafQueue) -> None:
-        self._room = room
+    def __init__(self, table: NodeTable, leaf_queue: LeafQueue) -> None:
+        self._table = table
         self._leaf_queue = leaf_queue  # Knows what runs.
         self._classes: dict[int, int] = {}  # By set of kinds, bit set of the classes whose tasks ask for just those.
         self._new_classes: dict[int, list[int]] = {}  # Those that are not in these sets yet, by number.
@@ -50,12 +50,14 @@ class KindsLevels:
             leaf.parts = []
             self._leaf_queue.move([leaf])
             return
-        room, before = self._room, {part.kinds: part for part in self.parts.get(leaf.name, [])}
+        table, before = self._table, {part.kinds: part for part in self.parts.get(leaf.name, [])}
         targets = {self._named(names): target for names, target in levels}
-        parts = self.parts[leaf.name] = [before.get(kinds) or KindsPart(kinds, 0, len(room.total)) for kinds in targets]
+        parts = self.parts[leaf.name] = [
+            before.get(kinds) or KindsPart(kinds, 0, len(table.total)) for kinds in targets
+        ]
         if any(kinds not in before for kinds in targets):  # Else what they hold has been counted all along.
             for part in parts:
-                part.held = [0] * len(room.total)
+                part.held = [0] * len(table.total)
             for shape, count in self._leaf_queue.running.get(leaf.name, {}).items():
                 self._add(leaf.name, shape.pairs, count, placed=False)
             for part in parts:
@@ -76,8 +78,8 @@ class KindsLevels:
     def _named(self, names: list[str]) -> int:
         kinds = 0
         for name in names:
-            if name in self._room.position:
-                kinds |= 1 << self._room.position[name]
+            if name in self._table.position:
+                kinds |= 1 << self._table.position[name]
         return kinds
 
     def run(self, leaf: str, shape: Shape, count: int) -> None:
@@ -126,7 +128,7 @@ class KindsLevels:
                 return
 
     def _rank(self, part: KindsPart) -> None:
-        share, total = 0, self._room.total
+        share, total = 0, self._table.total
         for p, amount in enumerate(part.held):
             if total[p]:
                 share = max(share, (amount + part.placed[p]) * SHARE_UNITS // total[p])

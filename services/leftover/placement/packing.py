@@ -27,7 +27,7 @@ from services.leftover.placement.keys import (
     WORK_BITS,
 )
 from services.leftover.placement.leaf_queue import LeafEntry
-from services.leftover.placement.nodes import Room
+from services.leftover.placement.node_table import NodeTable
 from services.leftover.placement.task_class import TaskClass, as_aligned
 from services.leftover.placement.user_limits import waits_open
 
@@ -107,12 +107,12 @@ class Packer:
     """Chooses the bucket that a leaf serves next, for one class of jobs."""
 
     def __init__(
-        self, leaf: LeafEntry, job_class: int, room: Room, classes: list[TaskClass], fair: FairJobs | None
+        self, leaf: LeafEntry, job_class: int, table: NodeTable, classes: list[TaskClass], fair: FairJobs | None
     ) -> None:
         """`fair`: who may pack; None: everybody. See `Packers`."""
         self.leaf = leaf
         self.job_class = job_class
-        self.room = room
+        self.table = table
         self.classes = classes
         self.fair = fair
         self._tier_shift = RANK_SHIFT + _TIER_SHIFT[leaf.order]
@@ -176,8 +176,8 @@ class Packer:
         blocked.
         """
         task = as_aligned(self.classes[bucket_id & CLASS_MASK])
-        number = self.room.best(task)
-        rank = self.room.suits(task, self.room.nodes[number]) if number is not None else None
+        number = self.table.best(task)
+        rank = self.table.suits(task, self.table.nodes[number]) if number is not None else None
         return self._tier(key), rank or 0, key, bucket_id
 
     def _tier(self, key: int) -> int:
@@ -188,10 +188,10 @@ class Packers:
     """The packers of all leaves that pack, by leaf and class of job."""
 
     def __init__(
-        self, alignment: Alignment, room: Room, classes: list[TaskClass], by_admission: dict[int, JobEntry]
+        self, alignment: Alignment, table: NodeTable, classes: list[TaskClass], by_admission: dict[int, JobEntry]
     ) -> None:
         """`classes` and `by_admission`: those of the board, by number and by admission."""
-        self._alignment, self._room, self._classes, self._by_order = alignment, room, classes, by_admission
+        self._alignment, self._table, self._classes, self._by_order = alignment, table, classes, by_admission
         self._fair: dict[str, FairJobs] = {}
         self.by_leaf: dict[str, list[Packer]] = {}
 
@@ -201,7 +201,7 @@ class Packers:
             fair: FairJobs | None = None
             if leaf.order == "tetris-fair":
                 self._fair[leaf.name] = fair = FairJobs(leaf, self._by_order, self._alignment.fairness_permille)
-            packers = [Packer(leaf, at, self._room, self._classes, fair) for at in range(len(leaf.ready))]
+            packers = [Packer(leaf, at, self._table, self._classes, fair) for at in range(len(leaf.ready))]
             leaf.packs = True
             self.by_leaf[leaf.name], leaf.choosers = packers, [packer.first_of for packer in packers]
 

@@ -55,7 +55,7 @@ def reason_of(board: Board, task: TaskClass, heads: Heads | None = None) -> Reas
     """Why the tasks of a class wait. `heads`: see `seekers`."""
     if not task.waiting:
         return "none"
-    if not board.room.could_fit(task):
+    if not board.node_table.could_fit(task):
         return "no_node"
     if board.pools.keeps and _is_barred_by_pools(board, task):
         return "pool"
@@ -65,7 +65,7 @@ def reason_of(board: Board, task: TaskClass, heads: Heads | None = None) -> Reas
         entries = [board.leaves[name] for name, _ in task.buckets]
         held_back = any(leaf.strict or leaf.order == "tetris-fair" for leaf in entries)
         return "behind_head" if held_back else "queue_max"
-    if task.bounds is not None and is_barred(board.room, task):
+    if task.bounds is not None and is_barred(board.node_table, task):
         return "locality" if task.bounds.is_near else "spread"  # Before pools: what pools leave idle is lent out.
     if board.pools.count > 1 and board.pools.is_used_up(task):
         return "pool"

@@ -24,7 +24,7 @@ from services.leftover.placement.keys import (
     job_class_of,
 )
 from services.leftover.placement.leaf_queue import LeafEntry, LeafQueue
-from services.leftover.placement.nodes import Room
+from services.leftover.placement.node_table import NodeTable
 from services.leftover.placement.queue_limits import Stop, asked_of, count_in, lacked_below, queue_at_maximum
 from services.leftover.placement.task_class import TaskClass
 from services.leftover.placement.task_span import NO_SPANS, SoleSpans, TaskSpan
@@ -50,13 +50,13 @@ class WaitingJobs:
     """Jobs, the leaves they wait in, and the classes of tasks that they wait for."""
 
     def __init__(
-        self, room: Room, discipline: Discipline, pools_ppm: list[int], *, is_mixed: bool, pools_lend: bool = True
+        self, table: NodeTable, discipline: Discipline, pools_ppm: list[int], *, is_mixed: bool, pools_lend: bool = True
     ) -> None:
         """`pools_ppm`: by class of job, its part of the cell, in millionths; none without pools; `pools_lend`: what
         nobody can use inside its pool goes to others. `is_mixed`: some orders are strict, or queues or classes have a
         maximum, so that a bucket may be held back while others are served.
         """
-        self.room = room
+        self.node_table = table
         self.discipline = discipline
         self.is_mixed = is_mixed
         self.classes: list[TaskClass] = []
@@ -66,16 +66,16 @@ class WaitingJobs:
         self.recheck: dict[int, bool] = {}  # Classes whose reason to wait may have changed.
         self.bounded: dict[int, TaskClass] = {}  # Classes with bounds whose tasks wait.
         self._in_use = 0  # Classes whose tasks wait.
-        self._candidates = Candidates(room, self.classes)
+        self._candidates = Candidates(table, self.classes)
         self.blocked = self._candidates.blocked
-        self.pools = Pools(pools_ppm, room.total, self._candidates.demands, lends=pools_lend)
+        self.pools = Pools(pools_ppm, table.total, self._candidates.demands, lends=pools_lend)
         self.leaf_queue = LeafQueue(discipline == "fair", self.leaves, self.pools.count)
         self.bands: dict[str, Bands] = {}  # By leaf, where all leaves are one list.
         self.gates: dict[GateKey, Gate] = {}  # Buckets under a limit on a user's tasks (gated_jobs.py).
         self._ageing = AgeingJobs()
         # To save memory, jobs that hold nothing share one list of zeros, and jobs that wait in the same single bucket
         # share one list of it. Neither list is ever changed.
-        self._nothing = [0] * len(room.total)
+        self._nothing = [0] * len(table.total)
         self._shared_lists: dict[int, list[int]] = {}
 
     # ------------------------------------------------------------ a job begins to wait, or is ranked again
@@ -246,7 +246,7 @@ class WaitingJobs:
     # ------------------------------------------------------------ tasks were placed
     def move_placed(self, leaf: LeafEntry, job: JobEntry, span: TaskSpan, count: int) -> None:
         """`count` tasks of a span have been placed: shares rise, the span shortens, ranks follow."""
-        task, total = span.task, self.room.total
+        task, total = span.task, self.node_table.total
         if job.under:
             count_in(job.under, task.pairs, count)
         if self.pools.count > 1:
@@ -360,7 +360,7 @@ class WaitingJobs:
         could run, nor behind what waits for tasks of its own user to end.
         """
         task = self.classes[bucket_id & CLASS_MASK]
-        return not self.is_shut(leaf, bucket_id) and (not leaf.strict or self.room.could_fit(task))
+        return not self.is_shut(leaf, bucket_id) and (not leaf.strict or self.node_table.could_fit(task))
 
     def is_shut(self, leaf: LeafEntry, bucket_id: int) -> bool:
         """Whether a bucket waits for tasks of its user to end."""

@@ -73,17 +73,17 @@ def hold_for_gangs(round_: Round) -> None:
     others = {n: board.classes[index] for n, index in kept.by_node.items() if index not in wanted_for}
     others = {number: task for number, task in others.items() if task.waiting}
     held = _nodes_for(state, board, wants, kept, Running(state, board, [], now_ms), others)
-    board.room.hold_nodes(others | {number: reserved.task for number, reserved in held.items()})
+    board.node_table.hold_nodes(others | {number: reserved.task for number, reserved in held.items()})
 
 
 def gather_room(round_: Round) -> None:
     """Gathers room for what has found none in the round, and lends out what is held meanwhile."""
     state, board, placements, now_ms = round_.state, round_.board, round_.placements, round_.now_ms
     gathered = _gather(state, board, placements, now_ms)
-    if not gathered.held and not board.room.kept_nodes and not state.kept:
+    if not gathered.held and not board.node_table.kept_nodes and not state.kept:
         round_.wakes_ms.append(gathered.wake_ms)
         return
-    while board.room.hold_nodes(_classes(gathered)) and (more := board.place(now_ms, state.policy.ageing_ms)):
+    while board.node_table.hold_nodes(_classes(gathered)) and (more := board.place(now_ms, state.policy.ageing_ms)):
         placements += more  # Somebody could use what is held no longer.
         gathered = _gather(state, board, placements, now_ms)
     if gathered.held:
@@ -114,8 +114,8 @@ class _Kept:
         self.by_node: dict[int, int] = {}
         self.said: dict[int, HeldRoom] = {}
         for name, said in state.kept.items():
-            if name in board.room.number:
-                number, index = board.room.number[name], task_class_of(board, said).index
+            if name in board.node_table.number:
+                number, index = board.node_table.number[name], task_class_of(board, said).index
                 self.said[number], self.by_node[number] = said, index
                 is_late = said.complete_ms is not None and said.complete_ms < now_ms
                 self.before.setdefault(index, {})[number] = -said.tasks if is_late else said.tasks
@@ -185,7 +185,7 @@ def _nodes_for(
     """Nodes to hold, beside `others`: as many as the policy allows. One that is held for a class is not taken for one
     that comes before it here, unless only that one is owed its room.
     """
-    most = max(1, len(board.room.nodes) * state.policy.headroom_nodes_permille // 1_000) - len(others)
+    most = max(1, len(board.node_table.nodes) * state.policy.headroom_nodes_permille // 1_000) - len(others)
     held: dict[int, HeldNode] = {}
     later = {wanted.task.index: wanted.owed for wanted in wants}
     for wanted in wants:
@@ -197,7 +197,7 @@ def _nodes_for(
                 if other in later and later[other] >= wanted.owed:
                     taken[number] = True
             before = kept.before.get(index, {})
-            held |= gather(board.room, wanted, running.now_ms, running.ends, before, taken, most - len(held))
+            held |= gather(board.node_table, wanted, running.now_ms, running.ends, before, taken, most - len(held))
     return held
 
 
@@ -291,7 +291,7 @@ def _said_of(state: State, board: Board, held: dict[int, HeldNode]) -> list[Held
     """Where the room that is held has changed, by name of the node."""
     after: dict[str, HeldRoom] = {}
     for number, reserved in held.items():
-        task, name = reserved.task, board.room.nodes[number].name
+        task, name = reserved.task, board.node_table.nodes[number].name
         room = {kind: amount * reserved.tasks for kind, amount in task.demand.items()}
         why: HoldReason = "gang" if task.gang else "headroom"
         after[name] = HeldRoom(

@@ -71,7 +71,7 @@ class Running:
         """What ran on the node before this round, in the order in which it is expected to end by now."""
         known = self._held.get(number)
         if known is None:
-            known = self._held[number] = self._in_order(self._board.room.nodes[number].name)
+            known = self._held[number] = self._in_order(self._board.node_table.nodes[number].name)
         return known
 
     def _in_order(self, name: str) -> list[Allocation]:
@@ -128,7 +128,7 @@ class Running:
         state, expected, is_new = self._state, held.expected, False
         if expected is None:
             devices = [(share.index, share.milli) for share in held.devices] if held.devices else []
-            end = End(self.now_ms, self._board.room.pairs(held.demand), devices)
+            end = End(self.now_ms, self._board.node_table.pairs(held.demand), devices)
             expected = held.expected = Expected(end, leaf_at(state, held.queue))
             is_new = True
         job = state.jobs.get(held.job)

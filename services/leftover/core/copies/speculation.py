@@ -50,7 +50,7 @@ def speculate(round_: Round, *, may_start: bool) -> None:
     room = _Room(round_)
     room.take_back(round_.revoked)
     room.give_way(round_.revoked)
-    if not may_start or board.room.slots:
+    if not may_start or board.node_table.slots:
         return
     slow = {straggler.run.node: True for straggler in late}
     begun: dict[str, int] = {}
@@ -70,7 +70,7 @@ def speculate(round_: Round, *, may_start: bool) -> None:
         if number is None:
             full[task.index] = True
             continue
-        devices = board.room.take(task, number)
+        devices = board.node_table.take(task, number)
         board.open_others(task)
         placement = Placement(
             name, stage.stage, straggler.index, 1, straggler.run.attempt + 1, number, True, task,
@@ -106,7 +106,7 @@ class _Room:
         if is_ending or lent is None or lent.taken or held.job not in self._state.jobs:
             on_node.ending.append(held)
         else:
-            lost = self._board.room.share_of(held.demand) * (self._now_ms - held.start_ms)
+            lost = self._board.node_table.share_of(held.demand) * (self._now_ms - held.start_ms)
             on_node.live.append((lost, key, held))
 
     def _space(self, node: NodeRoom, ending: list[Allocation]) -> Space:
@@ -118,20 +118,20 @@ class _Room:
 
     def _add(self, space: Space, node: NodeRoom, held: Allocation, sign: int = 1) -> None:
         devices = [(share.index, share.milli) for share in held.devices] if held.devices else []
-        space.add(self._board.room.pairs(held.demand), by_position(node, devices), sign)
+        space.add(self._board.node_table.pairs(held.demand), by_position(node, devices), sign)
 
     def take_back(self, revoked: list[Revocation]) -> None:
         """Copies whose room a class that waits could use, and those on nodes where room is gathered."""
         wanted = {task.index: task.waiting for task in self._waiting}
-        room = self._board.room
+        table = self._board.node_table
         for name, on_node in self._copies.items():
-            if not on_node.live or name not in room.number:
+            if not on_node.live or name not in table.number:
                 continue
-            node = room.nodes[room.number[name]]
+            node = table.nodes[table.number[name]]
             space = self._space(node, on_node.ending)
             on_node.live.sort(key=lambda copy: copy[:2])
             for task in self._waiting:
-                while wanted[task.index] and could_hold(room, task, node) and node.kept in (None, task):
+                while wanted[task.index] and could_hold(table, task, node) and node.kept in (None, task):
                     if not space.fits(task):
                         chosen = self._chosen(node, on_node, space, task)
                         if not chosen:
@@ -148,7 +148,7 @@ class _Room:
         """Takes back copies of users of whom tasks wait for others to end: a copy for each, the least lost work first
         on a node.
         """
-        users, number = self._board.users, self._board.room.number
+        users, number = self._board.users, self._board.node_table.number
         if not users.given:
             return
         wanted: dict[tuple[str, str], int] = {}
@@ -162,7 +162,7 @@ class _Room:
                 entries = users.above(copy[2].queue, copy[2].user)
                 keys = {(entry.path, entry.user): entry.held_back for entry in entries}
                 if any(wanted.get(key, held_back) > 0 for key, held_back in keys.items()):
-                    node = self._board.room.nodes[number[name]]
+                    node = self._board.node_table.nodes[number[name]]
                     self._revoke(node, on_node, copy, self._space(node, on_node.ending), revoked)
                     for key, held_back in keys.items():
                         wanted[key] = wanted.get(key, held_back) - 1
@@ -206,12 +206,12 @@ class _Room:
 
     def best(self, task: TaskClass, key: str, slow: dict[str, bool]) -> int | None:
         """The node where a copy of a task starts; `key`: of the task, whose other attempts run elsewhere."""
-        room, best, least = self._board.room, None, (False, 0)
-        for number in members(room.candidates(task)):
-            node = room.nodes[number]
+        table, best, least = self._board.node_table, None, (False, 0)
+        for number in members(table.candidates(task)):
+            node = table.nodes[number]
             if node.kept is not None or key in self._state.held.get(node.name, {}) or self._is_contested(number):
                 continue
-            rank = room.suits(task, node)
+            rank = table.suits(task, node)
             if rank is not None and (best is None or (node.name in slow, rank) < least):
                 best, least = number, (node.name in slow, rank)
         return best
@@ -220,9 +220,9 @@ class _Room:
         """Whether a class that waits could start on a node if no copies were there."""
         known = self._contested.get(number)
         if known is None:
-            room, node = self._board.room, self._board.room.nodes[number]
+            table, node = self._board.node_table, self._board.node_table.nodes[number]
             there = self._copies.get(node.name, _OnNode())
             space = self._space(node, [*there.ending, *[held for _, _, held in there.live]])
-            known = any(could_hold(room, task, node) and space.fits(task) for task in self._waiting)
+            known = any(could_hold(table, task, node) and space.fits(task) for task in self._waiting)
             self._contested[number] = known
         return known

@@ -216,11 +216,13 @@ class Foresight:
 
     def _other_node(self, placement: Placement, first: int, end: int) -> int | None:
         """Another node where a task has room now and leaves enough for every promise, the best of them."""
-        room, task = self._board.room, placement.task
+        table, task = self._board.node_table, placement.task
         ranked = [
             (rank, number)
-            for number, node in enumerate(room.nodes)
-            if number != placement.node and fits_now(room, task, node) and (rank := room.suits(task, node)) is not None
+            for number, node in enumerate(table.nodes)
+            if number != placement.node
+            and fits_now(table, task, node)
+            and (rank := table.suits(task, node)) is not None
         ]
         for _, number in sorted(ranked):
             if self._takes(number, task, first, end):
@@ -229,10 +231,10 @@ class Foresight:
 
     def _move(self, placement: Placement, number: int) -> None:
         board, task, self.undone = self._board, placement.task, True
-        board.room.give(placement.node, task.pairs, placement.devices[0] if placement.devices else [])
+        board.node_table.give(placement.node, task.pairs, placement.devices[0] if placement.devices else [])
         if task.bounds is not None:
             board.count(counters_of(task.bounds.said), placement.node, -1)
-        devices = board.room.take(task, number)
+        devices = board.node_table.take(task, number)
         placement.node, placement.devices = number, [devices] if task.gpu else []
 
     def gather_room(self) -> None:
@@ -305,12 +307,12 @@ class Foresight:
         """Whether what is promised at a time leaves no node room for a task, whatever else runs."""
         key = task.index, at_ms
         if key not in self._full:
-            room = self._board.room
-            moment = PromisedNodes(room, at_ms, lambda number: empty(room.nodes[number]))
+            table = self._board.node_table
+            moment = PromisedNodes(table, at_ms, lambda number: empty(table.nodes[number]))
             for profile in self._state.promises.profiles.values():
                 for step in active(profile.steps, at_ms):
                     moment.promise(self._board.class_for(step.unit, {}, {}, 0), step.units)
-            nodes = [number for number, node in enumerate(room.nodes) if could_hold(room, task, node)]
+            nodes = [number for number, node in enumerate(table.nodes) if could_hold(table, task, node)]
             self._full[key] = not any(moment.accept(number, task, keep=False) for number in nodes)
         return self._full[key]
 

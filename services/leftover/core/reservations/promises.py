@@ -38,12 +38,12 @@ def keep_promises(round_: Round) -> Kept:
     """Starts what is inside promises, and clears room for what has found none."""
     state, board, now_ms = round_.state, round_.board, round_.now_ms
     kept = Kept(ReservedJobs(state, board, round_.asked, now_ms))
-    with_headroom = [(number, board.room.nodes[number].kept) for number in board.room.kept_nodes]
+    with_headroom = [(number, board.node_table.nodes[number].kept) for number in board.node_table.kept_nodes]
     for number, _ in with_headroom:  # A promise comes before what is gathered for others.
-        board.room.nodes[number].kept = None
+        board.node_table.nodes[number].kept = None
     kept.reserved.start()
     for number, task in with_headroom:
-        board.room.nodes[number].kept = task
+        board.node_table.nodes[number].kept = task
     grace_ms = state.policy.revoke_grace_ms
     claims = kept.reserved.claims(now_ms + grace_ms)
     if claims:
@@ -55,7 +55,7 @@ def keep_promises(round_: Round) -> Kept:
         kept.shut = clearing.rooms
         round_.revoked += _revocations(state, board, clearing.taken, taken_for)
         for number, task in kept.shut:
-            board.room.shut(number, task.pairs)
+            board.node_table.shut(number, task.pairs)
         for claim in [claim for claim in claims if claim.rest]:
             kept.shut += _keep_free(state, board, claim)
     return kept
@@ -68,7 +68,7 @@ def finish_promises(round_: Round, kept: Kept) -> None:
     state, board, now_ms = round_.state, round_.board, round_.now_ms
     beyond = kept.reserved.start_beyond()
     for number, task in kept.shut:
-        board.room.give(number, task.pairs, [])
+        board.node_table.give(number, task.pairs, [])
     inside = [placement for placement in kept.reserved.placed if placement.reserved]
     starting = [*inside, *round_.placements, *beyond]
     round_.placements = call_revocable(state, board, kept.reserved, starting, now_ms)
@@ -96,7 +96,7 @@ def _vacated(state: State, board: Board, kept: Kept) -> list[HeldRoom]:
     """Nodes whose room held for promises has changed, sorted by name."""
     after: dict[str, HeldRoom] = {}
     for number, task in kept.shut:
-        name = board.room.nodes[number].name
+        name = board.node_table.nodes[number].name
         held = after.get(name)
         if held is None:
             held = after[name] = HeldRoom(name, "promise", {}, task.demand, task.labels, task.prefer, task.gang, 0)
@@ -113,12 +113,12 @@ def _keep_free(state: State, board: Board, claim: Claim) -> list[tuple[int, Task
     """Keeps room that is free now for tasks of a claim, first where it was kept before. Room that is only expected to
     come free would leave this to others, who would have to give it back with the next task that ends.
     """
-    room = board.room
+    table = board.node_table
     found: list[tuple[int, TaskClass]] = []
-    nodes = sorted(range(len(room.nodes)), key=lambda number: room.nodes[number].name not in state.vacated)
+    nodes = sorted(range(len(table.nodes)), key=lambda number: table.nodes[number].name not in state.vacated)
     for number in nodes:
-        while len(found) < claim.count and fits_now(room, claim.task, room.nodes[number]):
-            room.shut(number, claim.task.pairs)
+        while len(found) < claim.count and fits_now(table, claim.task, table.nodes[number]):
+            table.shut(number, claim.task.pairs)
             found.append((number, claim.task))
     return found
 
@@ -140,18 +140,18 @@ def _clear(state: State, clearing: Clearing, claim: Claim, until_ms: int) -> Non
 
 def _clearing(state: State, board: Board, kept: Kept, now_ms: int, until_ms: int) -> Clearing:
     """The nodes as they are expected to be at a time, and whom could be taken back there."""
-    room = board.room
+    table = board.node_table
     started: dict[int, list[Placement]] = {}
     for placement in kept.reserved.placed:
         started.setdefault(placement.node, []).append(placement)
 
     def space_of(number: int) -> Space:
-        node = room.nodes[number]
+        node = table.nodes[number]
         space = empty(node)
         for key, held in state.held.get(node.name, {}).items():
             lent = lent_of(state, node.name, key)
             if (lent is None or not lent.taken) and not _is_over_by(state, held, now_ms, until_ms):
-                space.add(room.pairs(held.demand), by_position(node, device_shares(held)), -1)
+                space.add(table.pairs(held.demand), by_position(node, device_shares(held)), -1)
         for placement in started.get(number, []):
             for i in range(placement.count):
                 devices = placement.devices[i] if placement.devices else []
@@ -164,11 +164,11 @@ def _clearing(state: State, board: Board, kept: Kept, now_ms: int, until_ms: int
         for key, lent in on_node.items():
             held = state.held[name][key]
             spared = lent.taken or key in covered or _is_over_by(state, held, now_ms, until_ms)
-            if not spared and name in room.number and held.job in state.jobs:
-                victims.setdefault(room.number[name], []).append(_victim(state, board, name, key, held, now_ms))
+            if not spared and name in table.number and held.job in state.jobs:
+                victims.setdefault(table.number[name], []).append(_victim(state, board, name, key, held, now_ms))
 
     def waits_of(number: int) -> list[Victim]:
-        name = room.nodes[number].name
+        name = table.nodes[number].name
         found: list[Victim] = []
         for key, held in state.held.get(name, {}).items():
             if lent_of(state, name, key) is None and held.job not in state.reserving:
@@ -176,8 +176,8 @@ def _clearing(state: State, board: Board, kept: Kept, now_ms: int, until_ms: int
                     found += _wait(state, board, name, key, held, now_ms, until_ms)
         return found
 
-    first = {room.number[name]: True for name in state.vacated if name in room.number}
-    return Clearing(room, space_of, victims, first, waits_of)
+    first = {table.number[name]: True for name in state.vacated if name in table.number}
+    return Clearing(table, space_of, victims, first, waits_of)
 
 
 def _wait(
@@ -196,20 +196,20 @@ def _wait(
         delay = ((now_ms - held.start_ms) // lasts_ms).bit_length()
     else:
         delay = 1 + ((ends_ms - until_ms) // max(1, until_ms - now_ms)).bit_length()
-    number = board.room.number[name]
-    devices = by_position(board.room.nodes[number], device_shares(held))
-    return [Victim(number, f"{name}/{key}", board.room.pairs(held.demand), devices, 0, "", delay, ends_ms)]
+    number = board.node_table.number[name]
+    devices = by_position(board.node_table.nodes[number], device_shares(held))
+    return [Victim(number, f"{name}/{key}", board.node_table.pairs(held.demand), devices, 0, "", delay, ends_ms)]
 
 
 def _victim(state: State, board: Board, name: str, key: str, held: Allocation, now_ms: int) -> Victim:
-    number = board.room.number[name]
-    lost = board.room.share_of(held.demand) * (now_ms - held.start_ms)
+    number = board.node_table.number[name]
+    lost = board.node_table.share_of(held.demand) * (now_ms - held.start_ms)
     gang = ""
     job = state.jobs[held.job]
     if stage_of(job, held.stage).gang:
         gang = f"{held.job}/{held.stage}"
-    devices = by_position(board.room.nodes[number], device_shares(held))
-    return Victim(number, f"{name}/{key}", board.room.pairs(held.demand), devices, lost, gang)
+    devices = by_position(board.node_table.nodes[number], device_shares(held))
+    return Victim(number, f"{name}/{key}", board.node_table.pairs(held.demand), devices, lost, gang)
 
 
 def _is_over_by(state: State, held: Allocation, now_ms: int, until_ms: int) -> bool:
@@ -256,13 +256,13 @@ def _revocations(state: State, board: Board, taken: list[Victim], taken_for: lis
     """
     items: list[tuple[int, str, str, int, int, str]] = []
     for victim, reservation in zip(taken, taken_for, strict=True):
-        name = board.room.nodes[victim.node].name
+        name = board.node_table.nodes[victim.node].name
         key = victim.key[len(name) + 1 :]
         job, stage, text = key.rsplit("/", 2)
         items.append((victim.node, job, stage, state.lent[name][key].attempt, int(text), reservation))
     found: list[Revocation] = []
     for number, job, stage, attempt, index, reservation in sorted(items):
-        node = board.room.nodes[number]
+        node = board.node_table.nodes[number]
         last = found[-1] if found else None
         if (
             last is not None

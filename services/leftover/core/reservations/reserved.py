@@ -216,17 +216,17 @@ class ReservedJobs:
 
     def _place(self, span: Span, count: int, width: int, *, reserved: bool) -> int:
         """Starts tasks of a span, `width` at a time; returns how many."""
-        room, task = self._board.room, span.task
+        table, task = self._board.node_table, span.task
         waiting, task.waiting = task.waiting, task.waiting + count
         where: dict[int, list[list[tuple[int, int]]]] = {}
         done = 0
         while done + width <= count:
             taken: list[tuple[int, list[tuple[int, int]]]] = []
-            while len(taken) < width and (number := room.best(task)) is not None:
-                taken.append((number, room.take(task, number)))
+            while len(taken) < width and (number := table.best(task)) is not None:
+                taken.append((number, table.take(task, number)))
             if len(taken) < width:
                 for number, devices in reversed(taken):
-                    room.put_back(task, number, devices)
+                    table.put_back(task, number, devices)
                 break
             for number, devices in taken:
                 where.setdefault(number, []).append(devices)

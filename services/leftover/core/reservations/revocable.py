@@ -186,8 +186,8 @@ class Moments:
     def stop_of(self, task: TaskClass, first: int, end: int) -> int | None:
         """The same where the best node is chosen; None also where no node could run it at all."""
         latest: int | None = None
-        for number, node in enumerate(self._board.room.nodes):
-            if could_hold(self._board.room, task, node) and self._could_last(number, task, first, end):
+        for number, node in enumerate(self._board.node_table.nodes):
+            if could_hold(self._board.node_table, task, node) and self._could_last(number, task, first, end):
                 stop = self.stop_on(number, task, first, end)
                 if stop is None:
                     return None
@@ -236,12 +236,14 @@ class _Lasting:
         known = self._known.get(number)
         if known is None:
             known = self._known[number] = []
-            state, node = self._state, self._board.room.nodes[number]
+            state, node = self._state, self._board.node_table.nodes[number]
             for key, held in state.held.get(node.name, {}).items():
                 lent = lent_of(state, node.name, key)
                 if lent is None or (not lent.taken and is_reserved(state, held.job)):
                     devices = by_position(node, device_shares(held)) if held.devices else []
-                    known.append((_end_of(state, held, self._now_ms), self._board.room.pairs(held.demand), devices))
+                    known.append(
+                        (_end_of(state, held, self._now_ms), self._board.node_table.pairs(held.demand), devices)
+                    )
         return known
 
 
@@ -262,14 +264,14 @@ def _need(
     of: Left,
     times: dict[str, int],
 ) -> Need:
-    room = board.room
+    table = board.node_table
     started: dict[int, list[Placement]] = {}
     for placement in reserved.placed:
         if inside.get(f"{placement.job}/{placement.stage}/{placement.first}"):
             started.setdefault(placement.node, []).append(placement)
 
     def space_of(number: int) -> Space:
-        node = room.nodes[number]
+        node = table.nodes[number]
         space = empty(node)
         for ends_ms, pairs, of_devices in lasting.on(number):
             if ends_ms > at_ms:
@@ -280,7 +282,7 @@ def _need(
                 space.add(placement.task.pairs, by_position(node, devices), -1)
         return space
 
-    moment = PromisedNodes(room, at_ms, space_of)
+    moment = PromisedNodes(table, at_ms, space_of)
     units = [each for left in of.values() for each in left]
     for unit, count in sorted(units, key=lambda item: -item[0].size):
         moment.promise(unit, count)

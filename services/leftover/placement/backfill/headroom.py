@@ -29,7 +29,7 @@ from services.leftover.placement.backfill.timeline import (
 from services.leftover.placement.board import Board
 from services.leftover.placement.keys import CLASS_MASK, OPTIONAL_BIT, job_class_of
 from services.leftover.placement.leaf_queue import LeafEntry
-from services.leftover.placement.nodes import Room
+from services.leftover.placement.node_table import NodeTable
 from services.leftover.placement.pending_reasons import Heads, able_heads, is_seeker, short
 from services.leftover.placement.task_class import NodeRoom, TaskClass
 
@@ -290,7 +290,7 @@ def wanted_by(
             for p, amount in task.pairs:
                 if p >= 0:
                     held[p] += min(rooms, tasks) * amount
-            lacks = within - largest_share(held, board.room.total)
+            lacks = within - largest_share(held, board.node_table.total)
     return found
 
 
@@ -298,7 +298,7 @@ def _more_within(board: Board, held: list[int], task: TaskClass, within: int) ->
     """How many more tasks of a class a leaf with such holdings can have and hold no more than `within` (share units) of
     anything. It may hold most of one resource and ask for another, so that a task adds less than its own share.
     """
-    total, more = board.room.total, task.waiting
+    total, more = board.node_table.total, task.waiting
     for p, amount in task.pairs:
         if p >= 0:  # Else no node has it any more, and there is no room to gather.
             more = min(more, max(0, (within + _ROUNDED) * total[p] // SHARE_UNITS - held[p]) // amount)
@@ -306,46 +306,50 @@ def _more_within(board: Board, held: list[int], task: TaskClass, within: int) ->
 
 
 def gather(
-    room: Room, wanted: Wanted, now_ms: int, ends: Ends, before: dict[int, int], taken: dict[int, bool], most: int
+    table: NodeTable, wanted: Wanted, now_ms: int, ends: Ends, before: dict[int, int], taken: dict[int, bool], most: int
 ) -> dict[int, HeldNode]:
     """Nodes to hold, by number. `before`: those that were held for the class, with how many tasks; they stay where they
     suffice, and every task that ends there counts, as others get none of it. A negative number: the room is late, and
     stays if by now it is expected at any moment. None of those `taken`, and at most `most` nodes. Of gangs those that
     find all of their room.
     """
-    task, nodes = wanted.task, room.nodes
+    task, nodes = wanted.task, table.nodes
     tasks = wanted.tasks - wanted.own
-    known = [n for n in before if n not in taken and could_hold(room, task, nodes[n])]
+    known = [n for n in before if n not in taken and could_hold(table, task, nodes[n])]
     wanted.of_all = True
-    at = _looked_at(room, wanted, now_ms, ends, known)
+    at = _looked_at(table, wanted, now_ms, ends, known)
     stay = {n: _staying(before[n], at[n], now_ms) for n in known}
-    found = _first(room, wanted, {n: at[n][:count] for n, count in stay.items()}, tasks, {}, most)
+    found = _first(table, wanted, {n: at[n][:count] for n, count in stay.items()}, tasks, {}, most)
     held = dict(stay)
     if _rooms(found) < wanted.tasks:
-        able = [n for n, node in enumerate(nodes) if n not in taken and n not in stay and could_hold(room, task, node)]
+        able = [n for n, node in enumerate(nodes) if n not in taken and n not in stay and could_hold(table, task, node)]
         able.sort(key=lambda n: (_missing(task, nodes[n]), n))
         able = able[: wanted.tasks + LOOKED_AT]
         wanted.of_all, wanted.spared = False, {}
-        looked = _looked_at(room, wanted, now_ms, ends, able)
-        found = _first(room, wanted, at | looked, tasks, stay, most)
+        looked = _looked_at(table, wanted, now_ms, ends, able)
+        found = _first(table, wanted, at | looked, tasks, stay, most)
         if sum([moment.at_ms <= wanted.soon_ms for moments in found.values() for moment in moments]) < tasks:
             wanted.of_all = True
-            looked |= _looked_at(room, wanted, now_ms, ends, list(wanted.spared))
-            found = _first(room, wanted, at | looked, tasks, stay, most) if wanted.spared else found
+            looked |= _looked_at(table, wanted, now_ms, ends, list(wanted.spared))
+            found = _first(table, wanted, at | looked, tasks, stay, most) if wanted.spared else found
         if wanted.own:
             wanted.of_own = True
             stay |= {n: max(stay.get(n, 0), len(moments)) for n, moments in found.items()}
-            found = _first(room, wanted, _looked_at(room, wanted, now_ms, ends, [*at, *able]), wanted.tasks, stay, most)
+            found = _first(
+                table, wanted, _looked_at(table, wanted, now_ms, ends, [*at, *able]), wanted.tasks, stay, most
+            )
         if task.gang and _rooms(found) < wanted.tasks:
             wanted.of_all = wanted.of_own = True
-            found = _first(room, wanted, _looked_at(room, wanted, now_ms, ends, [*at, *able]), wanted.tasks, stay, most)
+            found = _first(
+                table, wanted, _looked_at(table, wanted, now_ms, ends, [*at, *able]), wanted.tasks, stay, most
+            )
     elif task.gang:  # What is there elsewhere by now need not be waited for.
-        free = [n for n, node in enumerate(nodes) if n not in taken and n not in stay and fits_now(room, task, node)]
+        free = [n for n, node in enumerate(nodes) if n not in taken and n not in stay and fits_now(table, task, node)]
         there = {n: moments_of(task, nodes[n], now_ms, [], _most_on_a_node(wanted)) for n in free}
-        found = _first(room, wanted, at | there, tasks, stay, most)
+        found = _first(table, wanted, at | there, tasks, stay, most)
     if task.gang:
-        whole = _first(room, wanted, found, _rooms(found) // task.gang * task.gang, stay, most)
-        found = _in_gangs(room, wanted, whole, ends, sum(held.values()))
+        whole = _first(table, wanted, found, _rooms(found) // task.gang * task.gang, stay, most)
+        found = _in_gangs(table, wanted, whole, ends, sum(held.values()))
     else:
         found = _in_time(wanted, found, held)
     return {number: HeldNode(task, moments, moments[-1].at_ms) for number, moments in found.items()}
@@ -373,7 +377,7 @@ def _staying(tasks: int, moments: list[Moment], now_ms: int) -> int:
 
 
 def _in_gangs(
-    room: Room, wanted: Wanted, found: dict[int, list[Moment]], ends: Ends, held: int
+    table: NodeTable, wanted: Wanted, found: dict[int, list[Moment]], ends: Ends, held: int
 ) -> dict[int, list[Moment]]:
     """When each node is to hold the tasks of the first gang, the first two .., as many as are found: all tasks of a
     gang start together, when the last of its rooms is complete. Of gangs for which no room is `held` already those that
@@ -392,7 +396,7 @@ def _in_gangs(
         for _, number in rooms:
             counts[number] += 1
         for number in dict.fromkeys(number for _, number in rooms):
-            whole[number].append(moment_at(room.nodes[number], at_ms, ends(number, wanted), counts[number]))
+            whole[number].append(moment_at(table.nodes[number], at_ms, ends(number, wanted), counts[number]))
     return {number: moments for number, moments in whole.items() if moments}
 
 
@@ -404,20 +408,22 @@ def _rooms(found: dict[int, list[Moment]]) -> int:
     return sum([len(moments) for moments in found.values()])
 
 
-def _looked_at(room: Room, wanted: Wanted, now_ms: int, ends: Ends, numbers: list[int]) -> dict[int, list[Moment]]:
+def _looked_at(
+    table: NodeTable, wanted: Wanted, now_ms: int, ends: Ends, numbers: list[int]
+) -> dict[int, list[Moment]]:
     """By node, when it holds the first, the second .. of the tasks that are wanted."""
     most = _most_on_a_node(wanted)
-    return {n: moments_of(wanted.task, room.nodes[n], now_ms, ends(n, wanted), most) for n in numbers}
+    return {n: moments_of(wanted.task, table.nodes[n], now_ms, ends(n, wanted), most) for n in numbers}
 
 
 def _first(
-    room: Room, wanted: Wanted, at: dict[int, list[Moment]], count: int, stay: dict[int, int], most: int
+    table: NodeTable, wanted: Wanted, at: dict[int, list[Moment]], count: int, stay: dict[int, int], most: int
 ) -> dict[int, list[Moment]]:
     """So many rooms at most, on at most `most` nodes: of gangs first those that are there already, wherever that is,
     since all of a gang waits for the last one; then what was held before stays, then those come that are complete
     first. Among equals the node that misses least comes first.
     """
-    task, nodes = wanted.task, room.nodes
+    task, nodes = wanted.task, table.nodes
     there = dict.fromkeys(at, 0)  # For how many tasks of a gang a node has room now.
     if task.gang:
         there = {n: fitting(task, nodes[n].free, nodes[n].devices, len(moments)) for n, moments in at.items()}

@@ -30,15 +30,15 @@ def lend_all(
     """Places what may start on the nodes that are held. `owed`: further classes that leaves lack."""
     among = short_set(board)
     for number, reserved in held.items():
-        node = board.room.nodes[number]
+        node = board.node_table.nodes[number]
         others = [task for task in board.fitting(number, among) if task is not reserved.task and not task.gang]
-        fitting = [task for task in others if fits_now(board.room, task, node)]
-        is_owed = any(could_hold(board.room, task, node) for task in owed) if fitting else False
+        fitting = [task for task in others if fits_now(board.node_table, task, node)]
+        is_owed = any(could_hold(board.node_table, task, node) for task in owed) if fitting else False
         while fitting and (found := _first(board, node, reserved, fitting, is_owed, now_ms, lasting)) is not None:
             leaf, job, span, end_ms = found
             lend(reserved, node, span.task, end_ms)
             board.put(leaf, job, span, number)
-            fitting = [task for task in fitting if task.waiting and fits_now(board.room, task, node)]
+            fitting = [task for task in fitting if task.waiting and fits_now(board.node_table, task, node)]
     return board.placed()
 
 
@@ -47,18 +47,18 @@ def serve_owed(board: Board, names: list[str]) -> None:
     that are held for what others are due beyond theirs, unless they find room elsewhere. Room for gangs stays theirs:
     each that starts takes its leaf beyond a guarantee, and brings it below again when it ends.
     """
-    room = board.room
-    numbers = [number for number in sorted(room.kept_nodes) if _is_beyond(board, room.nodes[number].kept)]
+    table = board.node_table
+    numbers = [number for number in sorted(table.kept_nodes) if _is_beyond(board, table.nodes[number].kept)]
     owed = [leaf for name in names if (leaf := board.leaves.get(name)) is not None and leaf.is_owed]
     if not numbers or not owed:
         return
     among = bit_set(list({bucket_id & CLASS_MASK: True for leaf in owed for bucket_id in list(leaf.sizes.key)}))
     for number in numbers:
-        node = room.nodes[number]
-        able = [task for task in board.fitting(number, among) if not task.gang and fits_now(room, task, node)]
+        node = table.nodes[number]
+        able = [task for task in board.fitting(number, among) if not task.gang and fits_now(table, task, node)]
         while able and (found := _first_owed(board, able)) is not None:
             board.put(*found, number)
-            able = [task for task in able if task.waiting and fits_now(room, task, node)]
+            able = [task for task in able if task.waiting and fits_now(table, task, node)]
 
 
 def _is_beyond(board: Board, task: TaskClass | None) -> bool:
@@ -74,7 +74,7 @@ def _first_owed(board: Board, classes: list[TaskClass]) -> tuple[LeafEntry, JobE
     found: tuple[LeafEntry, int] | None = None
     for task in classes:
         owed = [(leaf, bucket_id) for leaf, bucket_id in seekers(board, task) if leaf.is_owed]
-        if not owed or board.room.best(task) is not None:
+        if not owed or board.node_table.best(task) is not None:
             continue
         for leaf, bucket_id in owed:
             rank = board.leaf_queue.claim(leaf), leaf.name, board.key_in(leaf, bucket_id), bucket_id

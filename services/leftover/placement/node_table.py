@@ -38,7 +38,7 @@ class needs it.
 """
 
 
-class Room(CellNodes):
+class NodeTable(CellNodes):
     """The nodes of a cell with what they have free, as tasks start and end there."""
 
     def __init__(self, capacities: list[Vector], slots: int = 0, placing: Placing = "packed") -> None:
