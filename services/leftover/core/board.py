@@ -35,7 +35,7 @@ def build(state: State) -> Board:
         table.add(name, node.epoch, node.capacity, node.labels, devices, not (node.draining or node.unschedulable))
     table.set_mix(mix_of(state))
     for name, failures in state.failures.items():
-        if failures.until_ms and name in table.number:
+        if failures.until_ms and table.find(name) is not None:
             table.put_last(name, True)
     alignment = Alignment(state.policy.tetris_fairness_permille, state.policy.leftover_order == "packing")
     orders, maxima = _orders(state), _maxima(state)
@@ -61,10 +61,10 @@ def build(state: State) -> Board:
         for key, held in on_node.items():
             shape = board.shape_of(held.demand)
             pairs, held.expected = shape.pairs, None
-            if node_name in table.number:
+            if (number := table.find(node_name)) is not None:
                 table.occupy(node_name, pairs, [(share.index, share.milli) for share in held.devices])
                 if held.counted:
-                    board.count(held.counted, table.number[node_name], 1)
+                    board.count(held.counted, number, 1)
             board.occupy(held.queue, held.user, 1)
             if not state.copied or counts(state, node_name, held.job, key):
                 board.hold(held.job, pairs, 1, held.queue)
@@ -75,9 +75,8 @@ def build(state: State) -> Board:
             board.wait(name, spans_of(state, board, name, job, asks_of(job)))
     for said in state.reasons.values():  # What was said to wait may wait no longer.
         board.class_for(said.demand, said.labels, said.prefer, said.gang, said.rules, said.near)
-    table.hold_nodes(
-        {table.number[n]: task_class_of(board, held) for n, held in state.kept.items() if n in table.number}
-    )
+    kept = [(number, held) for name, held in state.kept.items() if (number := table.find(name)) is not None]
+    table.hold_nodes({number: task_class_of(board, held) for number, held in kept})
     board.recheck_all()
     return board
 
@@ -91,8 +90,7 @@ def counts(state: State, node: str, job: str, key: str) -> bool:
 def divide(state: State, table: NodeTable) -> None:
     """Shares are parts of what the queues divide: the capacity of the nodes less what is promised to reservations."""
     promised = counted_promises(state.policy, state.promises)
-    divided = divisible({kind: table.total[p] for kind, p in table.position.items()}, promised)
-    table.total = [divided[kind] for kind in table.position]
+    table.divide(divisible(table.totals(), promised))
 
 
 def is_reserved(state: State, name: str) -> bool:
@@ -171,7 +169,7 @@ def work_left(board: Board, job: Job) -> int:
     """
     left = 0
     for stage, tasks in zip(job.graph.stages, job.progress.left, strict=True):
-        left += tasks * board.node_table.share_of(stage.demand) * estimate_of(job, stage)
+        left += tasks * board.share_of(stage.demand) * estimate_of(job, stage)
     return left
 
 

@@ -93,7 +93,7 @@ def _keep_room_for_short(round_: Round) -> None:
     state, board = round_.state, round_.board
     board.begin(round_.now_ms, state.policy.ageing_ms)
     hold_for_gangs(round_)
-    if board.node_table.kept_nodes and not PRESETS[state.policy.preset].has_levels_for_claims:
+    if round_.table.has_holds() and not PRESETS[state.policy.preset].has_levels_for_claims:
         serve_owed(board, list(state.short))
 
 
@@ -141,18 +141,17 @@ def _alike(asks: list[StageAsk], others: list[StageAsk]) -> bool:
 def _answer(round_: Round) -> Grants:
     """The round as a record, without what is said of promises."""
     state, board = round_.state, round_.board
-    grants = [_grant(board, placement) for placement in round_.placements]
+    grants = [_grant(round_, placement) for placement in round_.placements]
     wake_ms = min([at_ms for at_ms in round_.wakes_ms if at_ms is not None], default=None)
     answer = Grants(grants, round_.held, round_.revoked, _waits(state, board), wake_ms=wake_ms)
     answer.shortfalls = _shortfalls(round_)
-    if board.pools.beyond or state.pool_breaches:
-        answer.pool_breaches = pool_breaches(state, board)
+    answer.pool_breaches = pool_breaches(state, board)
     answer.locality_waits = round_.delayed
     return answer
 
 
-def _grant(board: Board, placement: Placement) -> Grant:
-    node = board.node_table.nodes[placement.node]
+def _grant(round_: Round, placement: Placement) -> Grant:
+    board, node = round_.board, round_.table.node(placement.node)
     grant = Grant(
         placement.job, placement.stage, placement.first, placement.count, placement.attempt, node.name, node.epoch
     )

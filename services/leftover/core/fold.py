@@ -279,7 +279,6 @@ def _release(state: State, node: str, job: str, stage: str, first: int, count: i
     ending = state.ending.get(node)
     if ending is not None:
         ending.has_ended = True
-    number = board.node_table.number[node] if board is not None else -1
     for index in range(first, first + count):
         key = f"{prefix}{index}"
         held = on_node.pop(key)
@@ -288,14 +287,10 @@ def _release(state: State, node: str, job: str, stage: str, first: int, count: i
             ending.started.pop(key, None)
         if board is not None:
             shape = board.shape_in(job, stage, held.demand)
-            pairs = shape.pairs
             devices = [(share.index, share.milli) for share in held.devices] if held.devices else []
-            board.node_table.give(number, pairs, devices)
-            if held.counted:
-                board.count(held.counted, number, -1)
-            board.occupy(held.queue, held.user, -1)
+            board.release(node, shape, devices, held.counted, held.queue, held.user)
             if not spare:
-                board.hold(job, pairs, -1, held.queue)
+                board.hold(job, shape.pairs, -1, held.queue)
                 board.run(leaf_at(state, held.queue), shape, -1)
         if state.copied:
             stragglers.leave(state, node, job, f"{stage}/{index}", spare=spare)

@@ -64,7 +64,7 @@ def note_delays(round_: Round) -> None:
     rooms: dict[int, HeldRoom] = {}
     for task in board.near_classes():
         if reason_of(board, task) == "locality":
-            could = _could_start(board, task, elsewhere(board.node_table, task), rooms)
+            could = _could_start(round_, task, elsewhere(round_.table, task), rooms)
             for (name, stage), tasks in could.items():
                 begun[name, stage] = tasks - _known(state, board, task, name, stage)
     if begun:
@@ -79,17 +79,17 @@ def note_delays(round_: Round) -> None:
 
 
 def _could_start(
-    board: Board, task: TaskClass, nodes: list[int], rooms: dict[int, HeldRoom]
+    round_: Round, task: TaskClass, nodes: list[int], rooms: dict[int, HeldRoom]
 ) -> dict[tuple[str, str], int]:
     """By job and stage, how many tasks of a class could start on some nodes. Notes what of these they leave free."""
-    fitting = task.gang
+    board, table, fitting = round_.board, round_.table, task.gang
     for number in nodes:
-        count = rooms_on(board.node_table, task, number, task.waiting)
+        count = rooms_on(table, task, number, task.waiting)
         fitting += 0 if task.gang else count
         if number not in rooms:
             room = {kind: amount * count for kind, amount in task.demand.items() if amount}
             like = (task.demand, task.labels, task.prefer, task.gang)
-            rooms[number] = HeldRoom(board.node_table.nodes[number].name, "locality", room, *like, count)
+            rooms[number] = HeldRoom(table.node(number).name, "locality", room, *like, count)
             rooms[number].rules = task.bounds.said if task.bounds is not None else []
     could: dict[tuple[str, str], int] = {}
     for job in _jobs_of(board, task):

@@ -16,10 +16,11 @@ from services.leftover.placement.apart import counters_of
 from services.leftover.placement.board_state import BoardState
 from services.leftover.placement.class_pools import ONE_STAGE, Stage
 from services.leftover.placement.entries import JobEntry
+from services.leftover.placement.fragments import Mix
 from services.leftover.placement.job_keys import key_of
 from services.leftover.placement.keys import CLASS_MASK, OPTIONAL_BIT
 from services.leftover.placement.leaf_queue import LeafEntry
-from services.leftover.placement.task_class import TaskClass
+from services.leftover.placement.task_class import Shape, TaskClass
 from services.leftover.placement.task_span import TaskSpan
 from services.leftover.placement.waiting_jobs import first_span
 
@@ -98,6 +99,10 @@ class Board(BoardState):
             self.kinds_levels.begin()
         if pools_ppm:
             self.pools.set(pools_ppm)
+
+    def set_mix(self, mix: Mix) -> None:
+        """See `NodeTable`."""
+        self.node_table.set_mix(mix)
 
     def begin(self, now_ms: int, ageing_ms: int) -> None:
         """Brings up to date what leaves and jobs hold, who has aged (see `place`), and which classes there are."""
@@ -183,6 +188,15 @@ class Board(BoardState):
                     if first is not None and not (first[0].under and self.is_capped(leaf, head, *first)):
                         break
 
+    def take_pool_breaches(self) -> list[tuple[str, int]]:
+        """Leaves and classes of jobs that a guarantee took beyond a pool since the last call."""
+        beyond, self.pools.beyond = self.pools.beyond, {}
+        return list(beyond)
+
+    def is_pool_exceeded(self, job_class: int) -> bool:
+        """Whether the jobs of a class hold more than their pool."""
+        return self.pools.is_exceeded(job_class)
+
     def kept_out(self) -> int:
         """Bit set of the classes that are blocked and whose tasks wait."""
         return self._candidates.kept_out()
@@ -244,12 +258,8 @@ class Board(BoardState):
     def _place_gang(self, leaf: LeafEntry, job: JobEntry, span: TaskSpan) -> bool:
         """All tasks of a gang, or none."""
         task = span.task
-        taken: list[tuple[int, list[tuple[int, int]]]] = []
-        while len(taken) < span.count and (number := self.node_table.best(task)) is not None:
-            taken.append((number, self.node_table.take(task, number)))
-        if len(taken) < span.count:
-            for number, devices in reversed(taken):
-                self.node_table.put_back(task, number, devices)
+        taken = self.node_table.take_best(task, span.count)
+        if not taken:
             return False
         for number, devices in taken:
             self._note(leaf, job, span, number, devices)
@@ -326,6 +336,56 @@ class Board(BoardState):
             span.placed_at, span.others, span.devices = -1, None, None
         self._touched = []
         return placements
+
+    def release(
+        self,
+        name: str,
+        shape: Shape,
+        devices: list[tuple[int, int]],
+        counted: list[str],
+        queue: str,
+        user: str,
+    ) -> None:
+        """An attempt holds no room on a node any more. `counted`: the counters of rules that it counted in."""
+        number = self.node_table.number[name]
+        self.node_table.give(number, shape.pairs, devices)
+        if counted:
+            self.count(counted, number, -1)
+        self.occupy(queue, user, -1)
+
+    def move(self, placement: Placement, number: int) -> None:
+        """A placement of one task goes to another node, which has room for it."""
+        task, table = placement.task, self.node_table
+        table.give(placement.node, task.pairs, placement.devices[0] if placement.devices else [])
+        if task.bounds is not None:
+            self.count(counters_of(task.bounds.said), placement.node, -1)
+        devices = table.take(task, number)
+        placement.node, placement.devices = number, [devices] if task.gpu else []
+
+    def start_outside(self, task: TaskClass, count: int, width: int) -> dict[int, list[list[tuple[int, int]]]]:
+        """Starts up to so many tasks of a job that is not on the board, `width` at a time: by node, the devices of each
+        task there.
+        """
+        table, where, done = self.node_table, dict[int, list[list[tuple[int, int]]]](), 0
+        waiting, task.waiting = task.waiting, task.waiting + count
+        while done + width <= count:
+            taken = table.take_best(task, width)
+            if not taken:
+                break
+            for number, devices in taken:
+                where.setdefault(number, []).append(devices)
+            done += width
+        task.waiting = waiting
+        if where:
+            self.open_others(task)
+        return where
+
+    def start_copy(self, task: TaskClass, number: int, queue: str, user: str) -> list[tuple[int, int]]:
+        """A second attempt of a task starts on a node, and counts for its user alone. Its devices."""
+        devices = self.node_table.take(task, number)
+        self.open_others(task)
+        self.occupy(queue, user, 1)
+        return devices
 
     def unplace(self, placement: Placement, *, alive: bool = True) -> None:
         """A placement that does not bind: its room is free again. The core says again what the job waits for, if it

@@ -308,6 +308,10 @@ class BoardState(GatedJobs):
         """The limits that tasks of a user in a queue lie under, the nearest first."""
         return self.users.above(queue, user)
 
+    def has_user_limits(self) -> bool:
+        """Whether only so many tasks of a user may run in some queue."""
+        return bool(self.users.given)
+
     def occupy(self, queue: str, user: str, attempts: int) -> None:
         """So many more attempts of a user's tasks run in a queue (fewer, where negative), whether or not their jobs are
         over.
@@ -417,6 +421,10 @@ class BoardState(GatedJobs):
         if shape is None:
             shape = self._shapes[key] = self.node_table.shape(demand, len(self._shapes))
         return shape
+
+    def share_of(self, demand: Vector) -> int:
+        """The dominant share of a demand, in share units."""
+        return self.node_table.share_of(demand)
 
     def shape_in(self, name: str, stage: str, demand: Vector) -> Shape:
         """The same of tasks of a job's stage: where the job is on the board, by its stage, which costs less."""

@@ -66,6 +66,33 @@ class NodeTable(CellNodes):
         for task in [task for task in self._views.values() if task.choice is not None]:
             self._forget_view(task)
 
+    def __len__(self) -> int:
+        return len(self.nodes)
+
+    def find(self, name: str) -> int | None:
+        """The number of a node; None where there is no such node, or it is lost."""
+        return self.number.get(name)
+
+    def node(self, number: int) -> NodeRoom:
+        """The node of a number. To be read only."""
+        return self.nodes[number]
+
+    def has_holds(self) -> bool:
+        """Whether nodes are held for some classes alone."""
+        return bool(self.kept_nodes)
+
+    def lift_holds(self) -> list[tuple[int, TaskClass | None]]:
+        """For now all nodes take tasks of any class; what `restore_holds` needs."""
+        lifted = [(number, self.nodes[number].kept) for number in self.kept_nodes]
+        for number, _ in lifted:
+            self.nodes[number].kept = None
+        return lifted
+
+    def restore_holds(self, lifted: list[tuple[int, TaskClass | None]]) -> None:
+        """They are held as they were before."""
+        for number, task in lifted:
+            self.nodes[number].kept = task
+
     def candidates(self, task: TaskClass) -> int:
         """Bit set of the nodes that may suit the class: all that do are in it."""
         fits = self._fits
@@ -254,6 +281,17 @@ class NodeTable(CellNodes):
         for position, milli in taken:
             node.devices[position] -= milli
         return [(node.device_indexes[position], milli) for position, milli in taken]
+
+    def take_best(self, task: TaskClass, count: int) -> list[tuple[int, list[tuple[int, int]]]]:
+        """So many tasks of the class start, each on the node that suits it best then, or none of them."""
+        taken: list[tuple[int, list[tuple[int, int]]]] = []
+        while len(taken) < count and (number := self.best(task)) is not None:
+            taken.append((number, self.take(task, number)))
+        if len(taken) < count:
+            for number, devices in reversed(taken):
+                self.put_back(task, number, devices)
+            return []
+        return taken
 
     def put_back(self, task: TaskClass, number: int, devices: list[tuple[int, int]]) -> None:
         """Undoes a `take` of the same look: no class but this one has seen it, so no other has to look again."""

@@ -29,7 +29,7 @@ class Running:
     """
 
     def __init__(self, state: State, board: Board, placements: list[Placement], now_ms: int) -> None:
-        self._state, self._board, self.now_ms = state, board, now_ms
+        self._state, self._board, self._table, self.now_ms = state, board, board.node_table, now_ms
         self._held: dict[int, list[Allocation]] = {}  # By node, brought up to date when it is first looked at.
         self._placed: dict[int, list[Placement]] = {}
         for placement in placements:
@@ -71,7 +71,7 @@ class Running:
         """What ran on the node before this round, in the order in which it is expected to end by now."""
         known = self._held.get(number)
         if known is None:
-            known = self._held[number] = self._in_order(self._board.node_table.nodes[number].name)
+            known = self._held[number] = self._in_order(self._table.node(number).name)
         return known
 
     def _in_order(self, name: str) -> list[Allocation]:
@@ -128,7 +128,7 @@ class Running:
         state, expected, is_new = self._state, held.expected, False
         if expected is None:
             devices = [(share.index, share.milli) for share in held.devices] if held.devices else []
-            end = End(self.now_ms, self._board.node_table.pairs(held.demand), devices)
+            end = End(self.now_ms, self._table.pairs(held.demand), devices)
             expected = held.expected = Expected(end, leaf_at(state, held.queue))
             is_new = True
         job = state.jobs.get(held.job)

@@ -50,7 +50,7 @@ def speculate(round_: Round, *, may_start: bool) -> None:
     room = _Room(round_)
     room.take_back(round_.revoked)
     room.give_way(round_.revoked)
-    if not may_start or board.node_table.slots:
+    if not may_start or round_.table.slots:
         return
     slow = {straggler.run.node: True for straggler in late}
     begun: dict[str, int] = {}
@@ -70,14 +70,12 @@ def speculate(round_: Round, *, may_start: bool) -> None:
         if number is None:
             full[task.index] = True
             continue
-        devices = board.node_table.take(task, number)
-        board.open_others(task)
+        devices = board.start_copy(task, number, job.queue, job.user)
         placement = Placement(
             name, stage.stage, straggler.index, 1, straggler.run.attempt + 1, number, True, task,
             [devices] if task.gpu else [], job.queue, job.user,
         )  # fmt: skip
         placement.copy = placement.revocable = True
-        board.occupy(job.queue, job.user, 1)
         round_.placements.append(placement)
         begun[name] = begun.get(name, 0) + 1
 
@@ -88,7 +86,7 @@ class _Room:
 
     def __init__(self, round_: Round) -> None:
         state, board, revoked = round_.state, round_.board, round_.revoked
-        self._state, self._board, self._now_ms = state, board, round_.now_ms
+        self._state, self._board, self._table, self._now_ms = state, board, round_.table, round_.now_ms
         waiting = [task for task in short(board) if reason_of(board, task) in WANTS_ROOM]
         self._waiting = sorted(waiting, key=lambda task: task.key)
         self._copies: dict[str, _OnNode] = {}
@@ -106,7 +104,7 @@ class _Room:
         if is_ending or lent is None or lent.taken or held.job not in self._state.jobs:
             on_node.ending.append(held)
         else:
-            lost = self._board.node_table.share_of(held.demand) * (self._now_ms - held.start_ms)
+            lost = self._table.share_of(held.demand) * (self._now_ms - held.start_ms)
             on_node.live.append((lost, key, held))
 
     def _space(self, node: NodeRoom, ending: list[Allocation]) -> Space:
@@ -118,20 +116,20 @@ class _Room:
 
     def _add(self, space: Space, node: NodeRoom, held: Allocation, sign: int = 1) -> None:
         devices = [(share.index, share.milli) for share in held.devices] if held.devices else []
-        space.add(self._board.node_table.pairs(held.demand), by_position(node, devices), sign)
+        space.add(self._table.pairs(held.demand), by_position(node, devices), sign)
 
     def take_back(self, revoked: list[Revocation]) -> None:
         """Copies whose room a class that waits could use, and those on nodes where room is gathered."""
         wanted = {task.index: task.waiting for task in self._waiting}
-        table = self._board.node_table
         for name, on_node in self._copies.items():
-            if not on_node.live or name not in table.number:
+            number = self._table.find(name)
+            if not on_node.live or number is None:
                 continue
-            node = table.nodes[table.number[name]]
+            node = self._table.node(number)
             space = self._space(node, on_node.ending)
             on_node.live.sort(key=lambda copy: copy[:2])
             for task in self._waiting:
-                while wanted[task.index] and could_hold(table, task, node) and node.kept in (None, task):
+                while wanted[task.index] and could_hold(self._table, task, node) and node.kept in (None, task):
                     if not space.fits(task):
                         chosen = self._chosen(node, on_node, space, task)
                         if not chosen:
@@ -148,21 +146,24 @@ class _Room:
         """Takes back copies of users of whom tasks wait for others to end: a copy for each, the least lost work first
         on a node.
         """
-        users, number = self._board.users, self._board.node_table.number
-        if not users.given:
+        board = self._board
+        if not board.has_user_limits():
             return
         wanted: dict[tuple[str, str], int] = {}
         for on_node in self._copies.values():
             for held in on_node.ending:
-                for entry in users.above(held.queue, held.user):
+                for entry in board.places_of(held.queue, held.user):
                     key = entry.path, entry.user
                     wanted[key] = wanted.get(key, entry.held_back) - 1
         for name, on_node in self._copies.items():
-            for copy in sorted(on_node.live, key=lambda each: each[:2]) if name in number else ():
-                entries = users.above(copy[2].queue, copy[2].user)
+            number = self._table.find(name)
+            if number is None:
+                continue
+            for copy in sorted(on_node.live, key=lambda each: each[:2]):
+                entries = board.places_of(copy[2].queue, copy[2].user)
                 keys = {(entry.path, entry.user): entry.held_back for entry in entries}
                 if any(wanted.get(key, held_back) > 0 for key, held_back in keys.items()):
-                    node = self._board.node_table.nodes[number[name]]
+                    node = self._table.node(number)
                     self._revoke(node, on_node, copy, self._space(node, on_node.ending), revoked)
                     for key, held_back in keys.items():
                         wanted[key] = wanted.get(key, held_back) - 1
@@ -206,9 +207,9 @@ class _Room:
 
     def best(self, task: TaskClass, key: str, slow: dict[str, bool]) -> int | None:
         """The node where a copy of a task starts; `key`: of the task, whose other attempts run elsewhere."""
-        table, best, least = self._board.node_table, None, (False, 0)
+        table, best, least = self._table, None, (False, 0)
         for number in members(table.candidates(task)):
-            node = table.nodes[number]
+            node = table.node(number)
             if node.kept is not None or key in self._state.held.get(node.name, {}) or self._is_contested(number):
                 continue
             rank = table.suits(task, node)
@@ -220,7 +221,7 @@ class _Room:
         """Whether a class that waits could start on a node if no copies were there."""
         known = self._contested.get(number)
         if known is None:
-            table, node = self._board.node_table, self._board.node_table.nodes[number]
+            table, node = self._table, self._table.node(number)
             there = self._copies.get(node.name, _OnNode())
             space = self._space(node, [*there.ending, *[held for _, _, held in there.live]])
             known = any(could_hold(table, task, node) and space.fits(task) for task in self._waiting)

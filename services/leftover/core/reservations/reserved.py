@@ -216,26 +216,10 @@ class ReservedJobs:
 
     def _place(self, span: Span, count: int, width: int, *, reserved: bool) -> int:
         """Starts tasks of a span, `width` at a time; returns how many."""
-        table, task = self._board.node_table, span.task
-        waiting, task.waiting = task.waiting, task.waiting + count
-        where: dict[int, list[list[tuple[int, int]]]] = {}
         done = 0
-        while done + width <= count:
-            taken: list[tuple[int, list[tuple[int, int]]]] = []
-            while len(taken) < width and (number := table.best(task)) is not None:
-                taken.append((number, table.take(task, number)))
-            if len(taken) < width:
-                for number, devices in reversed(taken):
-                    table.put_back(task, number, devices)
-                break
-            for number, devices in taken:
-                where.setdefault(number, []).append(devices)
-            done += width
-        task.waiting = waiting
-        if where:
-            self._board.open_others(task)
-        for number, devices_of in where.items():
-            self._note(span, number, devices_of, reserved=reserved)
+        for number, devices in self._board.start_outside(span.task, count, width).items():
+            self._note(span, number, devices, reserved=reserved)
+            done += len(devices)
         return done
 
     def _note(self, span: Span, number: int, devices: list[list[tuple[int, int]]], *, reserved: bool) -> None:
