@@ -122,4 +122,4 @@ def test_each_task_starts_where_the_plain_rules_start_it(monkeypatch, seed, fail
             placed += [(placement.job, placement.stage, placement.node)] * placement.count
 
         assert sorted(placed) == cell.place_plainly()
-    assert len(cell.board.blocked) > 40
+    assert len(cell.board.classes.candidates.blocked) > 40

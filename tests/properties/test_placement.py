@@ -10,8 +10,7 @@ import pytest
 from hypothesis import strategies as st
 
 from schemas.quantities import SHARE_UNITS
-from services.leftover.placement.board import Board
-from services.leftover.placement.board_state import LeafLevel
+from services.leftover.placement.board import Board, LeafLevel
 from services.leftover.placement.node_table import NodeTable
 from services.leftover.placement.packing import Alignment
 from services.leftover.placement.pending_reasons import reasons
@@ -135,8 +134,10 @@ class Both:
             for k in range(count):
                 self.running.append((name, demands[str(stage)], node, devices[k] if devices else []))
         self._check_reasons()
-        for leaf in self.board.leaves.values():
-            waiting = [span.task.size for job in self.board.jobs.values() if job.leaf is leaf for span in job.spans]
+        for leaf in self.board.buckets.leaves.values():
+            waiting = [
+                span.task.size for job in self.board.jobs.by_name.values() if job.leaf is leaf for span in job.spans
+            ]
             assert leaf.size_least == min(waiting, default=None)
         self.last = placements
 

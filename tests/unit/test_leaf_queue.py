@@ -2,8 +2,7 @@
 
 import pytest
 
-from services.leftover.placement.board import Board
-from services.leftover.placement.board_state import LeafLevel
+from services.leftover.placement.board import Board, LeafLevel
 from services.leftover.placement.leaf_queue import LeafQueue
 from services.leftover.placement.node_table import NodeTable
 from services.leftover.placement.task_span import TaskSpan

@@ -60,14 +60,11 @@ def build(state: State) -> Board:
     for node_name, on_node in state.held.items():
         for key, held in on_node.items():
             shape = board.shape_of(held.demand)
-            pairs, held.expected = shape.pairs, None
-            if (number := table.find(node_name)) is not None:
-                table.occupy(node_name, pairs, [(share.index, share.milli) for share in held.devices])
-                if held.counted:
-                    board.count(held.counted, number, 1)
-            board.occupy(held.queue, held.user, 1)
+            held.expected = None
+            devices = [(share.index, share.milli) for share in held.devices]
+            board.occupy(node_name, shape, devices, held.counted, held.queue, held.user)
             if not state.copied or counts(state, node_name, held.job, key):
-                board.hold(held.job, pairs, 1, held.queue)
+                board.hold(held.job, shape.pairs, 1, held.queue)
                 board.run(leaf_at(state, held.queue), shape, 1)
     board.set_levels(kept_levels(state))
     for name, job in state.jobs.items():

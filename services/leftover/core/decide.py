@@ -19,8 +19,9 @@ from services.leftover.core.shadow_order import set_floors
 from services.leftover.core.state import Decided, State
 from services.leftover.placement.backfill.headroom import still_short
 from services.leftover.placement.backfill.lending import serve_owed
-from services.leftover.placement.board import Board, Placement
+from services.leftover.placement.board import Board
 from services.leftover.placement.pending_reasons import reasons
+from services.leftover.placement.placements import Placement
 
 
 def decide(state: State, opened: OpenRound) -> list[Grants]:
@@ -145,7 +146,8 @@ def _answer(round_: Round) -> Grants:
     wake_ms = min([at_ms for at_ms in round_.wakes_ms if at_ms is not None], default=None)
     answer = Grants(grants, round_.held, round_.revoked, _waits(state, board), wake_ms=wake_ms)
     answer.shortfalls = _shortfalls(round_)
-    answer.pool_breaches = pool_breaches(state, board)
+    if (beyond := board.take_pool_breaches()) or state.pool_breaches:
+        answer.pool_breaches = pool_breaches(state, board, beyond)
     answer.locality_waits = round_.delayed
     return answer
 

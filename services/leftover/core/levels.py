@@ -3,7 +3,7 @@
 from schemas import Level, Shares
 from schemas.quantities import SHARE_UNITS
 from services.leftover.core.state import State
-from services.leftover.placement.board_state import LeafLevel
+from services.leftover.placement.board import LeafLevel
 
 
 def said_levels(shares: Shares) -> list[LeafLevel]:

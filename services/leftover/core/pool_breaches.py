@@ -10,11 +10,10 @@ def breach_key(queue: str, job_class: int) -> str:
     return f"{job_class}/{queue}"
 
 
-def pool_breaches(state: State, board: Board) -> list[PoolBreach]:
-    """Breaches that began in this round, and those that are over because the class holds no more than its pool."""
-    beyond = board.take_pool_breaches()
-    if not beyond and not state.pool_breaches:
-        return []
+def pool_breaches(state: State, board: Board, beyond: list[tuple[str, int]]) -> list[PoolBreach]:
+    """Breaches that began in this round, of the leaves and classes of jobs that were taken `beyond` a pool in it, and
+    those that are over because the class holds no more than its pool.
+    """
     found = {
         key: PoolBreach(queue, job_class)
         for queue, job_class in beyond

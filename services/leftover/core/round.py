@@ -2,7 +2,8 @@
 
 from schemas import HeldRoom, LocalityWait, Revocation, StageAsk
 from services.leftover.core.state import State
-from services.leftover.placement.board import Board, Placement
+from services.leftover.placement.board import Board
+from services.leftover.placement.placements import Placement
 
 
 class Round:

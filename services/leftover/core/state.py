@@ -28,7 +28,8 @@ from services.leftover.core.job import Job
 from services.leftover.core.reservations.leases import Leases
 from services.leftover.core.shadow.cell import ShadowCell
 from services.leftover.placement.backfill.timeline import End
-from services.leftover.placement.board import Board, Placement
+from services.leftover.placement.board import Board
+from services.leftover.placement.placements import Placement
 
 
 @dataclass(slots=True)

@@ -6,7 +6,7 @@ from typing import Literal
 from services.leftover.placement.keys import JOB_CLASS_BITS
 from services.leftover.placement.leaf_queue import LeafEntry
 from services.leftover.placement.queue_limits import QueueEntry
-from services.leftover.placement.task_class import Shape
+from services.leftover.placement.task_class import Shape, TaskClass
 from services.leftover.placement.task_span import NO_SPANS, TaskSpan
 from services.leftover.placement.user_limits import NO_PLACES, UserPlaces
 
@@ -106,3 +106,18 @@ class JobEntry:
         self.shapes = NO_SHAPES
         self.user = ""
         self.places = NO_PLACES
+
+
+def span_of(job: JobEntry, task: TaskClass) -> TaskSpan | None:
+    """The first span of a class that a job waits for, or None."""
+    for span in job.spans:
+        if span.task is task:
+            return span
+    return None
+
+
+def first_span(job: JobEntry, task: TaskClass) -> TaskSpan:
+    """The first span of a class of which the job waits for tasks."""
+    span = span_of(job, task)
+    assert span is not None, f"{job.name} does not wait for {task.key}"
+    return span

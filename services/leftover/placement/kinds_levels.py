@@ -24,20 +24,23 @@ _RATIO_BITS: Final = 30
 class KindsLevels:
     """The parts of all leaves that have several levels."""
 
-    def __init__(self, table: NodeTable, leaf_queue: LeafQueue) -> None:
+    def __init__(self, table: NodeTable, leaf_queue: LeafQueue, tasks: list[TaskClass]) -> None:
+        """`tasks`: the classes of tasks, by number; they only become more."""
         self._table = table
         self._leaf_queue = leaf_queue  # Knows what runs.
+        self._tasks = tasks
         self._classes: dict[int, int] = {}  # By set of kinds, bit set of the classes whose tasks ask for just those.
         self._new_classes: dict[int, list[int]] = {}  # Those that are not in these sets yet, by number.
         self._kinds: list[int] = []  # By number of a class, the set of kinds that its tasks ask for.
         self.parts: dict[str, list[KindsPart]] = {}
         self.placed_parts: list[KindsPart] = []  # Those that this round has placed something of.
 
-    def add_class(self, task: TaskClass) -> None:
-        """There is another class of tasks."""
-        kinds = kinds_asked(task.pairs)
-        self._kinds.append(kinds)
-        self._new_classes.setdefault(kinds, []).append(task.index)
+    def _look(self) -> None:
+        """Notes the kinds that new classes of tasks ask for."""
+        for task in self._tasks[len(self._kinds) :]:
+            kinds = kinds_asked(task.pairs)
+            self._kinds.append(kinds)
+            self._new_classes.setdefault(kinds, []).append(task.index)
 
     def set(self, leaf: LeafEntry, levels: tuple[tuple[list[str], int], ...]) -> None:
         """The levels of a leaf by set of kinds, in 10^-9 of the cell, where it has several; else none."""
@@ -50,6 +53,7 @@ class KindsLevels:
             leaf.parts = []
             self._leaf_queue.move([leaf])
             return
+        self._look()
         table, before = self._table, {part.kinds: part for part in self.parts.get(leaf.name, [])}
         targets = {self._named(names): target for names, target in levels}
         parts = self.parts[leaf.name] = [
@@ -95,6 +99,7 @@ class KindsLevels:
 
     def learn(self) -> None:
         """Takes classes that are new into the sets of those that ask for the same kinds."""
+        self._look()
         for kinds, indexes in self._new_classes.items():
             self._classes[kinds] = self._classes.get(kinds, 0) | bit_set(indexes)
         self._new_classes = {}

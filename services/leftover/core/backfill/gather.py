@@ -15,6 +15,7 @@ from services.leftover.placement.backfill.headroom import (
     begun_for,
     blocked_heads,
     choose,
+    first_in_path,
     gather,
     is_exposed,
     is_lacking,
@@ -25,10 +26,11 @@ from services.leftover.placement.backfill.headroom import (
 )
 from services.leftover.placement.backfill.lending import lend_all
 from services.leftover.placement.backfill.timeline import HeldNode, Wanted
-from services.leftover.placement.board import Board, Placement
+from services.leftover.placement.board import Board
 from services.leftover.placement.leaf_queue import LeafEntry
 from services.leftover.placement.node_table import NodeTable
 from services.leftover.placement.pending_reasons import WANTS_ROOM, Heads, reason_of
+from services.leftover.placement.placements import Placement
 from services.leftover.placement.task_class import TaskClass
 
 IDLE_PARTS: Final = 2
@@ -285,8 +287,7 @@ def _waits_for_turn(state: State, board: Board, task: TaskClass, now_ms: int) ->
         return False
     if all(state.turns[name] > now_ms for name, _ in task.buckets):
         return True
-    name, bucket_id = min(task.buckets, key=lambda at: (at[0], board.key_in(board.leaf(at[0]), at[1])))
-    job, span = board.first_in(board.leaf(name), bucket_id)
+    job, span = first_in_path(board, task)
     live = state.jobs[job.name]
     return now_ms < state.starved.get(task.key, now_ms) + estimate_of(live, stage_of(live, span.stage))
 

@@ -8,7 +8,8 @@ from services.leftover.core.board import estimate_of, leaf_at, leaf_of, stage_of
 from services.leftover.core.job import Job
 from services.leftover.core.state import Allocation, Ending, Expected, State
 from services.leftover.placement.backfill.timeline import End, Wanted
-from services.leftover.placement.board import Board, Placement
+from services.leftover.placement.board import Board
+from services.leftover.placement.placements import Placement
 from services.leftover.placement.task_class import TaskClass
 
 OVERRUN_MOST: Final = 2

@@ -19,9 +19,9 @@ from services.leftover.core.reservations.runs import lent_of
 from services.leftover.core.round import Round
 from services.leftover.core.state import Allocation
 from services.leftover.placement.backfill.timeline import could_hold
-from services.leftover.placement.board import Placement
 from services.leftover.placement.fits import members
 from services.leftover.placement.pending_reasons import WANTS_ROOM, reason_of, short
+from services.leftover.placement.placements import Placement
 from services.leftover.placement.promised import Space, by_position
 from services.leftover.placement.task_class import NodeRoom, TaskClass
 from services.leftover.placement.user_limits import free_places

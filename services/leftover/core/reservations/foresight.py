@@ -22,7 +22,7 @@ from services.leftover.core.reservations.promises import Kept
 from services.leftover.core.reservations.revocable import UNKNOWN_MS, Moments
 from services.leftover.core.round import Round
 from services.leftover.placement.backfill.timeline import could_hold, fits_now
-from services.leftover.placement.board import Placement
+from services.leftover.placement.placements import Placement
 from services.leftover.placement.promised import PromisedNodes, empty
 from services.leftover.placement.task_class import TaskClass
 

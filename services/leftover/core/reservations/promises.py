@@ -18,8 +18,8 @@ from services.leftover.core.reservations.runs import lent_of
 from services.leftover.core.round import Round
 from services.leftover.core.state import Allocation, State
 from services.leftover.placement.backfill.timeline import fits_now
-from services.leftover.placement.board import Placement
 from services.leftover.placement.node_table import NodeTable
+from services.leftover.placement.placements import Placement
 from services.leftover.placement.promised import Clearing, Space, Victim, by_position, empty
 from services.leftover.placement.task_class import TaskClass
 

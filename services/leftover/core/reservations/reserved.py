@@ -12,7 +12,8 @@ from services.leftover.core.board import estimate_of, is_reserved, stage_class, 
 from services.leftover.core.job import Job
 from services.leftover.core.reservations.runs import lent_of
 from services.leftover.core.state import Reserving, State
-from services.leftover.placement.board import Board, Placement
+from services.leftover.placement.board import Board
+from services.leftover.placement.placements import Placement
 from services.leftover.placement.task_class import TaskClass
 from services.leftover.placement.user_limits import free_places
 
@@ -244,7 +245,7 @@ class ReservedJobs:
             placement.reserved = reserved
             self.placed.append(placement)
         self._board.hold(span.job, task.pairs, len(devices), job.queue)
-        self._board.occupy(job.queue, job.user, len(devices))
+        self._board.count_attempts(job.queue, job.user, len(devices))
 
     def claims(self, until_ms: int) -> list[Claim]:
         """What is inside the promises of now, or of the moments up to a time, and has found no room yet. Of a gang some

@@ -15,8 +15,9 @@ from services.leftover.core.reservations.reserved import ReservedJobs
 from services.leftover.core.reservations.runs import lent_of
 from services.leftover.core.state import Allocation, State
 from services.leftover.placement.backfill.timeline import could_hold
-from services.leftover.placement.board import Board, Lease, Placement
+from services.leftover.placement.board import Board
 from services.leftover.placement.node_table import NodeTable
+from services.leftover.placement.placements import Lease, Placement
 from services.leftover.placement.promised import PromisedNodes, Space, by_position, empty
 from services.leftover.placement.task_class import TaskClass
 

@@ -27,11 +27,13 @@ from services.leftover.placement.backfill.timeline import (
     moments_of,
 )
 from services.leftover.placement.board import Board
+from services.leftover.placement.entries import JobEntry
 from services.leftover.placement.keys import CLASS_MASK, OPTIONAL_BIT, job_class_of
 from services.leftover.placement.leaf_queue import LeafEntry
 from services.leftover.placement.node_table import NodeTable
 from services.leftover.placement.pending_reasons import Heads, able_heads, is_seeker, short
 from services.leftover.placement.task_class import NodeRoom, TaskClass
+from services.leftover.placement.task_span import TaskSpan
 
 _PARTS: Final = 4
 """Room for a gang that takes a leaf beyond its due is gathered once the leaf lacks one in so many parts of it. With
@@ -113,7 +115,7 @@ def still_short(board: Board, names: list[str], short: dict[str, int]) -> dict[s
     enough. (A queue of gangs whose tasks end one by one falls short again and again.)
     """
     found: dict[str, bool] = {}
-    for leaf in [board.leaves[name] for name in names]:
+    for leaf in [board.buckets.leaves[name] for name in names]:
         is_below = leaf.size_least is not None and leaf.due is not None and leaf.share < leaf.due
         stays = leaf.name in short and (is_below or len(leaf.gangs) > 0) and not _gives_all(leaf)
         found[leaf.name] = stays or is_lacking(board, leaf)
@@ -124,8 +126,8 @@ def least_needs(board: Board, placed: list[TaskClass], heads: Heads) -> dict[int
     """By resource position, the least that is asked for by a class that waits for nothing but room, or by one of those
     `placed`. Positions that are missing: nothing. `heads`: see `seekers`.
     """
-    among = 0 if board.is_mixed else board.kept_out()
-    least = board.least_needs(among) if among else None
+    among = 0 if board.buckets.is_mixed else board.classes.candidates.kept_out()
+    least = board.classes.candidates.least_needs(among) if among else None
     if least is None:
         return _least_of(short(board, heads) + placed)
     for task in placed:
@@ -164,7 +166,7 @@ def is_exposed(task: TaskClass, least: dict[int, int] | None) -> bool:
 
 
 def _task_of(board: Board, bucket_id: int) -> TaskClass:
-    return board.classes[bucket_id & CLASS_MASK]
+    return board.classes.by_number[bucket_id & CLASS_MASK]
 
 
 def blocked_heads(board: Board, heads: Heads) -> list[TaskClass]:
@@ -173,19 +175,20 @@ def blocked_heads(board: Board, heads: Heads) -> list[TaskClass]:
     where orders are strict or queues have a maximum, since there what one leaf gets can change another's head. `heads`:
     see `seekers`.
     """
-    if board.is_mixed:
-        able = [(leaf, bucket_id) for leaf in board.leaves.values() for bucket_id in _able_heads(board, leaf, heads)]
+    if board.buckets.is_mixed:
+        leaves = board.buckets.leaves.values()
+        able = [(leaf, bucket_id) for leaf in leaves for bucket_id in _able_heads(board, leaf, heads)]
         kept_out = [_task_of(board, bucket_id) for leaf, bucket_id in able if is_kept_out(board, leaf, bucket_id)]
         return list({task.index: task for task in kept_out}.values())
-    changed: list[tuple[LeafEntry, list[int]]] = []
-    for leaf, bucket_ids in board.heads(list(board.leaf_queue.reordered)):
+    leaf_queue, changed = board.buckets.leaf_queue, list[tuple[LeafEntry, list[int]]]()
+    for leaf, bucket_ids in board.buckets.heads(list(leaf_queue.reordered)) if leaf_queue.reordered else ():
         indexes = [bucket_id & CLASS_MASK for bucket_id in bucket_ids if is_kept_out(board, leaf, bucket_id)]
         if indexes != leaf.headed:
             changed.append((leaf, indexes))
     if changed:
-        board.leaf_queue.set_heads(changed)
-    board.leaf_queue.reordered.clear()
-    return [task for index in board.leaf_queue.headed if (task := board.classes[index]).blocked]
+        leaf_queue.set_heads(changed)
+    leaf_queue.reordered.clear()
+    return [task for index in leaf_queue.headed if (task := board.classes.by_number[index]).blocked]
 
 
 def begun_for(board: Board, before: dict[int, dict[int, int]]) -> list[TaskClass]:
@@ -193,11 +196,11 @@ def begun_for(board: Board, before: dict[int, dict[int, int]]) -> list[TaskClass
     left may come first by now: if those ended what was begun, a stream of them would keep a large job out for ever.
     """
     found: list[TaskClass] = []
-    for task in [board.classes[index] for index in before]:
+    for task in [board.classes.by_number[index] for index in before]:
         for name, bucket_id in task.buckets:
-            leaf = board.leaves[name]
+            leaf = board.buckets.leaves[name]
             is_ours = leaf.order == "giving" and task.blocked
-            is_ours = is_ours and not board.pools.bars(job_class_of(bucket_id), task)
+            is_ours = is_ours and not board.buckets.pools.bars(job_class_of(bucket_id), task)
             if is_ours and is_required(board, leaf, bucket_id) and is_kept_out(board, leaf, bucket_id):
                 found.append(task)
                 break
@@ -206,7 +209,7 @@ def begun_for(board: Board, before: dict[int, dict[int, int]]) -> list[TaskClass
 
 def is_required(board: Board, leaf: LeafEntry, bucket_id: int) -> bool:
     """Whether the first job of a bucket needs its tasks now: room is not gathered for what jobs give away."""
-    return leaf.order != "giving" or board.key_in(leaf, bucket_id) < _OPTIONAL
+    return leaf.order != "giving" or board.buckets.key_in(leaf, bucket_id) < _OPTIONAL
 
 
 def _able_heads(board: Board, leaf: LeafEntry, heads: Heads) -> list[int]:
@@ -218,14 +221,14 @@ def _able_heads(board: Board, leaf: LeafEntry, heads: Heads) -> list[int]:
         job_class = job_class_of(bucket_id)
         if job_class not in found and is_seeker(board, leaf, bucket_id, heads):
             found[job_class] = bucket_id
-            if len(found) == board.pools.count:
+            if len(found) == board.buckets.pools.count:
                 break
     return list(found.values())
 
 
 def _in_order(board: Board, leaf: LeafEntry) -> list[int]:
     """All buckets of a leaf in the order in which it would serve them."""
-    keys = {bucket_id: board.key_in(leaf, bucket_id) for bucket_id in list(leaf.sizes.key)}
+    keys = {bucket_id: board.buckets.key_in(leaf, bucket_id) for bucket_id in list(leaf.sizes.key)}
     return sorted(keys, key=lambda bucket_id: (keys[bucket_id], bucket_id))
 
 
@@ -239,13 +242,21 @@ def is_kept_out(board: Board, leaf: LeafEntry, bucket_id: int) -> bool:
     size, share = task.size // max(1, task.gang), leaf.target if leaf.due is None else leaf.due
     if leaf.share >= share + min(size, share):
         return False
-    return task.gang > 0 or not board.leaf_queue.runs(leaf.name, task.shape) or board.top(leaf, bucket_id).aged
+    buckets = board.buckets
+    return task.gang > 0 or not buckets.leaf_queue.runs(leaf.name, task.shape) or buckets.top(leaf, bucket_id).aged
 
 
 def aged_since(board: Board, task: TaskClass) -> int | None:
     """Since when the job has waited that has waited longest of those that have aged and are first in a bucket."""
-    tops = [board.top(board.leaves[name], bucket_id) for name, bucket_id in task.buckets]
+    tops = [board.buckets.top(board.buckets.leaves[name], bucket_id) for name, bucket_id in task.buckets]
     return min([min([span.since_ms for span in job.spans]) for job in tops if job.aged], default=None)
+
+
+def first_in_path(board: Board, task: TaskClass) -> tuple[JobEntry, TaskSpan]:
+    """Who is served first with a class, in that of its leaves whose path comes first."""
+    buckets = board.buckets
+    name, bucket_id = min(task.buckets, key=lambda at: (at[0], buckets.key_in(buckets.leaves[at[0]], at[1])))
+    return buckets.first_in(buckets.leaves[name], bucket_id)
 
 
 def choose(starved: list[tuple[int, TaskClass]], before: dict[int, dict[int, int]]) -> tuple[int, TaskClass] | None:
@@ -285,7 +296,7 @@ def wanted_by(
             tasks = min(-(-rooms // width), task.waiting // width) * width
             wanted = Wanted(task, tasks)
             if parts:
-                wanted.own = min(max(0, tasks - rooms), board.leaf_queue.count(leaf.name, task.shape))
+                wanted.own = min(max(0, tasks - rooms), board.buckets.leaf_queue.count(leaf.name, task.shape))
             found.append(wanted)
             for p, amount in task.pairs:
                 if p >= 0:
