@@ -38,6 +38,7 @@ COMPILED = {
         "slots",
         "state",
         "task_facts",
+        "task_keys",
     ),
     "largesse/log": ("codec", "wanted"),
     "schemas": ("estimates", "placement_rules", "quantities", "queue_tree"),

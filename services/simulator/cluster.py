@@ -148,10 +148,6 @@ class SimCluster:
             if self._shared is not None:
                 self._shared.stop(node, run.number, time)
 
-    def is_down(self, node: str) -> bool:
-        """Whether it has failed and not registered since."""
-        return node in self._down
-
     def end_until(self, time: int) -> None:
         """Attempts whose time has come end, each at its own time; `report_ends` tells the sequencer."""
         if self._shared is not None:

@@ -8,6 +8,7 @@ from heapq import heappop, heappush
 
 from largesse.lifecycle.job_classes import thresholds_of
 from largesse.lifecycle.run_times import NOTHING_SEEN, expected_ms
+from largesse.lifecycle.task_keys import position_of
 from schemas import Vector
 from schemas.jobs import UNJUDGED
 from services.estimator.core.state import FORECASTERS, Job, Placed, State, Sums
@@ -73,7 +74,7 @@ def drop_job(state: State, name: str, job: Job) -> None:
     sums.ramps.pop(name, None)
     sums.dirty.pop(name, None)
     for key, running in job.active.running.items():
-        _forget_group(sums, name, job, int(key.partition("/")[0]), running.start_ms)
+        _forget_group(sums, name, job, position_of(key), running.start_ms)
 
 
 def _forget_group(sums: Sums, name: str, job: Job, at: int, start_ms: int) -> None:
@@ -143,7 +144,7 @@ def _built(state: State, now_ms: int) -> Sums:
             continue
         sums.dirty[name] = True
         for key, running in job.active.running.items():
-            _put(sums, name, job, int(key.partition("/")[0]), running.start_ms, 1, now_ms)
+            _put(sums, name, job, position_of(key), running.start_ms, 1, now_ms)
     return sums
 
 

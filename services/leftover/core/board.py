@@ -7,6 +7,7 @@ from largesse.lifecycle.promises import divisible, is_accepted
 from largesse.lifecycle.queue_policy import cell_list, order_of, serving_leaf, uses_shadow_order
 from largesse.lifecycle.run_times import expected_ms
 from largesse.lifecycle.slots import counted_promises, slots_of
+from largesse.lifecycle.task_keys import in_job
 from schemas import HeldRoom, PlacementRule, Stage, StageAsk, Vector
 from schemas.presets import PRESETS
 from schemas.queue_tree import user_limits, walk
@@ -80,7 +81,7 @@ def build(state: State) -> Board:
 
 def counts(state: State, node: str, job: str, key: str) -> bool:
     """Whether an attempt's room counts for its queue: of a task with copies one attempt's does, until it ends."""
-    copied = state.copied.get(job, {}).get(key.partition("/")[2])
+    copied = state.copied.get(job, {}).get(in_job(key))
     return copied is None or copied.counted == node
 
 

@@ -12,6 +12,7 @@ time that it takes to kill one.
 from dataclasses import dataclass, field
 from typing import Final
 
+from largesse.lifecycle.task_keys import index_of
 from schemas import Revocation
 from services.leftover.core.board import stage_class
 from services.leftover.core.copies.overdue import stragglers
@@ -202,7 +203,7 @@ class _Room:
         self._add(space, node, held)
         lent = lent_of(self._state, node.name, key)
         assert lent is not None, f"{key}: a copy that is not revocable"
-        index = int(key.rpartition("/")[2])
+        index = index_of(key)
         revoked.append(Revocation(held.job, held.stage, index, 1, lent.attempt, node.name, node.epoch))
 
     def best(self, task: TaskClass, key: str, slow: dict[str, bool]) -> int | None:

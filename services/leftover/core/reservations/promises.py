@@ -10,6 +10,7 @@ from typing import Final
 
 from largesse.lifecycle.promises import active, next_edge_ms
 from largesse.lifecycle.run_times import known_ms
+from largesse.lifecycle.task_keys import parts_of
 from schemas import HeldRoom, PlanProfile, Revocation, Vector
 from services.leftover.core.board import rules_said, stage_of
 from services.leftover.core.reservations.reserved import Claim, ReservedJobs
@@ -254,8 +255,8 @@ def _revocations(state: State, table: NodeTable, taken: list[Victim], taken_for:
     for victim, reservation in zip(taken, taken_for, strict=True):
         name = table.node(victim.node).name
         key = victim.key[len(name) + 1 :]
-        job, stage, text = key.rsplit("/", 2)
-        items.append((victim.node, job, stage, state.lent[name][key].attempt, int(text), reservation))
+        job, stage, index = parts_of(key)
+        items.append((victim.node, job, stage, state.lent[name][key].attempt, index, reservation))
     found: list[Revocation] = []
     for number, job, stage, attempt, index, reservation in sorted(items):
         node = table.node(number)

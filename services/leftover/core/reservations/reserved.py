@@ -5,6 +5,7 @@ others. They are not on the board, since what they get does not depend on who el
 from dataclasses import dataclass, field
 
 from largesse.lifecycle.promises import active, earlier_parts, serves
+from largesse.lifecycle.task_keys import stage_in
 from schemas import PlanProfile, Stage, StageAsk, Vector
 from schemas.estimates import end_ms
 from services.leftover.core.asks import asks_of
@@ -155,7 +156,7 @@ class ReservedJobs:
         """By stage, how many tasks of a job run and are expected to run at a time."""
         found: dict[str, int] = {}
         for run, node in reserving.runs.items():
-            stage = run.rpartition("/")[0]
+            stage = stage_in(run)
             held = self._state.held[node][f"{name}/{run}"]
             lent = lent_of(self._state, node, f"{name}/{run}")
             if (lent is None or not lent.taken) and self._ends(name, stage, held.start_ms) > at_ms:
