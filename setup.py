@@ -157,6 +157,7 @@ COMPILED = {
         "node_choice",
         "node_table",
         "one_list",
+        "orders",
         "packing",
         "pending_reasons",
         "placements",

@@ -111,7 +111,7 @@ class Both:
         if self.plain.jobs:
             name = self._name(which)
             self.plain.jobs[name].work //= 2
-            self.board.set_work(name, self.plain.jobs[name].work)
+            self.board.set_sort_value(name, self.plain.jobs[name].work)
 
     def level(self, leaf, target):
         leaf = ("a", "b", "c")[leaf % 3]

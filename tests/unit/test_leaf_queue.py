@@ -1,10 +1,14 @@
 """The line of leaves: when a class has room again its leaves are served by claim, and only as far as a round gets."""
 
+from typing import get_args
+
 import pytest
 
+from schemas.sharing import ServingOrder
 from services.leftover.placement.board import Board, LeafLevel
 from services.leftover.placement.leaf_queue import LeafQueue
 from services.leftover.placement.node_table import NodeTable
+from services.leftover.placement.orders import JOB_ORDERS
 from services.leftover.placement.task_span import TaskSpan
 
 LEAVES = 300
@@ -132,3 +136,7 @@ def test_tasks_that_only_follow_once_others_of_their_class_have_started_find_the
         board.wait(f"j{i}", spans)
 
     assert sorted(placement.stage for placement in board.place()) == ["a"] * 60 + ["c"] * 60
+
+
+def test_every_order_has_its_row():
+    assert sorted(JOB_ORDERS) == sorted(get_args(ServingOrder))

@@ -20,8 +20,9 @@ from services.leftover.core.locality import next_over_ms, over, parts_of, wait_m
 from services.leftover.core.mix import mix_of
 from services.leftover.core.state import State
 from services.leftover.placement.board import Board
-from services.leftover.placement.entries import BY_WORK_LEFT, Discipline
+from services.leftover.placement.entries import Discipline
 from services.leftover.placement.node_table import NodeTable
+from services.leftover.placement.orders import JOB_ORDERS
 from services.leftover.placement.packing import Alignment
 from services.leftover.placement.task_class import TaskClass
 from services.leftover.placement.task_span import TaskSpan
@@ -141,14 +142,14 @@ def add_job(state: State, board: Board, name: str, job: Job) -> None:
         return
     leaf = leaf_of(state, job)
     order = board.leaf(leaf).order
-    work = 0
-    if order in BY_WORK_LEFT:
-        work = work_left(board, job)
-    elif order == "sjf":
-        work = critical_path_ms(job.graph)
-    elif order == "fsp":
-        work = state.shadow.key_of(job)
-    board.add_job(name, job.admitted, leaf, job.priority, job.queue, work, job.job_class, job.user)
+    value, sorted_by = 0, JOB_ORDERS[order].value
+    if sorted_by == "work_left":
+        value = work_left(board, job)
+    elif sorted_by == "critical_path":
+        value = critical_path_ms(job.graph)
+    elif sorted_by == "shadow_key":
+        value = state.shadow.key_of(job)
+    board.add_job(name, job.admitted, leaf, job.priority, job.queue, value, job.job_class, job.user)
 
 
 def stage_of(job: Job, name: str) -> Stage:

@@ -59,7 +59,7 @@ from services.leftover.core.shadow_order import note_capacity, set_up
 from services.leftover.core.state import Node, Reserving, State
 from services.leftover.core.user_holds import begin, fold_changed, park
 from services.leftover.placement.board import Board
-from services.leftover.placement.entries import BY_WORK_LEFT
+from services.leftover.placement.orders import JOB_ORDERS
 
 
 def start(shard: int = 0, of: int = 1) -> State:
@@ -266,8 +266,10 @@ def _fail(state: State, failed: TaskFailure) -> None:
 def _note_work(state: State, name: str, job: Job) -> None:
     """There is more, or less, left of a job."""
     board: Board | None = state.board
-    if board is not None and board.order_of(name) in BY_WORK_LEFT:
-        board.set_work(name, work_left(board, job))
+    if board is not None:
+        order = board.order_of(name)
+        if order is not None and JOB_ORDERS[order].value == "work_left":
+            board.set_sort_value(name, work_left(board, job))
     state.shadow.note_work(job)
 
 

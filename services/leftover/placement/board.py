@@ -27,6 +27,7 @@ from services.leftover.placement.leaf_queue import LeafEntry, ReadyQueue
 from services.leftover.placement.limits import Limits
 from services.leftover.placement.node_table import NodeTable
 from services.leftover.placement.one_list import OneList
+from services.leftover.placement.orders import JOB_ORDERS
 from services.leftover.placement.packing import Alignment
 from services.leftover.placement.placements import Placement, note_placed, placements_of
 from services.leftover.placement.queue_limits import QueueEntry
@@ -75,7 +76,7 @@ class Board:
         jobs of all leaves are one list; None: they are not. `user_running_max`: by path of a queue, how many tasks of
         one user run there at a time."""
         self._orders = orders or {}
-        strict = discipline != "fair" or any(order in ("fifo", "tetris-fair") for order in self._orders.values())
+        strict = discipline != "fair" or any(JOB_ORDERS[order].holds_back for order in self._orders.values())
         ppm = pools_ppm or []
         is_mixed = strict or bool(maxima) or (len(ppm) > 1 and not pools_lend)
         self.node_table = table
@@ -243,7 +244,7 @@ class Board:
     ) -> None:
         """Counts one task of a span to a node; which index it is follows when the round is over."""
         is_fair = self.buckets.discipline == "fair"
-        beyond = span.optional if leaf.order == "giving" else is_fair and leaf.share >= leaf.target
+        beyond = span.optional if leaf.sorts.gives else is_fair and leaf.share >= leaf.target
         if note_placed(span, number, beyond, devices):
             self._touched.append((job, span))
 
@@ -340,17 +341,17 @@ class Board:
         leaf: str,
         priority: int,
         queue: str = "",
-        work: int = 0,
+        sort_value: int = 0,
         job_class: int = 0,
         user: str = "",
     ) -> None:
         """A job that neither holds nor waits for anything yet. `leaf`: where it is served; `queue`: its own, which lies
-        there or below; `work`: what is to be done of it, in share units x ms.
+        there or below; `sort_value`: what its order sorts it by.
         """
         number, under, places = self.limits.add_job(queue, user)
         pool = self.buckets.pools.job_class(job_class)
         nothing = self.buckets.nothing
-        job = JobEntry(name, admitted, self.leaf(leaf), priority, nothing, queue, number, under, work, pool)
+        job = JobEntry(name, admitted, self.leaf(leaf), priority, nothing, queue, number, under, sort_value, pool)
         job.user, job.places = user, places
         self.jobs.add(job)
 
@@ -371,15 +372,15 @@ class Board:
         """All that a job waits for, in its order; replaces what it waited for."""
         self.jobs.wait(self.jobs.by_name[name], spans)
 
-    def set_work(self, name: str, work: int) -> None:
-        """What a job is served by, where that is not its share: see `JobEntry.work`."""
-        self.jobs.set_work(self.jobs.by_name[name], work)
+    def set_sort_value(self, name: str, value: int) -> None:
+        """The order of its leaf sorts a job by another value from the next round on."""
+        self.jobs.set_sort_value(self.jobs.by_name[name], value)
 
     def show_key(self, admitted: int, key: int) -> None:
         """What a job is served by in the order of the shadow, if it is served so and is on the board."""
         job = self.buckets.by_admission.get(admitted)
-        if job is not None and job.leaf.order == "fsp":
-            self.jobs.set_work(job, key)
+        if job is not None and job.leaf.sorts.value == "shadow_key":
+            self.jobs.set_sort_value(job, key)
 
     def set_priority(self, name: str, priority: int) -> None:
         """The job has another priority from the next round on."""

@@ -17,6 +17,7 @@ from schemas.sharing import ServingOrder
 from services.leftover.placement.indexed_heap import IndexedHeap, JobHeap
 from services.leftover.placement.keys import CLASS_MASK
 from services.leftover.placement.kinds_part import KindsPart, kinds_asked
+from services.leftover.placement.orders import JOB_ORDERS, JobOrder
 from services.leftover.placement.queue_limits import Stop
 from services.leftover.placement.ranks import Block, Ranks
 from services.leftover.placement.task_class import Shape, TaskClass
@@ -186,7 +187,7 @@ class LeafEntry:
     does not hold back. `headed`: the classes that `LeafQueue.headed` counts as heads of this leaf. `choosers`: by class
     of job, what says which bucket to serve next where that is not the first one ready; `packs`: by alignment.
     `has_maximum`: the queue itself has one. `parts`: where its tasks ask for several sets of kinds, each with its
-    level.
+    level. `sorts`: what its `order` sorts jobs by.
     """
 
     name: str
@@ -210,6 +211,10 @@ class LeafEntry:
     packs: bool = False
     has_maximum: bool = False
     parts: list[KindsPart] = field(default_factory=list)
+    sorts: JobOrder = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.sorts = JOB_ORDERS[self.order]
 
     @property
     def stays_within(self) -> bool:
@@ -228,7 +233,7 @@ class LeafEntry:
     @property
     def strict(self) -> bool:
         """Whether nobody goes ahead of a head that does not fit."""
-        return self.order == "fifo"
+        return self.sorts.is_strict
 
     @property
     def is_owed(self) -> bool:
@@ -316,7 +321,7 @@ class LeafQueue:
         """
         ready, ranks = leaf.ready[job_class], self.ranks[job_class]
         self.reordered[leaf.name] = True
-        if leaf.order == "giving":
+        if leaf.sorts.gives:
             self.changed[leaf.name] = True  # What it waits for may be required by now.
         ready.set(id_, key, classes)
         if leaf.name not in ranks.key:

@@ -23,8 +23,6 @@ from services.leftover.placement.keys import (
     OPTIONAL_BIT,
     POSITION_BITS,
     RANK_SHIFT,
-    SHARE_BITS,
-    WORK_BITS,
 )
 from services.leftover.placement.leaf_queue import LeafEntry
 from services.leftover.placement.node_table import NodeTable
@@ -33,7 +31,6 @@ from services.leftover.placement.user_limits import waits_open
 
 PERMILLE: Final = 1_000
 
-_TIER_SHIFT = {"tetris": 0, "tetris-fair": SHARE_BITS, "giving": WORK_BITS}  # In a rank: below the priority.
 _OPTIONAL: Final = 1 << OPTIONAL_BIT
 _UNSEEN: Final = -(1 << 200)  # Better than any score.
 
@@ -115,8 +112,8 @@ class Packer:
         self.table = table
         self.classes = classes
         self.fair = fair
-        self._tier_shift = RANK_SHIFT + _TIER_SHIFT[leaf.order]
-        self._only_optional = leaf.order == "giving"
+        self._tier_shift = RANK_SHIFT + leaf.sorts.below_priority
+        self._only_optional = leaf.sorts.packs == "optional"
         self._heap: list[tuple[int, int, int, int]] | None = None  # (tier, rank, key, bucket); None: not yet filled.
         self._parked: list[tuple[int, int]] = []  # (rank and order, bucket): jobs that may not pack yet.
 
@@ -197,9 +194,10 @@ class Packers:
 
     def add(self, leaf: LeafEntry) -> None:
         """Gives a new leaf its packers, if its order packs."""
-        if leaf.order in ("tetris", "tetris-fair") or (leaf.order == "giving" and self._alignment.leftover):
+        packs = leaf.sorts.packs
+        if packs and (packs != "optional" or self._alignment.leftover):
             fair: FairJobs | None = None
-            if leaf.order == "tetris-fair":
+            if packs == "fairest":
                 self._fair[leaf.name] = fair = FairJobs(leaf, self._by_order, self._alignment.fairness_permille)
             packers = [Packer(leaf, at, self._table, self._classes, fair) for at in range(len(leaf.ready))]
             leaf.packs = True

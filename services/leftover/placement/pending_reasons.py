@@ -74,7 +74,7 @@ def reason_of(board: Board, task: TaskClass, heads: Heads | None = None) -> Reas
         and not _has_seeker(board, task, {} if heads is None else heads)
     ):
         entries = [board.buckets.leaves[name] for name, _ in task.buckets]
-        held_back = any(leaf.strict or leaf.order == "tetris-fair" for leaf in entries)
+        held_back = any(leaf.sorts.holds_back for leaf in entries)
         return "behind_head" if held_back else "queue_max"
     if task.bounds is not None and is_barred(board.node_table, task):
         return "locality" if task.bounds.is_near else "spread"  # Before pools: what pools leave idle is lent out.
@@ -138,7 +138,7 @@ def _seeks(board: Board, task: TaskClass, leaf: LeafEntry, bucket_id: int, heads
         return False
     if board.buckets.pools.bars(job_class_of(bucket_id), task):
         return False
-    if leaf.order == "tetris-fair" and not board.buckets.packers.may_pack(board.buckets.first_in(leaf, bucket_id)[0]):
+    if leaf.sorts.packs == "fairest" and not board.buckets.packers.may_pack(board.buckets.first_in(leaf, bucket_id)[0]):
         return False
     return queue_at_maximum(board.buckets.top(leaf, bucket_id).under, task) is None
 

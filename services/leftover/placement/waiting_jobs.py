@@ -2,7 +2,7 @@
 
 from schemas.quantities import largest_share
 from services.leftover.placement.buckets import Buckets
-from services.leftover.placement.entries import BY_SHARE, JobEntry
+from services.leftover.placement.entries import JobEntry
 from services.leftover.placement.leaf_queue import LeafEntry
 from services.leftover.placement.limits import Limits
 from services.leftover.placement.node_table import NodeTable
@@ -83,10 +83,10 @@ class WaitingJobs:
         self._stale_jobs[name] = self._stale_leaves[leaf.name] = True
 
     # ------------------------------------------------------------ ranks
-    def set_work(self, job: JobEntry, work: int) -> None:
-        """What a job is served by, where that is not its share: see `JobEntry.work`."""
-        if job.work != work:
-            job.work = work
+    def set_sort_value(self, job: JobEntry, value: int) -> None:
+        """Its order sorts a job by another value from the next round on."""
+        if job.sort_value != value:
+            job.sort_value = value
             if job.spans:  # Else it is ranked once it waits for something.
                 self._stale_jobs.setdefault(job.name, False)
 
@@ -139,7 +139,7 @@ class WaitingJobs:
         buckets.leaf_queue.move(leaves)
         offers: dict[str, dict[int, bool]] = {}
         for (job, has_moved), before in zip(stale, befores, strict=True):
-            ranks = job.share != before or not job.tasks or job.leaf.order not in BY_SHARE
+            ranks = job.share != before or not job.tasks or job.leaf.sorts.by != "share"
             if ranks and job.spans and buckets.discipline == "fair":
                 job.aged = job.aged and not job.tasks
                 buckets.rank_again(job, offers)

@@ -78,7 +78,7 @@ def _lacked_least(leaf: LeafEntry, size: int) -> int:
 
 def _gives_all(leaf: LeafEntry) -> bool:
     """Whether its jobs are planned, and need nothing now of what they wait for."""
-    if leaf.order != "giving":
+    if not leaf.sorts.gives:
         return False
     firsts = [ready.first() for ready in leaf.ready]
     return all(id_ is None or ready.key[id_] >= _OPTIONAL for id_, ready in zip(firsts, leaf.ready, strict=True))
@@ -199,7 +199,7 @@ def begun_for(board: Board, before: dict[int, dict[int, int]]) -> list[TaskClass
     for task in [board.classes.by_number[index] for index in before]:
         for name, bucket_id in task.buckets:
             leaf = board.buckets.leaves[name]
-            is_ours = leaf.order == "giving" and task.blocked
+            is_ours = leaf.sorts.gives and task.blocked
             is_ours = is_ours and not board.buckets.pools.bars(job_class_of(bucket_id), task)
             if is_ours and is_required(board, leaf, bucket_id) and is_kept_out(board, leaf, bucket_id):
                 found.append(task)
@@ -209,7 +209,7 @@ def begun_for(board: Board, before: dict[int, dict[int, int]]) -> list[TaskClass
 
 def is_required(board: Board, leaf: LeafEntry, bucket_id: int) -> bool:
     """Whether the first job of a bucket needs its tasks now: room is not gathered for what jobs give away."""
-    return leaf.order != "giving" or board.buckets.key_in(leaf, bucket_id) < _OPTIONAL
+    return not leaf.sorts.gives or board.buckets.key_in(leaf, bucket_id) < _OPTIONAL
 
 
 def _able_heads(board: Board, leaf: LeafEntry, heads: Heads) -> list[int]:
