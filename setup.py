@@ -174,7 +174,11 @@ COMPILED = {
     "services/planner/core": ("decide", "fold", "nodes", "progress", "promises", "state", "waiting"),
     "services/simulator": ("attempts", "cluster", "drive", "engine", "metrics", "steps", "usage_watch"),
 }
-"""Package -> modules on the path of every round, by what a profile says."""
+"""Package -> modules on the path of every round, by what a profile says.
+
+Dataclasses there that rounds make often have an `__init__` written by hand: mypyc (2.4) leaves the one that is generated
+to the interpreter, 1.4 us a call instead of 0.2.
+"""
 
 DIRECT_CALLS = ["-fvisibility=hidden", "-fno-semantic-interposition"]
 """For gcc and clang: all modules are one library, whose functions call each other directly, since no other library may

@@ -132,7 +132,7 @@ def test_lanes_are_served_as_the_plain_rules_of_pools_serve_them(rules, lends, s
         if chance.random() < 0.15:
             leaf, units = chance.choice(["a", "b", "c"]), chance.choice(GUARANTEES)
             both.plain.guaranteed[leaf] = units
-            both.board.set_levels([LeafLevel(leaf, both.board.leaf(leaf).target, guaranteed=units)])
+            both.board.set_levels([LeafLevel(leaf, both.board.leaf(leaf).level, guaranteed=units)])
         both.board.buckets.pools.beyond, both.plain.beyond = {}, set()
         step(both, chance)
         assert set(both.board.buckets.pools.beyond) == both.plain.beyond

@@ -44,8 +44,8 @@ class LeafLevel(NamedTuple):
     """
 
     queue: str
-    target: int
-    due: int | None = None
+    level: int
+    own_level: int | None = None
     guaranteed: int = 0
     kinds: tuple[tuple[list[str], int], ...] = ()
 
@@ -244,7 +244,7 @@ class Board:
     ) -> None:
         """Counts one task of a span to a node; which index it is follows when the round is over."""
         is_fair = self.buckets.discipline == "fair"
-        beyond = span.optional if leaf.sorts.gives else is_fair and leaf.share >= leaf.target
+        beyond = span.optional if leaf.sorts.gives else is_fair and leaf.share >= leaf.level
         if note_placed(span, number, beyond, devices):
             self._touched.append((job, span))
 
@@ -303,7 +303,7 @@ class Board:
         """Fairness says these levels from now on."""
         for level in levels:
             leaf = self.leaf(level.queue)
-            leaf.target, leaf.due = level.target, level.due
+            leaf.level, leaf.own_level = level.level, level.own_level
             self.jobs.note_leaf(level.queue)
             if leaf.guaranteed != level.guaranteed:
                 leaf.guaranteed = level.guaranteed

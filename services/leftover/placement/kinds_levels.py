@@ -71,7 +71,7 @@ class KindsLevels:
                     if part.kinds == self._kinds[bucket_id & CLASS_MASK]:
                         part.sizes.set(bucket_id, size)
         for part in parts:
-            part.target = targets[part.kinds]
+            part.level = targets[part.kinds]
             self._rank(part)
         parts.sort(key=_by_ratio)
         leaf.parts = parts
@@ -138,7 +138,7 @@ class KindsLevels:
             if total[p]:
                 share = max(share, (amount + part.placed[p]) * SHARE_UNITS // total[p])
         part.share = share
-        part.ratio = 1 << _RATIO_BITS if share >= part.target else (share << _RATIO_BITS) // part.target
+        part.ratio = 1 << _RATIO_BITS if share >= part.level else (share << _RATIO_BITS) // part.level
 
     def choose(self, parts: list[KindsPart], ready: ReadyQueue, live: int, end: int | None) -> int | None:
         """The bucket that a leaf serves next, of those whose class is in the set `live` and whose key is below

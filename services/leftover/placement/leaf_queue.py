@@ -172,12 +172,11 @@ def _ready_queues() -> list[ReadyQueue]:
 class LeafEntry:
     """A queue that jobs are served in. Shares are in 10^-9 of the cell.
 
-    What it may hold. `target`: its whole fair share, also the part that it cannot place; `due`: the same without what
-    is only there since siblings cannot place theirs, None where no level is known;
-    `guaranteed`: below this it comes before all others, and no class pool holds it back; `floor`: under `fsp`, jobs
-    that hold less than this dominant share go before the others, the least first. `held` by
-    resource position and `share`, its dominant share, with what this round has placed. `served`: seq of the opening
-    whose round gave it something last.
+    What it may hold. `level`: its whole fair share, also the part that it cannot place; `own_level`: the same without
+    what is only there since siblings cannot place theirs, None where no level is known; `guaranteed`: below this it
+    comes before all others, and no class pool holds it back; `floor`: under `fsp`, jobs that hold less than this
+    dominant share go before the others, the least first. `held` by resource position and `share`, its dominant share,
+    with what this round has placed. `served`: seq of the opening whose round gave it something last.
 
     What waits there. `buckets`: by number, the jobs that wait for tasks of a class; `sole_jobs`: by number, the job (by
     its number in the order of admission) where there is but one, and no bucket then. `sizes`: by number of both, what
@@ -193,8 +192,8 @@ class LeafEntry:
     name: str
     held: list[int]
     order: ServingOrder = "drf"
-    target: int = SHARE_UNITS
-    due: int | None = None
+    level: int = SHARE_UNITS
+    own_level: int | None = None
     share: int = 0
     served: int = 0
     sizes: IndexedHeap[int] = field(default_factory=IndexedHeap)
@@ -222,11 +221,11 @@ class LeafEntry:
         than theirs.
         """
         least = self.size_least
-        if least is None or self.share + least <= self.target:
+        if least is None or self.share + least <= self.level:
             return True
         for part in self.parts:
             least = part.sizes.least()
-            if least is not None and part.share + least <= part.target:
+            if least is not None and part.share + least <= part.level:
                 return True
         return False
 
@@ -260,11 +259,11 @@ class LeafEntry:
 
 
 class LeafQueue:
-    """Leaves by their claims. `fair`: where it is not, all claims are equal."""
+    """Leaves by their claims. `by_claim`: where they are not served so, all claims are equal."""
 
-    def __init__(self, fair: bool, leaves: dict[str, LeafEntry], job_classes: int = 1) -> None:
+    def __init__(self, by_claim: bool, leaves: dict[str, LeafEntry], job_classes: int = 1) -> None:
         """`job_classes`: how many classes of jobs have pools; 1 where there are none."""
-        self.fair = fair
+        self.by_claim = by_claim
         self.leaves = leaves
         self.ranks: list[Ranks[str]] = [Ranks() for _ in range(job_classes)]
         self.owed: list[Ranks[str]] = [Ranks() for _ in range(job_classes)]  # Of these, those below their guarantee.
@@ -275,20 +274,20 @@ class LeafQueue:
 
     def claim(self, leaf: LeafEntry) -> int:
         """What leaves are served by, least first."""
-        if not self.fair:
+        if not self.by_claim:
             return 0
-        if leaf.target <= 0:
+        if leaf.level <= 0:
             return _NOTHING << _BEYOND_BITS | leaf.served
-        least, tier, level = leaf.size_least, _OWN, leaf.target
+        least, tier, level = leaf.size_least, _OWN, leaf.level
         if leaf.is_owed:
             tier, level = _OWED, leaf.guaranteed
         elif not leaf.stays_within:
             tier = _BEYOND
-        elif least is not None and leaf.due is not None and leaf.due < leaf.target:
-            if leaf.share + least > leaf.due:
+        elif least is not None and leaf.own_level is not None and leaf.own_level < leaf.level:
+            if leaf.share + least > leaf.own_level:
                 tier = _LENT
             else:
-                level = leaf.due
+                level = leaf.own_level
         return tier << _BEYOND_BITS | (leaf.share << _RATIO_BITS) // level << _SERVED_BITS | leaf.served
 
     # ------------------------------------------------------------ what waits in a leaf

@@ -174,7 +174,7 @@ def turn_after(state: State, leaf: LeafEntry, work: int, now_ms: int) -> int:
     what it is due takes so long to do as much. What it was short of before counts, up to as much again. At the latest
     after `headroom_after_ms`, as estimates may be wrong.
     """
-    lasts_ms = work // max(1, leaf.due or 0)
+    lasts_ms = work // max(1, leaf.own_level or 0)
     turn_ms = state.turns.get(leaf.name, state.short.get(leaf.name, now_ms))
     return min(max(turn_ms, now_ms - lasts_ms) + lasts_ms, now_ms + _wait_ms(state))
 

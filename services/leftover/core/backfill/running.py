@@ -157,7 +157,7 @@ class Running:
         leaf = self._board.leaf(path)
         if leaf.is_owed and not (wanted.starves or task.gang):
             return False
-        if wanted.of_all or leaf.due is None or leaf.share > (leaf.guaranteed if wanted.owed else leaf.due):
+        if wanted.of_all or leaf.own_level is None or leaf.share > (leaf.guaranteed if wanted.owed else leaf.own_level):
             return True
         wanted.spared[number] = True
         return False

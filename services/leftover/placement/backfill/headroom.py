@@ -57,7 +57,7 @@ def shortfall(leaf: LeafEntry) -> int:
     tasks, or where nothing is said of what it is due.
     """
     least, lacks = leaf.size_least, lacking(leaf)
-    if least is None or leaf.due is None or lacks < _lacked_least(leaf, least) or _gives_all(leaf):
+    if least is None or leaf.own_level is None or lacks < _lacked_least(leaf, least) or _gives_all(leaf):
         return 0
     return lacks
 
@@ -66,7 +66,7 @@ def lacking(leaf: LeafEntry) -> int:
     """How much less a leaf holds than it is guaranteed, or, where a task more is not within that, than it is due."""
     if leaf.is_owed:
         return leaf.guaranteed - leaf.share
-    return 0 if leaf.due is None else leaf.due - leaf.share
+    return 0 if leaf.own_level is None else leaf.own_level - leaf.share
 
 
 def _lacked_least(leaf: LeafEntry, size: int) -> int:
@@ -86,9 +86,9 @@ def _gives_all(leaf: LeafEntry) -> bool:
 
 def lacks_part_of_gang(board: Board, leaf: LeafEntry) -> bool:
     """Whether a leaf in which gangs wait holds less than it is due by a task of one of them or more."""
-    if not leaf.gangs or leaf.due is None:
+    if not leaf.gangs or leaf.own_level is None:
         return False
-    lacks = leaf.due - leaf.share
+    lacks = leaf.own_level - leaf.share
     return any(
         lacks >= _lacks_least(leaf, _task_of(board, bucket_id)) and is_required(board, leaf, bucket_id)
         for bucket_id in leaf.gangs
@@ -99,7 +99,7 @@ def _lacks_least(leaf: LeafEntry, task: TaskClass) -> int:
     """What a leaf lacks at least if room is to be gathered for a gang that takes it beyond its due: a part of the gang,
     or of its due where that is less.
     """
-    return max(task.size // task.gang, min(task.size, leaf.due or 0) // _PARTS)
+    return max(task.size // task.gang, min(task.size, leaf.own_level or 0) // _PARTS)
 
 
 def is_lacking(board: Board, leaf: LeafEntry) -> bool:
@@ -116,7 +116,7 @@ def still_short(board: Board, names: list[str], short: dict[str, int]) -> dict[s
     """
     found: dict[str, bool] = {}
     for leaf in [board.buckets.leaves[name] for name in names]:
-        is_below = leaf.size_least is not None and leaf.due is not None and leaf.share < leaf.due
+        is_below = leaf.size_least is not None and leaf.own_level is not None and leaf.share < leaf.own_level
         stays = leaf.name in short and (is_below or len(leaf.gangs) > 0) and not _gives_all(leaf)
         found[leaf.name] = stays or is_lacking(board, leaf)
     return found
@@ -239,7 +239,7 @@ def is_kept_out(board: Board, leaf: LeafEntry, bucket_id: int) -> bool:
     tasks have not ended in all that time: then it does not matter that they run.
     """
     task = _task_of(board, bucket_id)
-    size, share = task.size // max(1, task.gang), leaf.target if leaf.due is None else leaf.due
+    size, share = task.size // max(1, task.gang), leaf.level if leaf.own_level is None else leaf.own_level
     if leaf.share >= share + min(size, share):
         return False
     buckets = board.buckets
