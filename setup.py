@@ -176,8 +176,8 @@ COMPILED = {
 }
 """Package -> modules on the path of every round, by what a profile says.
 
-Dataclasses there that rounds make often have an `__init__` written by hand: mypyc (2.4) leaves the one that is generated
-to the interpreter, 1.4 us a call instead of 0.2.
+Dataclasses there that rounds make often have an `__init__` written by hand: mypyc (2.4) leaves the one that is
+generated to the interpreter, 1.4 us a call instead of 0.2.
 """
 
 DIRECT_CALLS = ["-fvisibility=hidden", "-fno-semantic-interposition"]

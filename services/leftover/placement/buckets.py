@@ -302,7 +302,7 @@ class Buckets:
         waited for the class there, it is among those `opened`.
         """
         admitted = leaf.sole_jobs.pop(bucket_id, None)
-        if admitted is None and not self._limits.is_shut((leaf.name, bucket_id)):
+        if admitted is None and not self._limits.is_shut(leaf.name, bucket_id):
             span.task.buckets[leaf.name, bucket_id] = True
             opened[bucket_id] = span.task
             if self.pools.count > 1:
@@ -350,9 +350,9 @@ class Buckets:
         if least is None:
             self.leaf_queue.withdraw(leaf, job_class_of(bucket_id), bucket_id)
             del leaf.buckets[bucket_id]
-            if not self._limits.is_shut((leaf.name, bucket_id)):
+            if not self._limits.is_shut(leaf.name, bucket_id):
                 self._close(leaf, [bucket_id])
-            self._limits.forget_gate((leaf.name, bucket_id))
+            self._limits.forget_gate(leaf.name, bucket_id)
         elif leaf.stopped and (stop := self._stop_before(leaf, bucket_id)) is not None:
             stop.full.capped[leaf.name, bucket_id] = True
         elif not self.may_head(leaf, bucket_id):
@@ -365,7 +365,7 @@ class Buckets:
         could run, nor behind what waits for tasks of its own user to end.
         """
         task = self._classes.by_number[bucket_id & CLASS_MASK]
-        return not self._limits.is_shut((leaf.name, bucket_id)) and (not leaf.strict or self._table.could_fit(task))
+        return not self._limits.is_shut(leaf.name, bucket_id) and (not leaf.strict or self._table.could_fit(task))
 
     # ------------------------------------------------------------ sole spans
     def _list_sole(self, leaf: LeafEntry, job: JobEntry) -> None:

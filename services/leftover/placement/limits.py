@@ -40,18 +40,21 @@ class Limits:
                 entry.gangs += gate.width > 1
         return gate
 
-    def forget_gate(self, key: GateKey) -> None:
+    def forget_gate(self, leaf: str, bucket_id: int) -> None:
         """Nobody waits in a bucket any more."""
-        gate = self._gates.pop(key, None) if self._gates else None
+        gate = self._gates.pop((leaf, bucket_id), None) if self._gates else None
         if gate is not None:
-            assert not gate.tasks, f"{key[0]}: tasks wait in a bucket of no jobs"
+            assert not gate.tasks, f"{leaf}: tasks wait in a bucket of no jobs"
             for entry in gate.places:
-                del entry.gates[key]
+                del entry.gates[leaf, bucket_id]
                 entry.gangs -= gate.width > 1
 
-    def is_shut(self, key: GateKey) -> bool:
+    def is_shut(self, leaf: str, bucket_id: int) -> bool:
         """Whether a bucket waits for tasks of its user to end."""
-        return bool(self._gates) and key in self._gates and self._gates[key].shut
+        if not self._gates:
+            return False
+        gate = self._gates.get((leaf, bucket_id))
+        return gate is not None and gate.shut
 
 
 def is_full(gate: Gate) -> bool:
