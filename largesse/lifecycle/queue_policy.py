@@ -47,14 +47,14 @@ def ignored_of_max(preset: Preset, limit: Vector) -> list[str]:
     return [kind for kind in limit if kind != SLOTS] if facts.counts_slots else []
 
 
-def groups(tree: Queue | None, preset: Preset, fair: ServingOrder = "drf") -> dict[str, Group]:
+def groups(tree: Queue | None, preset: Preset, of_hdrf: ServingOrder = "drf") -> dict[str, Group]:
     """The group of every leaf, by its path, in the order of the tree. Empty where there is no tree, or only a root.
-    `fair`: how jobs are served in queues whose policy is H-DRF, which says nothing of jobs.
+    `of_hdrf`: how jobs are served in queues whose policy is H-DRF, which says nothing of jobs.
     """
     found: dict[str, Group] = {}
     if tree is not None and tree.children:
         facts = PRESETS[preset]
-        _collect(found, tree, "", facts.sharing, None, "giving" if facts.plans_jobs else fair)
+        _collect(found, tree, "", facts.sharing, None, "giving" if facts.plans_jobs else of_hdrf)
     return found
 
 
@@ -75,16 +75,16 @@ def serving_leaf(found: Mapping[str, Group], queue: str) -> str:
 
 
 def _collect(
-    found: dict[str, Group], queue: Queue, path: str, above: Sharing, one: Group | None, fair: ServingOrder
+    found: dict[str, Group], queue: Queue, path: str, above: Sharing, one: Group | None, of_hdrf: ServingOrder
 ) -> None:
-    """`above`: the policy in force at the parent; `one`: the list that all from here down belong to; `fair`: how jobs
-    are served where the policy says nothing of them.
+    """`above`: the policy in force at the parent; `one`: the list that all from here down belong to; `of_hdrf`: how
+    jobs are served where the policy says nothing of them.
     """
     policy = queue.policy or above
     if one is None and policy in LIST_POLICIES:
         one = Group(path, cast(ServingOrder, policy))
     if not queue.children:
-        order: ServingOrder = "fifo" if policy == "capacity" else fair if policy == "hdrf" else "drf"
-        found[path] = one or Group(path, "giving" if fair == "giving" else order)
+        order: ServingOrder = "fifo" if policy == "capacity" else of_hdrf if policy == "hdrf" else "drf"
+        found[path] = one or Group(path, "giving" if of_hdrf == "giving" else order)
     for child in queue.children:
-        _collect(found, child, below(path, child.name), policy, one, fair)
+        _collect(found, child, below(path, child.name), policy, one, of_hdrf)

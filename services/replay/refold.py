@@ -9,14 +9,10 @@ from typing import Any, cast
 from largesse.ids import PREFIX_OF_NOTHING, chain
 from largesse.log.fencing import Accepted
 from largesse.log.wanted import Wanted
-from largesse.rounds import Answer, Answers, Deciders, Hosted, Upstream, ask, read_by
+from largesse.rounds import Answer, Answers, Hosted, Upstream, ask, read_by
 from schemas import Record
 from services.admission import core as admission
-from services.altruism import core as altruism
-from services.estimator import core as estimator
-from services.fairness import core as fairness
-from services.leftover import core as leftover
-from services.planner import core as planner
+from services.replay.deciders import started
 
 
 class CoreRaised(Exception):
@@ -30,12 +26,7 @@ class Refold:
         self.prefix = PREFIX_OF_NOTHING
         self.records = 0
         self._before_round = before_round
-        self._deciders = Deciders(
-            Hosted(fairness, fairness.start()),
-            [Hosted(altruism, altruism.start(shard, shards), shard) for shard in range(shards)],
-            Hosted(leftover, leftover.start()),
-            [Hosted(estimator, estimator.start()), Hosted(planner, planner.start())],
-        )
+        self._deciders = started(shards)
         # It judges inputs and answers no opening, so it has no `decide`.
         self._admission = Hosted(cast(Any, admission), admission.start())
 

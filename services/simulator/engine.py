@@ -29,6 +29,7 @@ from services.leftover import core as leftover
 from services.leftover.core import State as LeftoverState
 from services.planner import core as planner
 from services.planner.core import State as PlannerState
+from services.replay.deciders import deciders_of
 
 Listener = Callable[[str, Header | None, bytes], None]
 """Told of every record's bytes: topic, header (None for a decision), content."""
@@ -70,12 +71,7 @@ class Cell:
         self._folds, self._winners = {}, []
         for kind, learn in admission.FOLDS.items():
             self._folds[kind] = [(learn, self.admission)]
-        self._deciders = Deciders(
-            Hosted(fairness, self.fairness),
-            [Hosted(altruism, state, state.shard) for state in self.altruism],
-            Hosted(leftover, self.leftover),
-            [Hosted(estimator, self.estimator), Hosted(planner, self.planner)],
-        )
+        self._deciders = deciders_of(self.fairness, self.altruism, self.leftover, self.estimator, self.planner)
         for hosted in self._deciders.all():
             for kind, learn in hosted.core.FOLDS.items():
                 self._folds.setdefault(kind, []).append((learn, hosted.state))

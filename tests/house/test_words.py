@@ -4,7 +4,7 @@ import pytest
 
 from tests.conftest import ROOT
 
-LINES_MAX = {"of which": 119, "so many": 103, "another than": 0, " anew": 5}
+LINES_MAX = {"of which": 119, "so many": 101, "another than": 0, " anew": 4}
 """Lower one whenever its lines go: say which, how many, other than, again."""
 
 

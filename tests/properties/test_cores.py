@@ -12,7 +12,7 @@ import pytest
 from schemas import JobCancelled, NodeDrained, RoundClosed
 from schemas.edge.read import ConfigPatch
 from services.admission.core.judge import lose
-from services.leftover.placement import board_state
+from services.leftover.placement import task_classes
 from services.simulator.engine import Cell
 from tests.builders import config
 from tests.cells import AUTHOR, SlowCell, by_leaf, holds_of, targets
@@ -95,7 +95,7 @@ def a_restart_at_any_point_changes_no_byte(play, seed):
 
 def a_board_that_is_built_anew_after_every_round_changes_no_byte(play):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(board_state, "CLASSES_MAX", 0)
+        patch.setattr(task_classes, "CLASSES_MAX", 0)
         assert_same_log(play.cell, replay(play.calls, SlowCell(SHARDS)))
 
 

@@ -77,13 +77,13 @@ class Plain(Running):
         return self._gives_room(held, held.expected.path, wanted, number)
 
     def _held_on(self, number):
-        known = list(self._state.held.get(self._board.room.nodes[number].name, {}).values())
+        known = list(self._state.held.get(self._board.node_table.nodes[number].name, {}).values())
         for held in known:
             held.expected = None
             self._expect(held)
             expected, live = held.expected, self._state.jobs.get(held.job)
             assert expected.path == leaf_at(self._state, held.queue)
-            assert expected.end.pairs == self._board.room.pairs(held.demand)
+            assert expected.end.pairs == self._board.node_table.pairs(held.demand)
             assert expected.end.at_ms == self._plain_end(held, live)
         return sorted(known, key=lambda held: held.expected.end.at_ms)
 

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import strategies as st
 
 from schemas.quantities import on_devices
-from services.leftover.placement import nodes
-from services.leftover.placement.nodes import Room
+from services.leftover.placement import node_table
+from services.leftover.placement.node_table import NodeTable
 from services.leftover.placement.task_class import as_aligned
 from tests.strategies import for_all
 
@@ -45,15 +45,15 @@ class Cell:
     def __init__(self, chance, placing):
         self.chance, self.placing = chance, placing
         self.given = [chance.choice(CAPACITIES) for _ in range(chance.randint(2, 12))]
-        self.room = Room(self.given, placing=placing)
+        self.table = NodeTable(self.given, placing=placing)
         for i, capacity in enumerate(self.given):
             devices = list(enumerate(DEVICES.get(capacity.get("gpu", 0), [])))
-            self.room.add(f"n{i}", "e", capacity, {"zone": chance.choice("ab")}, devices, chance.random() < 0.9)
+            self.table.add(f"n{i}", "e", capacity, {"zone": chance.choice("ab")}, devices, chance.random() < 0.9)
         self.classes = []
         for demand in DEMANDS:
             for labels, prefer in (({}, {}), ({"zone": "a"}, {}), ({}, {"zone": "b"})):
-                shape = self.room.shape(demand, len(self.classes))
-                self.classes.append(self.room.task_class(len(self.classes), shape, labels, prefer, 0))
+                shape = self.table.shape(demand, len(self.classes))
+                self.classes.append(self.table.task_class(len(self.classes), shape, labels, prefer, 0))
                 self.classes[-1].waiting = chance.choice((1, 5))
         self.runs, self.mix = [], []
 
@@ -62,14 +62,14 @@ class Cell:
         kinds = [task for task in self.classes if task.gpu not in (0, 1_500) and not task.prefer]
         chosen = self.chance.sample(kinds, self.chance.randint(1, 6))
         self.mix = [(task.demand, task.labels, self.chance.randint(1, 50)) for task in chosen]
-        self.mix = [part for part in self.mix if all(kind in self.room.position for kind in part[0])]
-        self.room.set_mix(self.mix)
+        self.mix = [part for part in self.mix if all(kind in self.table.position for kind in part[0])]
+        self.table.set_mix(self.mix)
 
     def growth(self, task, node):
         """What is lost of the node to the mix once the task is there, with the price of scarce nodes, in steps of 8."""
         if not self.mix or not node.devices:
             return 0
-        free = dict(zip(self.room.position, node.free, strict=True))
+        free = dict(zip(self.table.position, node.free, strict=True))
         after = {kind: amount - task.demand.get(kind, 0) for kind, amount in free.items()}
         devices = list(node.devices)
         for at, milli in on_devices(task.gpu, devices) if task.gpu else []:
@@ -99,15 +99,15 @@ class Cell:
         return pressure * 750 // 1_000
 
     def gpus(self, labels):
-        return sum(sum(node.sizes) for node in self.room.nodes if labels.items() <= node.labels.items())
+        return sum(sum(node.sizes) for node in self.table.nodes if labels.items() <= node.labels.items())
 
     def free(self, node, kind):
-        at = self.room.position.get(kind, -1)
+        at = self.table.position.get(kind, -1)
         return node.free[at] if at >= 0 else 0
 
     def plain(self, task, *, aligned=False):
-        able = [i for i, node in enumerate(self.room.nodes) if self.fits(task, node)]
-        nodes = self.room.nodes
+        able = [i for i, node in enumerate(self.table.nodes) if self.fits(task, node)]
+        nodes = self.table.nodes
         return min(able, key=lambda i: (nodes[i].last, self.rank(task, nodes[i], aligned), i), default=None)
 
     def fits(self, task, node):
@@ -119,7 +119,7 @@ class Cell:
         return (not gpu or on_devices(gpu, node.devices) is not None) and task.labels.items() <= node.labels.items()
 
     def rank(self, task, node, aligned):
-        capacity = self.given[self.room.number[node.name]]
+        capacity = self.given[self.table.number[node.name]]
         prefers = -sum(node.labels.get(key) == value for key, value in task.prefer.items())
         alignment = sum(weight * node.free[p] for p, _, weight in task.needs)
         scarce = [k for k in SCARCE if k == "gpu" or any(k not in given for given in self.given)]
@@ -140,34 +140,34 @@ class Cell:
 
     def place_last(self):
         """Attempts fail on other nodes from now on."""
-        for node in self.room.nodes:
-            self.room.put_last(node.name, self.chance.random() < 0.3)
+        for node in self.table.nodes:
+            self.table.put_last(node.name, self.chance.random() < 0.3)
 
     def step(self):
         what, task = self.chance.random(), self.chance.choice(self.classes)
         if what < 0.5:
-            number = self.room.best(task)
+            number = self.table.best(task)
             assert number == self.plain(task)
             if number is not None:
-                self.runs.append((task, number, self.room.take(task, number)))
+                self.runs.append((task, number, self.table.take(task, number)))
         elif what < 0.8 and self.runs:
             ended, number, devices = self.runs.pop(self.chance.randrange(len(self.runs)))
-            self.room.give(number, ended.pairs, devices)
+            self.table.give(number, ended.pairs, devices)
         elif what < 0.85:
-            number = self.room.best(task)
+            number = self.table.best(task)
             if number is not None:
-                self.room.put_back(task, number, self.room.take(task, number))
+                self.table.put_back(task, number, self.table.take(task, number))
         elif what < 0.87:
             self.expect()
         elif what < 0.9:
             self.place_last()
         elif what < 0.96:
             kept = self.chance.sample(range(len(self.given)), self.chance.randint(0, 2))
-            self.room.hold_nodes({number: self.chance.choice(self.classes) for number in kept})
+            self.table.hold_nodes({number: self.chance.choice(self.classes) for number in kept})
         else:
             twin = as_aligned(task)
-            if not self.room.kept_nodes:
-                assert self.room.best(twin) == self.plain(task, aligned=True)
+            if not self.table.kept_nodes:
+                assert self.table.best(twin) == self.plain(task, aligned=True)
 
 
 @pytest.mark.parametrize("at_once", [2, 64])
@@ -176,10 +176,10 @@ class Cell:
 def test_the_chosen_node_is_the_one_that_a_look_at_every_node_would_choose(placing, at_once, seed):
     chance = Random(seed)
     with pytest.MonkeyPatch.context() as patch:
-        if not nodes.__file__.endswith(".so"):  # Compiled, the constants are part of the code.
-            patch.setattr(nodes, "NODES_AT_ONCE_LEAST", at_once)
-            patch.setattr(nodes, "_SCANNED_MOST", chance.choice((1, 8)))
-            patch.setattr(nodes, "_SCAN_COSTS", chance.choice((1, 16)))
+        if not node_table.__file__.endswith(".so"):  # Compiled, the constants are part of the code.
+            patch.setattr(node_table, "NODES_AT_ONCE_LEAST", at_once)
+            patch.setattr(node_table, "_SCANNED_MOST", chance.choice((1, 8)))
+            patch.setattr(node_table, "_SCAN_COSTS", chance.choice((1, 16)))
         cell = Cell(chance, placing)
         for _ in range(120):
             cell.step()

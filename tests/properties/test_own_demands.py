@@ -7,9 +7,9 @@ from random import Random
 import pytest
 
 from schemas.quantities import SHARE_UNITS
-from services.leftover.placement import candidates, nodes, ranks
+from services.leftover.placement import candidates, node_table, ranks
 from services.leftover.placement.board import Board
-from services.leftover.placement.nodes import Room
+from services.leftover.placement.node_table import NodeTable
 from services.leftover.placement.task_span import TaskSpan
 
 KINDS = ("cpu", "memory", "network")
@@ -20,10 +20,10 @@ class Cell:
     """A board, and all that the plain rules look at: jobs with what they hold and wait for, nodes with what is free."""
 
     def __init__(self, chance):
-        room = Room(CAPACITIES)
+        table = NodeTable(CAPACITIES)
         for i, capacity in enumerate(CAPACITIES):
-            room.add(f"n{i}", "e", capacity, {}, [], open_=i % 17 != 5)
-        self.chance, self.board = chance, Board(room, "fair")
+            table.add(f"n{i}", "e", capacity, {}, [], open_=i % 17 != 5)
+        self.chance, self.board = chance, Board(table, "fair")
         self.total = {kind: sum(capacity[kind] for capacity in CAPACITIES) for kind in KINDS}
         self.free = [dict(capacity) for capacity in CAPACITIES]
         self.held, self.waits = {}, {}  # By job, in the order of admission: amounts; [demand, tasks] by stage.
@@ -52,8 +52,8 @@ class Cell:
             for kind, amount in demand.items():
                 self.free[node][kind] += amount
                 self.held[name][kind] -= amount
-            pairs = self.board.room.pairs(demand)
-            self.board.room.give(node, pairs, [])
+            pairs = self.board.node_table.pairs(demand)
+            self.board.node_table.give(node, pairs, [])
             self.board.hold(name, pairs, -1, "")
 
     def place_plainly(self):
@@ -82,11 +82,13 @@ class Cell:
     def _first_that_fits(self, name):
         for at, (demand, tasks) in enumerate(self.waits[name]):
             able = [i for i, free in enumerate(self.free) if all(free[kind] >= demand[kind] for kind in demand)]
-            able = [i for i in able if self.board.room.nodes[i].open]
+            able = [i for i in able if self.board.node_table.nodes[i].open]
             if tasks and able:
                 task = self.board.class_for(demand, {}, {}, 0)
                 rank = {p: weight for p, _, weight in task.needs}
-                ranked = [(sum(rank[self.board.room.position[k]] * self.free[i][k] for k in demand), i) for i in able]
+                ranked = [
+                    (sum(rank[self.board.node_table.position[k]] * self.free[i][k] for k in demand), i) for i in able
+                ]
                 return at, min(ranked)[1]
         return None
 
@@ -103,10 +105,10 @@ class Cell:
 )
 def test_each_task_starts_where_the_plain_rules_start_it(monkeypatch, seed, fails_cost, block):
     """Two cells of fixed seeds: what is indexed takes more nodes and classes than Hypothesis draws."""
-    if not nodes.__file__.endswith(".so"):  # Compiled, the constants are part of the code.
+    if not node_table.__file__.endswith(".so"):  # Compiled, the constants are part of the code.
         monkeypatch.setattr(candidates, "_FAILURE_COSTS", fails_cost)
         monkeypatch.setattr(ranks, "_BLOCK", block)
-        monkeypatch.setattr(nodes, "NODES_AT_ONCE_LEAST", 64 if seed else 2)
+        monkeypatch.setattr(node_table, "NODES_AT_ONCE_LEAST", 64 if seed else 2)
         monkeypatch.setattr(candidates, "NODES_AT_ONCE_LEAST", 64 if seed else 2)
     chance = Random(seed)
     cell = Cell(chance)
@@ -120,4 +122,4 @@ def test_each_task_starts_where_the_plain_rules_start_it(monkeypatch, seed, fail
             placed += [(placement.job, placement.stage, placement.node)] * placement.count
 
         assert sorted(placed) == cell.place_plainly()
-    assert len(cell.board.blocked) > 40
+    assert len(cell.board.classes.candidates.blocked) > 40

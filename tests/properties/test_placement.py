@@ -10,9 +10,8 @@ import pytest
 from hypothesis import strategies as st
 
 from schemas.quantities import SHARE_UNITS
-from services.leftover.placement.board import Board
-from services.leftover.placement.board_state import LeafLevel
-from services.leftover.placement.nodes import Room
+from services.leftover.placement.board import Board, LeafLevel
+from services.leftover.placement.node_table import NodeTable
 from services.leftover.placement.packing import Alignment
 from services.leftover.placement.pending_reasons import reasons
 from services.leftover.placement.task_span import TaskSpan
@@ -35,10 +34,10 @@ class Both:
     """A board and the plain rules, given the same."""
 
     def __init__(self, discipline, orders, maxima, plain=Plain, pools_ppm=None, placing="packed", listed=None, **pools):
-        room = Room([capacity for capacity, _, _ in NODES], placing=placing)
+        table = NodeTable([capacity for capacity, _, _ in NODES], placing=placing)
         for i, (capacity, labels, devices) in enumerate(NODES):
-            room.add(f"n{i}", "e", capacity, labels, list(enumerate(devices)), open_=True)
-        self.board = Board(room, discipline, orders, maxima, pools_ppm, Alignment(UNFAIR_PERMILLE), listed, **pools)
+            table.add(f"n{i}", "e", capacity, labels, list(enumerate(devices)), open_=True)
+        self.board = Board(table, discipline, orders, maxima, pools_ppm, Alignment(UNFAIR_PERMILLE), listed, **pools)
         self.plain = plain(discipline, orders, maxima, placing, listed)
         self.listed = listed
         self.discipline, self.orders, self.maxima = discipline, orders, maxima
@@ -103,8 +102,8 @@ class Both:
                 held = self.plain.jobs[name].held
                 for kind, amount in demand.items():
                     held[kind] -= amount
-            pairs = self.board.room.pairs(demand)
-            self.board.room.give(node, pairs, devices)
+            pairs = self.board.node_table.pairs(demand)
+            self.board.node_table.give(node, pairs, devices)
             self.board.hold(name, pairs, -1, self.leaf_of[name])
 
     def work(self, which):
@@ -112,7 +111,7 @@ class Both:
         if self.plain.jobs:
             name = self._name(which)
             self.plain.jobs[name].work //= 2
-            self.board.set_work(name, self.plain.jobs[name].work)
+            self.board.set_sort_value(name, self.plain.jobs[name].work)
 
     def level(self, leaf, target):
         leaf = ("a", "b", "c")[leaf % 3]
@@ -135,8 +134,10 @@ class Both:
             for k in range(count):
                 self.running.append((name, demands[str(stage)], node, devices[k] if devices else []))
         self._check_reasons()
-        for leaf in self.board.leaves.values():
-            waiting = [span.task.size for job in self.board.jobs.values() if job.leaf is leaf for span in job.spans]
+        for leaf in self.board.buckets.leaves.values():
+            waiting = [
+                span.task.size for job in self.board.jobs.by_name.values() if job.leaf is leaf for span in job.spans
+            ]
             assert leaf.size_least == min(waiting, default=None)
         self.last = placements
 

@@ -14,7 +14,7 @@ from largesse.log.codec import decode
 from schemas import JobSpec, NodeRegistered, ReservationRequested, RoundClosed, Stage
 from schemas.edge.read import read_cluster
 from schemas.topics import LOG
-from services.leftover.placement.nodes import Room
+from services.leftover.placement.node_table import NodeTable
 from services.leftover.placement.promised import Clearing, PromisedNodes, Space, Victim, empty
 from services.simulator.run import Options, simulate
 from services.simulator.schedule import ShortSchedule
@@ -109,17 +109,17 @@ def test_accepted_deadlines_are_met_and_only_revocable_work_gives_way(lines, nod
 
 
 # ---------------------------------------------------------------- the policy alone
-def room_of(*cores):
+def table_of(*cores):
     """Empty nodes."""
-    room = Room([{"cpu": count} for count in cores])
+    table = NodeTable([{"cpu": count} for count in cores])
     for number, count in enumerate(cores):
         node = NodeRegistered(f"n{number}", "e", {"cpu": count})
-        room.add(node.node, node.epoch, node.capacity, {}, [], True)
-    return room
+        table.add(node.node, node.epoch, node.capacity, {}, [], True)
+    return table
 
 
-def a_class(room, cores, index=0):
-    return room.task_class(index, room.shape({"cpu": cores}), {}, {}, 0)
+def a_class(table, cores, index=0):
+    return table.task_class(index, table.shape({"cpu": cores}), {}, {}, 0)
 
 
 @for_all(
@@ -130,10 +130,10 @@ def a_class(room, cores, index=0):
 )
 @example([1, 2], [(1, 2), (0, 1)], 1, 2)  # Units that a task that finds no room has moved.
 def test_a_task_is_borne_as_long_as_all_units_still_find_room(cores, tasks, unit_cores, units):
-    room = room_of(*cores)
+    table = table_of(*cores)
     free = list(cores)
-    unit = a_class(room, unit_cores)
-    moment = PromisedNodes(room, 0, lambda number: empty(room.nodes[number]))
+    unit = a_class(table, unit_cores)
+    moment = PromisedNodes(table, 0, lambda number: empty(table.nodes[number]))
     held = units - moment.promise(unit, units)
     assert held == min(units, sum(have // unit_cores for have in free))
 
@@ -141,7 +141,7 @@ def test_a_task_is_borne_as_long_as_all_units_still_find_room(cores, tasks, unit
         number = at % len(cores)
         left = [have - size * (n == number) for n, have in enumerate(free)]
         fits = left[number] >= 0 and sum(have // unit_cores for have in left) >= held
-        assert moment.accept(number, a_class(room, size, 1)) == fits
+        assert moment.accept(number, a_class(table, size, 1)) == fits
         free = left if fits else free
 
 
@@ -152,20 +152,20 @@ def test_a_task_is_borne_as_long_as_all_units_still_find_room(cores, tasks, unit
 )
 def test_the_room_for_one_task_costs_the_least_work_that_it_can(cores, running):
     """All victims are of one core here; of unlike sizes only what is not needed is left out."""
-    room = room_of(*cores)
-    spaces = {number: empty(node) for number, node in enumerate(room.nodes)}
+    table = table_of(*cores)
+    spaces = {number: empty(node) for number, node in enumerate(table.nodes)}
     victims = {}
     for i, (at, _, lost) in enumerate(running):
         number = at % len(cores)
         if spaces[number].free[0]:
             spaces[number].free[0] -= 1
             victims.setdefault(number, []).append(Victim(number, f"v{i}", [(0, 1)], [], lost))
-    task = a_class(room, min(cores))
+    task = a_class(table, min(cores))
 
     def space_of(number):
         return Space(list(spaces[number].free), [])
 
-    clearing = Clearing(room, space_of, victims)
+    clearing = Clearing(table, space_of, victims)
     found = clearing.find(task, 1, whole=False)
 
     ways = [
@@ -183,21 +183,21 @@ def one_to_find(cores, running, first=(), before_ms=100):
     """Room for one task of all cores of a node, beside attempts of a core as (node, delay, end in ms, work lost): where
     it is found, and what is taken back for it.
     """
-    room = room_of(*cores)
-    spaces = {number: empty(node) for number, node in enumerate(room.nodes)}
+    table = table_of(*cores)
+    spaces = {number: empty(node) for number, node in enumerate(table.nodes)}
     victims, waits = {}, {}
     for i, (number, delay, end_ms, lost) in enumerate(running):
         spaces[number].free[0] -= 1
         of = waits if delay else victims
         of.setdefault(number, []).append(Victim(number, f"v{i}", [(0, 1)], [], lost, "", delay, end_ms))
     clearing = Clearing(
-        room,
+        table,
         lambda number: Space(list(spaces[number].free), []),
         victims,
         dict.fromkeys(first, True),
         lambda number: waits.get(number, []),
     )
-    clearing.find(a_class(room, min(cores)), 1, whole=False, before_ms=before_ms)
+    clearing.find(a_class(table, min(cores)), 1, whole=False, before_ms=before_ms)
     return [number for number, _ in clearing.rooms], [victim.key for victim in clearing.taken]
 
 

@@ -1,11 +1,14 @@
 """The line of leaves: when a class has room again its leaves are served by claim, and only as far as a round gets."""
 
+from typing import get_args
+
 import pytest
 
-from services.leftover.placement.board import Board
-from services.leftover.placement.board_state import LeafLevel
+from schemas.sharing import ServingOrder
+from services.leftover.placement.board import Board, LeafLevel
 from services.leftover.placement.leaf_queue import LeafQueue
-from services.leftover.placement.nodes import Room
+from services.leftover.placement.node_table import NodeTable
+from services.leftover.placement.orders import JOB_ORDERS
 from services.leftover.placement.task_span import TaskSpan
 
 LEAVES = 300
@@ -14,9 +17,9 @@ LEAVES = 300
 @pytest.fixture
 def board():
     """One node of one core, taken; a job of one-core tasks in each leaf; nobody holds anything but `holder`."""
-    room = Room([{"cpu": 1}])
-    room.add("n", "e", {"cpu": 1}, {}, [], True)
-    board = Board(room, "fair")
+    table = NodeTable([{"cpu": 1}])
+    table.add("n", "e", {"cpu": 1}, {}, [], True)
+    board = Board(table, "fair")
     task = board.class_for({"cpu": 1}, {}, {}, 0)
     board.add_job("holder", 0, "", 0)
     board.wait("holder", [TaskSpan("s", 0, task, 0, 1, 1, 0)])
@@ -32,7 +35,7 @@ def board():
 
 def turn(board, job):
     """The core is free again; who gets it."""
-    board.room.give(0, [(0, 1)], [])
+    board.node_table.give(0, [(0, 1)], [])
     board.hold(job, [(0, 1)], -1)
     placed = [placement.job for placement in board.place()]
     assert len(placed) == 1
@@ -64,9 +67,9 @@ UNIT = 100_000_000
 
 def last_core_goes_to(levels, **held):
     """On a node of ten cores these leaves hold so many and wait for more; one core is left. Who gets it."""
-    room = Room([{"cpu": 10}])
-    room.add("n", "e", {"cpu": 10}, {}, [], True)
-    board = Board(room, "fair")
+    table = NodeTable([{"cpu": 10}])
+    table.add("n", "e", {"cpu": 10}, {}, [], True)
+    board = Board(table, "fair")
     task = board.class_for({"cpu": 1}, {}, {}, 0)
     for admitted, (leaf, count) in enumerate({**held, "rest": 9 - sum(held.values())}.items()):
         board.add_job(leaf, admitted, leaf, 0)
@@ -119,9 +122,9 @@ def test_tasks_that_only_follow_once_others_of_their_class_have_started_find_the
     """Each job has an optional stage of the class of its required one. With so many jobs the two stand far apart in the
     ready queue, and the entry of the optional ones stays where it is when it gets another class.
     """
-    room = Room([{"cpu": 4_000}])
-    room.add("n", "e", {"cpu": 4_000}, {}, [], True)
-    board = Board(room, "fair", orders={"": order})
+    table = NodeTable([{"cpu": 4_000}])
+    table.add("n", "e", {"cpu": 4_000}, {}, [], True)
+    board = Board(table, "fair", orders={"": order})
     for i in range(60):
         small, large = board.class_for({"cpu": 1 + i}, {}, {}, 0), board.class_for({"cpu": 9_000 + i}, {}, {}, 0)
         board.add_job(f"j{i}", 1 + i, "", 0)
@@ -133,3 +136,7 @@ def test_tasks_that_only_follow_once_others_of_their_class_have_started_find_the
         board.wait(f"j{i}", spans)
 
     assert sorted(placement.stage for placement in board.place()) == ["a"] * 60 + ["c"] * 60
+
+
+def test_every_order_has_its_row():
+    assert sorted(JOB_ORDERS) == sorted(get_args(ServingOrder))

@@ -18,8 +18,7 @@ from schemas.presets import Preset
 from services.gateway.documents.tally import Tally
 from services.gateway.http.dry_runs.config import notes
 from services.gateway.http.dry_runs.config import tasks_of as could_use
-from services.leftover.placement.board_state import BoardState
-from services.leftover.placement.waiting_jobs import WaitingJobs
+from services.leftover.placement.buckets import Buckets
 from tests.builders import config, job, node, queue, single, stage, tree
 from tests.cells import AUTHOR, SlowCell, attempts_of, by_leaf
 from tests.gateway_watch import Watched
@@ -339,7 +338,7 @@ def test_a_dry_run_says_which_gangs_a_limit_would_hold_for_good():
 # ---------------------------------------------------------------- what it costs
 def test_what_waits_for_the_limit_is_not_looked_at_in_rounds(monkeypatch):
     looked = {"at": 0}
-    for owner, names in ((WaitingJobs, ("top", "first_if_current", "_put_in")), (BoardState, ("_rank_again",))):
+    for owner, names in ((Buckets, ("top", "first_if_current", "_put_in", "rank_again")),):
         for name in names:
             monkeypatch.setattr(owner, name, _counted(looked, getattr(owner, name)))
 

@@ -7,11 +7,11 @@ attempt that succeeds, or with the end of its last attempt. The end of any other
 
 from collections.abc import Sequence
 
+from largesse.lifecycle.task_keys import index_of, stage_in, task_key
 from schemas import Grant, SpareAttempt, TaskRange
 from schemas.nodes import KnownAttempt
 from schemas.tasks import TaskEnd, TaskFailure
 from services.admission.core.granted import attempt_of, is_held, mark_of, marks, put_in
-from services.admission.core.keys import task_key
 from services.admission.core.state import Copied, JobState, State
 
 
@@ -20,7 +20,7 @@ def copied_in(state: State, job: str, stage: str, low: int, high: int) -> list[i
     copied = state.copied.get(job)
     if copied is None:
         return []
-    indexes = [int(task.rpartition("/")[2]) for task in copied if task.rpartition("/")[0] == stage]
+    indexes = [index_of(task) for task in copied if stage_in(task) == stage]
     return sorted([index for index in indexes if low <= index < high])
 
 

@@ -5,6 +5,7 @@ is a cache of the rest of the state, built when the first opening with pools nee
 from bisect import bisect_left, insort
 
 from largesse.lifecycle.job_classes import has_pools, released_between, thresholds_of
+from largesse.lifecycle.task_keys import job_of
 from schemas import Policy, Vector
 from schemas.jobs import UNJUDGED
 from schemas.quantities import MILLIONTHS
@@ -127,7 +128,7 @@ def _demand(state: State, count: int) -> Demand:
             _look(state, demand, name)
         for node in state.nodes.values():
             for key, hold in node.holds.items():
-                note_held(state, _class_of_holder(state, key.partition("/")[0]), hold.demand, 1)
+                note_held(state, _class_of_holder(state, job_of(key)), hold.demand, 1)
     for name in demand.dirty:
         _look(state, demand, name)
     demand.dirty = {}

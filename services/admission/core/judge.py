@@ -8,6 +8,7 @@ from collections import Counter
 from dataclasses import replace
 
 from largesse.lifecycle.queue_rules import queue_problem
+from largesse.lifecycle.task_keys import task_key
 from schemas import (
     AttemptsKnown,
     ConfigChanged,
@@ -55,7 +56,7 @@ from services.admission.core.job_limits import (
     size_problem,
     tasks_problem,
 )
-from services.admission.core.keys import digest_of, is_free, seen_key, task_key, tasks_held_by
+from services.admission.core.keys import digest_of, is_free, seen_key, tasks_held_by
 from services.admission.core.peaks import counted_of
 from services.admission.core.reruns import kept_stages, rerun_problem
 from services.admission.core.reservations import (

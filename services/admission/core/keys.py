@@ -4,13 +4,9 @@ from dataclasses import replace
 from typing import Final
 
 from largesse.ids import content_hash
+from largesse.lifecycle.task_keys import parts_of
 from schemas import JobSpec, TaskRange
 from services.admission.core.state import Ended, State
-
-
-def task_key(job: str, stage: str, index: int) -> str:
-    """Names one task; unambiguous because no name contains a slash."""
-    return f"{job}/{stage}/{index}"
 
 
 def seen_key(state: State, key: str, attempt: int) -> str:
@@ -22,8 +18,8 @@ def tasks_held_by(state: State, node: str) -> list[TaskRange]:
     """The attempts on a node, in the order they were granted."""
     ranges = []
     for key, hold in state.nodes[node].holds.items():
-        job, stage, index = key.split("/")
-        ranges.append(TaskRange(job, stage, int(index), 1, hold.attempt, node, hold.epoch))
+        job, stage, index = parts_of(key)
+        ranges.append(TaskRange(job, stage, index, 1, hold.attempt, node, hold.epoch))
     return ranges
 
 

@@ -1,5 +1,6 @@
 """What admission learns of rounds: what was opened, closed, given up or forecast."""
 
+from largesse.lifecycle.task_keys import task_key
 from schemas import (
     Plans,
     Record,
@@ -13,7 +14,6 @@ from schemas.quantities import add_amounts
 from services.admission.core.copies import begin_copy
 from services.admission.core.demand import note_held, note_job, pools_of
 from services.admission.core.granted import mark_of, put_in
-from services.admission.core.keys import task_key
 from services.admission.core.ports import hold_ports
 from services.admission.core.reservations import fold_answers
 from services.admission.core.state import Allocation, JobState, Opening, State

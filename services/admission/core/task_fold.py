@@ -3,6 +3,7 @@
 from largesse.lifecycle.job_life import COUNTED, fail, give_up, given_up, has_failed, is_skipped, succeed
 from largesse.lifecycle.state import Graph
 from largesse.lifecycle.task_facts import SpareEnd, facts_of
+from largesse.lifecycle.task_keys import task_key
 from schemas import (
     JobEnd,
     JobSpec,
@@ -18,7 +19,6 @@ from schemas.wording import plural
 from services.admission.core.copies import end_own, end_spare
 from services.admission.core.demand import forget_job, note_job
 from services.admission.core.granted import mark_of, put_in
-from services.admission.core.keys import task_key
 from services.admission.core.peaks import note_peak
 from services.admission.core.round_fold import use_room
 from services.admission.core.state import JobState, State

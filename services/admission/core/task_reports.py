@@ -8,12 +8,13 @@ from dataclasses import dataclass
 from typing import Literal
 
 from largesse.lifecycle.task_facts import part_of
+from largesse.lifecycle.task_keys import task_key
 from schemas import InputRefused, TaskFailed, TaskFinished, TaskRange, TaskStarted
 from schemas.nodes import KnownAttempt
 from schemas.tasks import TaskEnd, TaskFailure
 from services.admission.core.copies import copied_in, spare_among
 from services.admission.core.granted import attempt_of, is_held, marks
-from services.admission.core.keys import seen_key, task_key
+from services.admission.core.keys import seen_key
 from services.admission.core.state import Allocation, State
 
 Item = TaskRange | TaskEnd | TaskFailure | KnownAttempt

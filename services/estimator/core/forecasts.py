@@ -8,6 +8,7 @@ from heapq import heappop, heappush
 
 from largesse.lifecycle.job_classes import thresholds_of
 from largesse.lifecycle.run_times import NOTHING_SEEN, expected_ms
+from largesse.lifecycle.task_keys import position_of
 from schemas import Vector
 from schemas.jobs import UNJUDGED
 from services.estimator.core.state import FORECASTERS, Job, Placed, State, Sums
@@ -27,8 +28,8 @@ def refresh(state: State, now_ms: int, *, phases: bool) -> Sums:
     sums: Sums | None = state.sums
     if sums is None:
         sums = state.sums = _built(state, now_ms)
-    while sums.due and sums.due[0][0] <= now_ms:
-        _, name, at, start_ms = heappop(sums.due)
+    while sums.wakes and sums.wakes[0][0] <= now_ms:
+        _, name, at, start_ms = heappop(sums.wakes)
         if at < 0:
             sums.dirty[name] = True
         else:
@@ -73,7 +74,7 @@ def drop_job(state: State, name: str, job: Job) -> None:
     sums.ramps.pop(name, None)
     sums.dirty.pop(name, None)
     for key, running in job.active.running.items():
-        _forget_group(sums, name, job, int(key.partition("/")[0]), running.start_ms)
+        _forget_group(sums, name, job, position_of(key), running.start_ms)
 
 
 def _forget_group(sums: Sums, name: str, job: Job, at: int, start_ms: int) -> None:
@@ -143,7 +144,7 @@ def _built(state: State, now_ms: int) -> Sums:
             continue
         sums.dirty[name] = True
         for key, running in job.active.running.items():
-            _put(sums, name, job, int(key.partition("/")[0]), running.start_ms, 1, now_ms)
+            _put(sums, name, job, position_of(key), running.start_ms, 1, now_ms)
     return sums
 
 
@@ -153,7 +154,7 @@ def _put(sums: Sums, name: str, job: Job, at: int, start_ms: int, tasks: int, no
     if placed is None:
         second = end_second(start_ms, _lasts_ms(job, at), now_ms)
         placed = sums.placed[group] = Placed(0, second)
-        heappush(sums.due, (second * SECOND_MS + 1, name, at, start_ms))
+        heappush(sums.wakes, (second * SECOND_MS + 1, name, at, start_ms))
     placed.tasks += tasks
     _count(sums, job, at, placed.second, tasks)
     if not placed.tasks:
@@ -174,7 +175,7 @@ def _replace(sums: Sums, name: str, job: Job, at: int, start_ms: int, now_ms: in
         _count(sums, job, at, placed.second, -placed.tasks)
         _count(sums, job, at, second, placed.tasks)
         placed.second = second
-        heappush(sums.due, (second * SECOND_MS + 1, name, at, start_ms))
+        heappush(sums.wakes, (second * SECOND_MS + 1, name, at, start_ms))
 
 
 def _overrun(state: State, sums: Sums, name: str, at: int, start_ms: int, now_ms: int) -> None:
@@ -212,10 +213,10 @@ def _look(state: State, sums: Sums, name: str, now_ms: int) -> None:
         sums.ramps[name] = found
         _count_ramps(sums, name, 1)
         # Before the part that was left out comes into sight.
-        heappush(sums.due, (now_ms + policy.forecast_horizon_ms, name, -1, 0))
+        heappush(sums.wakes, (now_ms + policy.forecast_horizon_ms, name, -1, 0))
     change_ms = next_change_ms(job.active.phases, now_ms, windows)
     if change_ms is not None:
-        heappush(sums.due, (change_ms, name, -1, 0))
+        heappush(sums.wakes, (change_ms, name, -1, 0))
 
 
 def _count_ramps(sums: Sums, name: str, sign: int) -> None:

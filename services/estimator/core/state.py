@@ -93,7 +93,7 @@ class Placed:
 class Sums:
     """By forecaster, class and kind: second -> how much comes by its end; `order`: these seconds, the earliest first,
     since what is asked for lies within a minute and most that runs does not end so soon. `ramps`: what each job's
-    phases are in there; `placed`: where each group is. `dirty`: jobs whose phases have changed. `due`: a heap of
+    phases are in there; `placed`: where each group is. `dirty`: jobs whose phases have changed. `wakes`: a heap of
     (time, job, stage position, start), position -1: its phases are to be looked at, else the group has run for
     longer than was expected.
     """
@@ -103,7 +103,7 @@ class Sums:
     ramps: dict[str, list[Increment]] = field(default_factory=dict)
     placed: dict[Group, Placed] = field(default_factory=dict)
     dirty: dict[str, bool] = field(default_factory=dict)
-    due: list[tuple[int, str, int, int]] = field(default_factory=list)
+    wakes: list[tuple[int, str, int, int]] = field(default_factory=list)
 
 
 @dataclass(slots=True)

@@ -8,6 +8,7 @@ changes.
 from heapq import heappop, heappush
 
 from largesse.lifecycle.job_life import backoff_ms, gang_backoff_ms
+from largesse.lifecycle.task_keys import stage_in
 from schemas.tasks import Failure
 from services.fairness.core.demand import add_rest, rest
 from services.fairness.core.state import Backoff, Job, State
@@ -60,4 +61,4 @@ def _end(state: State, job: Job, name: str, key: str) -> None:
     ended = state.backoffs.by_job[name].pop(key)
     if not state.backoffs.by_job[name]:
         del state.backoffs.by_job[name]
-    rest(state, job, job.graph.position[key.partition("/")[0]], -ended.tasks)
+    rest(state, job, job.graph.position[stage_in(key)], -ended.tasks)

@@ -7,6 +7,7 @@ no room that it may not use. Of its tasks in back-off those count that would oth
 from largesse.lifecycle.job_life import is_gang_given_up
 from largesse.lifecycle.promises import divisible
 from largesse.lifecycle.slots import counted_capacity, counted_demand, counted_promises
+from largesse.lifecycle.task_keys import in_job, job_of, stage_in
 from schemas import Stage, Vector
 from services.fairness.core.demands import Demands
 from services.fairness.core.stale import change_demand, change_sums
@@ -34,7 +35,7 @@ def recount(state: State) -> None:
     for key, held in state.held.items():
         if not held.leaf:
             continue
-        name, _, stage = key.partition("/")
+        name, stage = job_of(key), in_job(key)
         live, tasks = state.jobs.get(name), len(held.since)
         waits = live is not None and not is_gang_given_up(live, live.graph.position[stage])
         _add(state, held.leaf, held.demand, 0, -tasks if waits else 0, tasks, held.user)
@@ -123,7 +124,7 @@ def rest(state: State, job: Job, at: int, tasks: int) -> None:
 def count_rests(state: State, job: Job, name: str, sign: int) -> None:
     """What of a job is in back-off counts (`sign` 1), or no longer does (-1)."""
     for key, each in state.backoffs.by_job.get(name, {}).items():
-        if not is_limited(job.graph.stages[job.graph.position[key.partition("/")[0]]]):
+        if not is_limited(job.graph.stages[job.graph.position[stage_in(key)]]):
             add_rest(state, job, each.demand, sign * each.tasks)
     for at in job.resting:
         add_rest(state, job, job.graph.stages[at].demand, sign * resting_of(job, at))

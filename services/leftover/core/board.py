@@ -7,6 +7,7 @@ from largesse.lifecycle.promises import divisible, is_accepted
 from largesse.lifecycle.queue_policy import cell_list, order_of, serving_leaf, uses_shadow_order
 from largesse.lifecycle.run_times import expected_ms
 from largesse.lifecycle.slots import counted_promises, slots_of
+from largesse.lifecycle.task_keys import in_job
 from schemas import HeldRoom, PlacementRule, Stage, StageAsk, Vector
 from schemas.presets import PRESETS
 from schemas.queue_tree import user_limits, walk
@@ -19,8 +20,9 @@ from services.leftover.core.locality import next_over_ms, over, parts_of, wait_m
 from services.leftover.core.mix import mix_of
 from services.leftover.core.state import State
 from services.leftover.placement.board import Board
-from services.leftover.placement.entries import BY_WORK_LEFT, Discipline
-from services.leftover.placement.nodes import Room
+from services.leftover.placement.entries import Discipline
+from services.leftover.placement.node_table import NodeTable
+from services.leftover.placement.orders import JOB_ORDERS
 from services.leftover.placement.packing import Alignment
 from services.leftover.placement.task_class import TaskClass
 from services.leftover.placement.task_span import TaskSpan
@@ -29,18 +31,18 @@ from services.leftover.placement.task_span import TaskSpan
 def build(state: State) -> Board:
     """The board that corresponds to everything folded so far."""
     nodes = {name: node for name, node in state.nodes.items() if not node.lost}
-    room = Room([node.capacity for node in nodes.values()], slots_of(state.policy), state.policy.placement)
+    table = NodeTable([node.capacity for node in nodes.values()], slots_of(state.policy), state.policy.placement)
     for name, node in nodes.items():
         devices = [(device.index, device.milli) for device in node.devices]
-        room.add(name, node.epoch, node.capacity, node.labels, devices, not (node.draining or node.unschedulable))
-    room.set_mix(mix_of(state))
+        table.add(name, node.epoch, node.capacity, node.labels, devices, not (node.draining or node.unschedulable))
+    table.set_mix(mix_of(state))
     for name, failures in state.failures.items():
-        if failures.until_ms and name in room.number:
-            room.put_last(name, True)
+        if failures.until_ms and table.find(name) is not None:
+            table.put_last(name, True)
     alignment = Alignment(state.policy.tetris_fairness_permille, state.policy.leftover_order == "packing")
     orders, maxima = _orders(state), _maxima(state)
     board = Board(
-        room,
+        table,
         _discipline(state),
         orders,
         maxima,
@@ -53,21 +55,18 @@ def build(state: State) -> Board:
     for leaf, seq in state.served.items():
         board.serve(leaf, seq)
     if state.promises.amount:
-        divide(state, room)
+        divide(state, table)
     for name, job in state.jobs.items():
         add_job(state, board, name, job)
     state.ending = {}
     for node_name, on_node in state.held.items():
         for key, held in on_node.items():
             shape = board.shape_of(held.demand)
-            pairs, held.expected = shape.pairs, None
-            if node_name in room.number:
-                room.occupy(node_name, pairs, [(share.index, share.milli) for share in held.devices])
-                if held.counted:
-                    board.count(held.counted, room.number[node_name], 1)
-            board.occupy(held.queue, held.user, 1)
+            held.expected = None
+            devices = [(share.index, share.milli) for share in held.devices]
+            board.occupy(node_name, shape, devices, held.counted, held.queue, held.user)
             if not state.copied or counts(state, node_name, held.job, key):
-                board.hold(held.job, pairs, 1, held.queue)
+                board.hold(held.job, shape.pairs, 1, held.queue)
                 board.run(leaf_at(state, held.queue), shape, 1)
     board.set_levels(kept_levels(state))
     for name, job in state.jobs.items():
@@ -75,22 +74,22 @@ def build(state: State) -> Board:
             board.wait(name, spans_of(state, board, name, job, asks_of(job)))
     for said in state.reasons.values():  # What was said to wait may wait no longer.
         board.class_for(said.demand, said.labels, said.prefer, said.gang, said.rules, said.near)
-    room.hold_nodes({room.number[n]: task_class_of(board, held) for n, held in state.kept.items() if n in room.number})
+    kept = [(number, held) for name, held in state.kept.items() if (number := table.find(name)) is not None]
+    table.hold_nodes({number: task_class_of(board, held) for number, held in kept})
     board.recheck_all()
     return board
 
 
 def counts(state: State, node: str, job: str, key: str) -> bool:
     """Whether an attempt's room counts for its queue: of a task with copies one attempt's does, until it ends."""
-    copied = state.copied.get(job, {}).get(key.partition("/")[2])
+    copied = state.copied.get(job, {}).get(in_job(key))
     return copied is None or copied.counted == node
 
 
-def divide(state: State, room: Room) -> None:
+def divide(state: State, table: NodeTable) -> None:
     """Shares are parts of what the queues divide: the capacity of the nodes less what is promised to reservations."""
     promised = counted_promises(state.policy, state.promises)
-    divided = divisible({kind: room.total[p] for kind, p in room.position.items()}, promised)
-    room.total = [divided[kind] for kind in room.position]
+    table.divide(divisible(table.totals(), promised))
 
 
 def is_reserved(state: State, name: str) -> bool:
@@ -143,14 +142,14 @@ def add_job(state: State, board: Board, name: str, job: Job) -> None:
         return
     leaf = leaf_of(state, job)
     order = board.leaf(leaf).order
-    work = 0
-    if order in BY_WORK_LEFT:
-        work = work_left(board, job)
-    elif order == "sjf":
-        work = critical_path_ms(job.graph)
-    elif order == "fsp":
-        work = state.shadow.key_of(job)
-    board.add_job(name, job.admitted, leaf, job.priority, job.queue, work, job.job_class, job.user)
+    value, sorted_by = 0, JOB_ORDERS[order].value
+    if sorted_by == "work_left":
+        value = work_left(board, job)
+    elif sorted_by == "critical_path":
+        value = critical_path_ms(job.graph)
+    elif sorted_by == "shadow_key":
+        value = state.shadow.key_of(job)
+    board.add_job(name, job.admitted, leaf, job.priority, job.queue, value, job.job_class, job.user)
 
 
 def stage_of(job: Job, name: str) -> Stage:
@@ -169,7 +168,7 @@ def work_left(board: Board, job: Job) -> int:
     """
     left = 0
     for stage, tasks in zip(job.graph.stages, job.progress.left, strict=True):
-        left += tasks * board.room.share_of(stage.demand) * estimate_of(job, stage)
+        left += tasks * board.share_of(stage.demand) * estimate_of(job, stage)
     return left
 
 

@@ -19,8 +19,9 @@ from services.leftover.core.shadow_order import set_floors
 from services.leftover.core.state import Decided, State
 from services.leftover.placement.backfill.headroom import still_short
 from services.leftover.placement.backfill.lending import serve_owed
-from services.leftover.placement.board import Board, Placement
+from services.leftover.placement.board import Board
 from services.leftover.placement.pending_reasons import reasons
+from services.leftover.placement.placements import Placement
 
 
 def decide(state: State, opened: OpenRound) -> list[Grants]:
@@ -93,7 +94,7 @@ def _keep_room_for_short(round_: Round) -> None:
     state, board = round_.state, round_.board
     board.begin(round_.now_ms, state.policy.ageing_ms)
     hold_for_gangs(round_)
-    if board.room.kept_nodes and not PRESETS[state.policy.preset].has_levels_for_claims:
+    if round_.table.has_holds() and not PRESETS[state.policy.preset].has_levels_for_claims:
         serve_owed(board, list(state.short))
 
 
@@ -141,18 +142,18 @@ def _alike(asks: list[StageAsk], others: list[StageAsk]) -> bool:
 def _answer(round_: Round) -> Grants:
     """The round as a record, without what is said of promises."""
     state, board = round_.state, round_.board
-    grants = [_grant(board, placement) for placement in round_.placements]
+    grants = [_grant(round_, placement) for placement in round_.placements]
     wake_ms = min([at_ms for at_ms in round_.wakes_ms if at_ms is not None], default=None)
     answer = Grants(grants, round_.held, round_.revoked, _waits(state, board), wake_ms=wake_ms)
     answer.shortfalls = _shortfalls(round_)
-    if board.pools.beyond or state.pool_breaches:
-        answer.pool_breaches = pool_breaches(state, board)
+    if (beyond := board.take_pool_breaches()) or state.pool_breaches:
+        answer.pool_breaches = pool_breaches(state, board, beyond)
     answer.locality_waits = round_.delayed
     return answer
 
 
-def _grant(board: Board, placement: Placement) -> Grant:
-    node = board.room.nodes[placement.node]
+def _grant(round_: Round, placement: Placement) -> Grant:
+    board, node = round_.board, round_.table.node(placement.node)
     grant = Grant(
         placement.job, placement.stage, placement.first, placement.count, placement.attempt, node.name, node.epoch
     )

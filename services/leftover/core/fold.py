@@ -59,7 +59,7 @@ from services.leftover.core.shadow_order import note_capacity, set_up
 from services.leftover.core.state import Node, Reserving, State
 from services.leftover.core.user_holds import begin, fold_changed, park
 from services.leftover.placement.board import Board
-from services.leftover.placement.entries import BY_WORK_LEFT
+from services.leftover.placement.orders import JOB_ORDERS
 
 
 def start(shard: int = 0, of: int = 1) -> State:
@@ -266,8 +266,10 @@ def _fail(state: State, failed: TaskFailure) -> None:
 def _note_work(state: State, name: str, job: Job) -> None:
     """There is more, or less, left of a job."""
     board: Board | None = state.board
-    if board is not None and board.order_of(name) in BY_WORK_LEFT:
-        board.set_work(name, work_left(board, job))
+    if board is not None:
+        order = board.order_of(name)
+        if order is not None and JOB_ORDERS[order].value == "work_left":
+            board.set_sort_value(name, work_left(board, job))
     state.shadow.note_work(job)
 
 
@@ -279,7 +281,6 @@ def _release(state: State, node: str, job: str, stage: str, first: int, count: i
     ending = state.ending.get(node)
     if ending is not None:
         ending.has_ended = True
-    number = board.room.number[node] if board is not None else -1
     for index in range(first, first + count):
         key = f"{prefix}{index}"
         held = on_node.pop(key)
@@ -288,14 +289,10 @@ def _release(state: State, node: str, job: str, stage: str, first: int, count: i
             ending.started.pop(key, None)
         if board is not None:
             shape = board.shape_in(job, stage, held.demand)
-            pairs = shape.pairs
             devices = [(share.index, share.milli) for share in held.devices] if held.devices else []
-            board.room.give(number, pairs, devices)
-            if held.counted:
-                board.count(held.counted, number, -1)
-            board.occupy(held.queue, held.user, -1)
+            board.release(node, shape, devices, held.counted, held.queue, held.user)
             if not spare:
-                board.hold(job, pairs, -1, held.queue)
+                board.hold(job, shape.pairs, -1, held.queue)
                 board.run(leaf_at(state, held.queue), shape, -1)
         if state.copied:
             stragglers.leave(state, node, job, f"{stage}/{index}", spare=spare)

@@ -3,7 +3,7 @@
 from schemas import Level, Shares
 from schemas.quantities import SHARE_UNITS
 from services.leftover.core.state import State
-from services.leftover.placement.board_state import LeafLevel
+from services.leftover.placement.board import LeafLevel
 
 
 def said_levels(shares: Shares) -> list[LeafLevel]:
@@ -26,7 +26,7 @@ def keep_levels(state: State, shares: Shares) -> None:
 
 
 def _leaf_level(level: Level) -> LeafLevel:
-    target = max(level.target, level.due or 0)  # What siblings have of the due is its own again once there is room.
-    due = (level.target if level.due is None else level.due) - level.lent
+    whole = max(level.target, level.due or 0)  # What siblings have of the due is its own again once there is room.
+    own = (level.target if level.due is None else level.due) - level.lent
     kinds = tuple([(part.kinds, part.target) for part in level.kinds])
-    return LeafLevel(level.queue, target, due, level.guaranteed, kinds)
+    return LeafLevel(level.queue, whole, own, level.guaranteed, kinds)

@@ -14,8 +14,7 @@ from services.leftover.core.round import Round
 from services.leftover.core.state import State
 from services.leftover.placement.barred import elsewhere, rooms_on
 from services.leftover.placement.board import Board
-from services.leftover.placement.entries import JobEntry
-from services.leftover.placement.pending_reasons import reason_of, seekers
+from services.leftover.placement.pending_reasons import reason_of, seeking_jobs
 from services.leftover.placement.task_class import TaskClass
 
 
@@ -64,7 +63,7 @@ def note_delays(round_: Round) -> None:
     rooms: dict[int, HeldRoom] = {}
     for task in board.near_classes():
         if reason_of(board, task) == "locality":
-            could = _could_start(board, task, elsewhere(board.room, task), rooms)
+            could = _could_start(round_, task, elsewhere(round_.table, task), rooms)
             for (name, stage), tasks in could.items():
                 begun[name, stage] = tasks - _known(state, board, task, name, stage)
     if begun:
@@ -79,20 +78,20 @@ def note_delays(round_: Round) -> None:
 
 
 def _could_start(
-    board: Board, task: TaskClass, nodes: list[int], rooms: dict[int, HeldRoom]
+    round_: Round, task: TaskClass, nodes: list[int], rooms: dict[int, HeldRoom]
 ) -> dict[tuple[str, str], int]:
     """By job and stage, how many tasks of a class could start on some nodes. Notes what of these they leave free."""
-    fitting = task.gang
+    board, table, fitting = round_.board, round_.table, task.gang
     for number in nodes:
-        count = rooms_on(board.room, task, number, task.waiting)
+        count = rooms_on(table, task, number, task.waiting)
         fitting += 0 if task.gang else count
         if number not in rooms:
             room = {kind: amount * count for kind, amount in task.demand.items() if amount}
             like = (task.demand, task.labels, task.prefer, task.gang)
-            rooms[number] = HeldRoom(board.room.nodes[number].name, "locality", room, *like, count)
+            rooms[number] = HeldRoom(table.node(number).name, "locality", room, *like, count)
             rooms[number].rules = task.bounds.said if task.bounds is not None else []
     could: dict[tuple[str, str], int] = {}
-    for job in _jobs_of(board, task):
+    for job in seeking_jobs(board, task):
         for span in job.spans:
             if span.task is task:
                 key = job.name, span.stage
@@ -104,17 +103,6 @@ def _known(state: State, board: Board, task: TaskClass, name: str, stage: str) -
     """How many tasks of a stage are known to wait, without those that may go anywhere and find no room."""
     known = sum([tasks for _, tasks in state.delays.get(name, {}).get(stage, [])])
     return known - sum([s.count for s in board.spans_in(name) if s.stage == stage and s.task is not task])
-
-
-def _jobs_of(board: Board, task: TaskClass) -> list[JobEntry]:
-    """The jobs that wait for tasks of a class and for nothing but a node; of a strict leaf those at its head."""
-    found: list[JobEntry] = []
-    for leaf, bucket_id in seekers(board, task):
-        if leaf.strict or bucket_id in leaf.sole_jobs:
-            found.append(board.top(leaf, bucket_id))
-        else:
-            found += board.jobs_in(leaf, bucket_id)
-    return found
 
 
 def _said_of(state: State, rooms: dict[int, HeldRoom]) -> list[HeldRoom]:

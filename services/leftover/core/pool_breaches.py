@@ -10,16 +10,16 @@ def breach_key(queue: str, job_class: int) -> str:
     return f"{job_class}/{queue}"
 
 
-def pool_breaches(state: State, board: Board) -> list[PoolBreach]:
-    """Breaches that began in this round, and those that are over because the class holds no more than its pool."""
-    pools = board.pools
+def pool_breaches(state: State, board: Board, beyond: list[tuple[str, int]]) -> list[PoolBreach]:
+    """Breaches that began in this round, of the leaves and classes of jobs that were taken `beyond` a pool in it, and
+    those that are over because the class holds no more than its pool.
+    """
     found = {
         key: PoolBreach(queue, job_class)
-        for queue, job_class in pools.beyond
+        for queue, job_class in beyond
         if (key := breach_key(queue, job_class)) not in state.pool_breaches
     }
-    pools.beyond = {}
     for key, said in state.pool_breaches.items():
-        if not pools.is_exceeded(said.job_class):
+        if not board.is_pool_exceeded(said.job_class):
             found[key] = PoolBreach(said.queue, said.job_class, said.winner, over=True)
     return [found[key] for key in sorted(found)]

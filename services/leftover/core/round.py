@@ -2,11 +2,13 @@
 
 from schemas import HeldRoom, LocalityWait, Revocation, StageAsk
 from services.leftover.core.state import State
-from services.leftover.placement.board import Board, Placement
+from services.leftover.placement.board import Board
+from services.leftover.placement.placements import Placement
 
 
 class Round:
-    """One open round. Every step of `decide` reads what those before it have decided, and adds its own.
+    """One open round: the state, the board and its `table` of nodes. Every step of `decide` reads what those before it
+    have decided, and adds its own.
 
     `asked`: by job, what it asks for, where that has changed since the last round. What is decided: `placements`;
     `held`, nodes whose held room has changed; `revoked`, attempts that are taken back; `delayed`, tasks that begin to
@@ -17,6 +19,7 @@ class Round:
     def __init__(self, state: State, board: Board, now_ms: int) -> None:
         self.state = state
         self.board = board
+        self.table = board.node_table
         self.now_ms = now_ms
         self.asked: dict[str, list[StageAsk]] = {}
         self.placements: list[Placement] = []

@@ -43,12 +43,12 @@ def forget_board(state: State) -> None:
 
 def rank_nodes(state: State, names: list[str]) -> None:
     """These nodes have begun or ceased to be failing."""
-    board = state.board
-    if board is not None:
+    if state.board is not None:
+        table = state.board.node_table
         for name in names:
             failures = state.failures.get(name)
-            if name in board.room.number:
-                board.room.put_last(name, failures is not None and failures.until_ms > 0)
+            if table.find(name) is not None:
+                table.put_last(name, failures is not None and failures.until_ms > 0)
 
 
 # ---------------------------------------------------------------- winners and closings

@@ -51,5 +51,5 @@ def set_floors(state: State, board: Board) -> None:
             leaf = leaf_path(state.groups, job)
             live[leaf] = live.get(leaf, 0) + 1
     for leaf, count in live.items():
-        level = min(SHARE_UNITS, board.leaf(leaf).target)
+        level = min(SHARE_UNITS, board.leaf(leaf).level)
         board.set_floor(leaf, level * state.policy.isolation_permille // (1_000 * count))

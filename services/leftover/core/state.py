@@ -28,7 +28,8 @@ from services.leftover.core.job import Job
 from services.leftover.core.reservations.leases import Leases
 from services.leftover.core.shadow.cell import ShadowCell
 from services.leftover.placement.backfill.timeline import End
-from services.leftover.placement.board import Board, Placement
+from services.leftover.placement.board import Board
+from services.leftover.placement.placements import Placement
 
 
 @dataclass(slots=True)
@@ -185,13 +186,13 @@ class StageRuns:
 @mypyc_attr(allow_interpreted_subclasses=True)
 @dataclass(slots=True)
 class Watch:
-    """When tasks that run become stragglers (copies/overdue.py), by (job, stage position): `due`, the first that may
-    have a copy, in ms, also as a `heap` of (ms, job, stage position), with entries that say nothing any more;
+    """When tasks that run become stragglers (copies/overdue.py), by (job, stage position): `late_ms`, when the first
+    may have a copy, also as a `heap` of (ms, job, stage position), with entries that say nothing any more;
     `overdue`: stages of which that has come, which are not in the heap; `changed`: of which something may be otherwise
     by now.
     """
 
-    due: dict[tuple[str, int], int] = field(default_factory=dict)
+    late_ms: dict[tuple[str, int], int] = field(default_factory=dict)
     heap: list[tuple[int, str, int]] = field(default_factory=list)
     overdue: dict[tuple[str, int], bool] = field(default_factory=dict)
     changed: dict[tuple[str, int], bool] = field(default_factory=dict)

@@ -10,162 +10,174 @@ Inside a leaf the order of waiting_jobs.py holds. A round is work conserving: it
 anywhere. Under `fifo` alone nodes may idle, since nobody goes ahead of a head that does not fit.
 """
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from typing import NamedTuple
 
+from schemas.jobs import PlacementRule
+from schemas.quantities import Vector
+from schemas.sharing import ServingOrder
 from services.leftover.placement.apart import counters_of
-from services.leftover.placement.board_state import BoardState
+from services.leftover.placement.buckets import Buckets
 from services.leftover.placement.class_pools import ONE_STAGE, Stage
-from services.leftover.placement.entries import JobEntry
-from services.leftover.placement.job_keys import key_of
+from services.leftover.placement.entries import NO_SHAPES, Discipline, JobEntry
+from services.leftover.placement.fragments import Mix
 from services.leftover.placement.keys import CLASS_MASK, OPTIONAL_BIT
-from services.leftover.placement.leaf_queue import LeafEntry
-from services.leftover.placement.task_class import TaskClass
+from services.leftover.placement.kinds_levels import KindsLevels
+from services.leftover.placement.leaf_queue import LeafEntry, ReadyQueue
+from services.leftover.placement.limits import Limits
+from services.leftover.placement.node_table import NodeTable
+from services.leftover.placement.one_list import OneList
+from services.leftover.placement.orders import JOB_ORDERS
+from services.leftover.placement.packing import Alignment
+from services.leftover.placement.placements import Placement, note_placed, placements_of
+from services.leftover.placement.queue_limits import QueueEntry
+from services.leftover.placement.task_class import Shape, TaskClass
+from services.leftover.placement.task_classes import TaskClasses
 from services.leftover.placement.task_span import TaskSpan
-from services.leftover.placement.waiting_jobs import first_span
+from services.leftover.placement.user_limits import UserPlaces
+from services.leftover.placement.waiting_jobs import WaitingJobs
 
 
-@dataclass(slots=True, frozen=True)
-class Lease:
-    """What is promised to a reservation over `[from_ms, to_ms)`."""
-
-    reservation: str
-    from_ms: int
-    to_ms: int
-
-
-@dataclass(slots=True)
-class Placement:
-    """Tasks of one stage of a job that start on one node. `devices`: by task, its device shares as (index, milli).
-    `beyond`: outside the share of its leaf; under the order `giving`, optional. `reserved`: inside what is promised to
-    its job. `revocable`: on room that is promised to others before the tasks are expected to end; `lease`: to whom.
-    `copy`: a second attempt of a task that runs, which counts for no queue.
+class LeafLevel(NamedTuple):
+    """What placement takes from a published level, in 10^-9 of the cell (`LeafEntry` says what is what). `kinds`:
+    where its tasks ask for several sets of kinds of resource, the level of each set (kinds_levels.py).
     """
 
-    job: str
-    stage: str
-    first: int
-    count: int
-    attempt: int
-    node: int
-    beyond: bool
-    task: TaskClass
-    devices: list[list[tuple[int, int]]]
-    queue: str = ""
-    user: str = ""
-    reserved: bool = False
-    revocable: bool = False
-    copy: bool = False
-    lease: Lease | None = None
+    queue: str
+    level: int
+    own_level: int | None = None
+    guaranteed: int = 0
+    kinds: tuple[tuple[list[str], int], ...] = ()
+
+
+class Board:
+    """Everything that placement ranks. Built from a core's state, kept up to date with it, rebuilt when in doubt.
+
+    Its parts: `node_table`, the nodes and what is free on them; `classes` of tasks; `limits` of queues and users;
+    `jobs`, by name; and `buckets`, the order in which jobs are served in their leaves.
+    """
 
     def __init__(
         self,
-        job: str,
-        stage: str,
-        first: int,
-        count: int,
-        attempt: int,
-        node: int,
-        beyond: bool,
-        task: TaskClass,
-        devices: list[list[tuple[int, int]]],
-        queue: str = "",
-        user: str = "",
+        table: NodeTable,
+        discipline: Discipline,
+        orders: dict[str, ServingOrder] | None = None,
+        maxima: dict[str, Vector] | None = None,
+        pools_ppm: list[int] | None = None,
+        alignment: Alignment | None = None,
+        listed: ServingOrder | None = None,
+        *,
+        pools_lend: bool = True,
+        user_running_max: dict[str, int] | None = None,
     ) -> None:
-        self.job = job
-        self.stage = stage
-        self.first = first
-        self.count = count
-        self.attempt = attempt
-        self.node = node
-        self.beyond = beyond
-        self.task = task
-        self.devices = devices
-        self.queue = queue
-        self.user = user
-        self.reserved = False
-        self.revocable = False
-        self.copy = False
-        self.lease = None
-
-
-class Board(BoardState):
-    """Everything that placement ranks. Built from a core's state, kept up to date with it, rebuilt when in doubt."""
+        """`orders`: how the jobs of a leaf are served, where not by DRF. `maxima`: by path of a queue, its maximum.
+        `pools_ppm`: by class of job, its part of the cell, in millionths; none without pools; `pools_lend`: what
+        nobody can use inside its pool goes to others. `alignment`: how leaves pack. `listed`: the order in which the
+        jobs of all leaves are one list; None: they are not. `user_running_max`: by path of a queue, how many tasks of
+        one user run there at a time."""
+        self._orders = orders or {}
+        strict = discipline != "fair" or any(JOB_ORDERS[order].holds_back for order in self._orders.values())
+        ppm = pools_ppm or []
+        is_mixed = strict or bool(maxima) or (len(ppm) > 1 and not pools_lend)
+        self.node_table = table
+        self.classes = TaskClasses(table)
+        self.limits = Limits(maxima or {}, user_running_max or {}, table.position)
+        self.buckets = Buckets(
+            table,
+            self.classes,
+            self.limits,
+            discipline,
+            ppm,
+            alignment or Alignment(),
+            is_mixed=is_mixed,
+            pools_lend=pools_lend,
+        )
+        self.jobs = WaitingJobs(table, self.classes, self.limits, self.buckets)
+        self._strict_leaves: list[LeafEntry] = []  # Where some queue has a maximum, those that keep a strict order.
+        self._one_list: OneList | None = None
+        if listed is not None:
+            buckets = self.buckets
+            self._one_list = OneList(
+                buckets.leaf_queue, buckets.packers, buckets.bands, discipline, listed, buckets.first_if_current
+            )
+        self._kinds_levels = KindsLevels(table, self.buckets.leaf_queue, self.classes.by_number)
+        self._over_ms: dict[str, int | None] = {}  # By job, when tasks wait no longer for preferred nodes.
+        self._barred: dict[str, dict[str, bool]] = {}  # By job, stages that wait for room that is not promised.
+        self._touched: list[tuple[JobEntry, TaskSpan]] = []  # Spans with placements of this round.
 
     # ------------------------------------------------------------ a round
     def open_round(self, pools_ppm: list[int]) -> None:
         """A round begins. `pools_ppm`: how the cell is divided among classes of jobs; none where there are no pools."""
-        if self.kinds_levels.placed_parts:
-            self.kinds_levels.begin()
+        if self._kinds_levels.placed_parts:
+            self._kinds_levels.begin()
         if pools_ppm:
-            self.pools.set(pools_ppm)
+            self.buckets.pools.set(pools_ppm)
 
     def begin(self, now_ms: int, ageing_ms: int) -> None:
         """Brings up to date what leaves and jobs hold, who has aged (see `place`), and which classes there are."""
-        self.refresh()
-        self._candidates.learn()
-        if ageing_ms and self.discipline == "fair" and self._ageing.first_ms <= now_ms - ageing_ms:
-            for admitted in self._ageing.take(now_ms - ageing_ms):
-                self.by_admission[admitted].aged = True
-                self._enter(self.by_admission[admitted])
+        self.jobs.refresh()
+        self.classes.candidates.learn()
+        if ageing_ms:
+            self.jobs.age(now_ms - ageing_ms)
 
     def place(self, now_ms: int = 0, ageing_ms: int = 0) -> list[Placement]:
         """Places what fits, best claim first. What is placed counts as held until the core says otherwise. `ageing_ms`:
         a job that holds nothing and could have started so long ago goes first in its leaf; 0: none does.
         """
         self.begin(now_ms, ageing_ms)
-        candidates = self._candidates
-        if self.kinds_levels.parts:
-            self.kinds_levels.learn()
+        candidates = self.classes.candidates
+        if self._kinds_levels.parts:
+            self._kinds_levels.learn()
         candidates.refresh()
-        if self.discipline != "fair":
+        if self.buckets.discipline != "fair":
             candidates.unblock_all()  # The head is tried every round; nobody goes ahead of it.
-        pools = self.pools
-        for stage in pools.stages(self.leaf_queue) if pools.count > 1 else ONE_STAGE:
+        pools = self.buckets.pools
+        for stage in pools.stages(self.buckets.leaf_queue) if pools.count > 1 else ONE_STAGE:
             self._serve(stage)
-        candidates.finish(all_tried=not self.is_mixed)  # If mixed, the round may not have come to all.
+        candidates.finish(all_tried=not self.buckets.is_mixed)  # If mixed, the round may not have come to all.
         return self.placed()
 
     def _serve(self, stage: Stage) -> None:
         """Places what fits in one stage of a round, best claim first."""
-        if self.pools.count > 1:
-            self.pools.begin(stage)
+        if self.buckets.pools.count > 1:
+            self.buckets.pools.begin(stage)
         self._stop_heads()
-        if self.packers.by_leaf:
-            self.packers.begin()
-        if self.one_list is not None:
-            if self.one_list.by_level:
+        if self.buckets.packers.by_leaf:
+            self.buckets.packers.begin()
+        if self._one_list is not None:
+            if self._one_list.by_level:
                 self._serve_leaves(stage, within=True)
-            self.one_list.begin()
+            self._one_list.begin()
         self._serve_leaves(stage, within=False)
 
     def _next(self, within: bool) -> tuple[LeafEntry, int] | None:
         """The leaf and the bucket to serve next; `within`: of what is required within levels."""
-        pools, live = self.pools, self._candidates.live
-        if pools.count == 1 and self.one_list is None:
-            return self.leaf_queue.next([live])
+        pools, live = self.buckets.pools, self.classes.candidates.live
+        if pools.count == 1 and self._one_list is None:
+            return self.buckets.leaf_queue.next([live])
         lives, owed = pools.served(live), pools.stage.owed
         if within:
-            return self.leaf_queue.next(lives, owed=owed, end=1 << OPTIONAL_BIT, within=True)
-        if self.one_list is not None:
-            return self.one_list.next(lives, owed=owed, end=pools.end)
-        return self.leaf_queue.next(lives, owed=owed, end=pools.end)
+            return self.buckets.leaf_queue.next(lives, owed=owed, end=1 << OPTIONAL_BIT, within=True)
+        if self._one_list is not None:
+            return self._one_list.next(lives, owed=owed, end=pools.end)
+        return self.buckets.leaf_queue.next(lives, owed=owed, end=pools.end)
 
     def _serve_leaves(self, stage: Stage, *, within: bool) -> None:
-        candidates, pools = self._candidates, self.pools
+        candidates, pools = self.classes.candidates, self.buckets.pools
         while (found := self._next(within)) is not None:
             leaf, bucket_id = found
-            first = self.first_if_current(leaf, bucket_id)
+            first = self.buckets.first_if_current(leaf, bucket_id)
             if first is None:
                 continue
             job, span = first
             task = span.task
             if stage.within and pools.refuses(job.job_class, task):
                 continue
-            if job.under and self.is_capped(leaf, bucket_id, job, span):
+            if job.under and self.buckets.is_capped(leaf, bucket_id, job, span):
                 continue
             if not (self._place_gang(leaf, job, span) if task.gang else self._place_one(leaf, job, span)):
                 candidates.block(task)  # Where the order is strict, it stays the head, and nobody goes ahead of it.
-                self.recheck[task.index] = True
+                self.classes.recheck[task.index] = True
                 continue
             if job.under:
                 self._stop_heads()
@@ -176,67 +188,42 @@ class Board(BoardState):
         """In strict orders, heads that would take a queue beyond its maximum hold back those alone who ask for what
         they lack: also heads that are not tried, as no node or their pool has room for them.
         """
-        for leaf in self.strict_leaves:
+        for leaf in self._strict_leaves:
             for ready in leaf.ready:
                 while (head := ready.first()) is not None:
-                    first = self.first_if_current(leaf, head)
-                    if first is not None and not (first[0].under and self.is_capped(leaf, head, *first)):
+                    first = self.buckets.first_if_current(leaf, head)
+                    if first is not None and not (first[0].under and self.buckets.is_capped(leaf, head, *first)):
                         break
-
-    def kept_out(self) -> int:
-        """Bit set of the classes that are blocked and whose tasks wait."""
-        return self._candidates.kept_out()
-
-    def fitting(self, number: int, among: int) -> list[TaskClass]:
-        """Of a set of classes those of which a task may fit into what a node has free, or more."""
-        return self._candidates.fitting(number, among)
-
-    def least_needs(self, among: int) -> dict[int, int] | None:
-        """By resource position, the least that a class of a set asks for (see `Candidates`)."""
-        return self._candidates.least_needs(among)
-
-    def first_in(self, leaf: LeafEntry, bucket_id: int) -> tuple[JobEntry, TaskSpan]:
-        """The job that is served first in a bucket, with its first span there."""
-        while bucket_id not in leaf.sole_jobs:
-            if (found := self.first_if_current(leaf, bucket_id)) is not None:
-                return found
-        job = self.top(leaf, bucket_id)
-        return job, first_span(job, self.classes[bucket_id & CLASS_MASK])
-
-    def key_in(self, leaf: LeafEntry, bucket_id: int) -> int:
-        """The key of the job that is served first in a bucket."""
-        job, span = self.first_in(leaf, bucket_id)
-        return key_of(self.discipline, job, span)
 
     def stays_within(self, leaf: LeafEntry) -> bool:
         """Whether a leaf stays within its level after one more task."""
-        return self.leaf_queue.is_within(self.leaf_queue.claim(leaf))
+        return self.buckets.leaf_queue.is_within(self.buckets.leaf_queue.claim(leaf))
 
     def turn_of(self, leaf: LeafEntry, bucket_id: int) -> tuple[int, str, int, int]:
         """What the first job of a bucket is served by among those of all leaves, least first."""
-        key = self.key_in(leaf, bucket_id)
-        if self.one_list is not None:
-            return self.one_list.turn_of(leaf, key), leaf.name, key, bucket_id
-        return self.leaf_queue.claim(leaf), leaf.name, key, bucket_id
+        key = self.buckets.key_in(leaf, bucket_id)
+        if self._one_list is not None:
+            return self._one_list.turn_of(leaf, key), leaf.name, key, bucket_id
+        return self.buckets.leaf_queue.claim(leaf), leaf.name, key, bucket_id
 
     def _note_beyond(self, leaf: LeafEntry, job: JobEntry) -> None:
         """A task was placed: notes where a guarantee took it beyond a pool while another could start in its own."""
-        if not self.pools.is_new_breach(leaf, job.job_class):
+        if not self.buckets.pools.is_new_breach(leaf, job.job_class):
             return
-        live = self.pools.live_within(self._candidates.live)
-        while (found := self.leaf_queue.next(live, end=1 << OPTIONAL_BIT)) is not None:
-            other, span = self.first_in(*found)
-            if other.under and self.is_capped(*found, other, span):
+        live = self.buckets.pools.live_within(self.classes.candidates.live)
+        while (found := self.buckets.leaf_queue.next(live, end=1 << OPTIONAL_BIT)) is not None:
+            other, span = self.buckets.first_in(*found)
+            if other.under and self.buckets.is_capped(*found, other, span):
                 continue
-            if self.pools.could_start(other.job_class, span.task, self.room, live):
-                self.pools.beyond[leaf.name, job.job_class] = True
+            if self.buckets.pools.could_start(other.job_class, span.task, self.node_table, live):
+                self.buckets.pools.beyond[leaf.name, job.job_class] = True
                 break
-        self.packers.begin()  # They have been asked for less than what is live.
+        self.buckets.packers.begin()  # They have been asked for less than what is live.
 
     def _place_one(self, leaf: LeafEntry, job: JobEntry, span: TaskSpan) -> bool:
         task = span.task
         is_new = not task.blocked or task.bounds is not None  # Else only nodes that got room can suit it.
-        number = self.room.best(task) if is_new else self._candidates.best(task)
+        number = self.node_table.best(task) if is_new else self.classes.candidates.best(task)
         if number is not None:
             self.put(leaf, job, span, number)
         return number is not None
@@ -244,97 +231,361 @@ class Board(BoardState):
     def _place_gang(self, leaf: LeafEntry, job: JobEntry, span: TaskSpan) -> bool:
         """All tasks of a gang, or none."""
         task = span.task
-        taken: list[tuple[int, list[tuple[int, int]]]] = []
-        while len(taken) < span.count and (number := self.room.best(task)) is not None:
-            taken.append((number, self.room.take(task, number)))
-        if len(taken) < span.count:
-            for number, devices in reversed(taken):
-                self.room.put_back(task, number, devices)
+        taken = self.node_table.take_best(task, span.count)
+        if not taken:
             return False
         for number, devices in taken:
             self._note(leaf, job, span, number, devices)
         self._note_placed(leaf, job, span, span.count)
         return True
 
-    def open_others(self, task: TaskClass) -> None:
-        """A task was placed, in whatever way: where it is counted by label, others that are may find a node now."""
-        if task.bounds is not None and task.bounds.is_spread:
-            for rule in task.bounds.rules:
-                for index in rule.counter.classes:
-                    self._candidates.unblock(self.classes[index])
-
     def _note(
         self, leaf: LeafEntry, job: JobEntry, span: TaskSpan, number: int, devices: list[tuple[int, int]]
     ) -> None:
         """Counts one task of a span to a node; which index it is follows when the round is over."""
-        beyond = span.optional if leaf.order == "giving" else self.discipline == "fair" and leaf.share >= leaf.target
-        key = number << 1 | int(beyond)
-        if span.placed_at == key:
-            span.placed_count += 1
-        elif span.placed_at < 0:
-            span.placed_at, span.placed_count = key, 1
-            self._touched.append((job.name, span))
-        else:
-            if span.others is None:
-                span.others = {}
-            span.others[key] = span.others.get(key, 0) + 1
-        if devices:
-            if span.devices is None:
-                span.devices = {}
-            span.devices.setdefault(key, []).append(devices)
+        is_fair = self.buckets.discipline == "fair"
+        beyond = span.optional if leaf.sorts.gives else is_fair and leaf.share >= leaf.level
+        if note_placed(span, number, beyond, devices):
+            self._touched.append((job, span))
 
     def put(self, leaf: LeafEntry, job: JobEntry, span: TaskSpan, number: int) -> None:
         """One task of a span starts on a node that has the room, whoever that is held for. `placed` tells of it."""
-        self._note(leaf, job, span, number, self.room.take(span.task, number))
+        self._note(leaf, job, span, number, self.node_table.take(span.task, number))
         self._note_placed(leaf, job, span, 1)
 
     def _note_placed(self, leaf: LeafEntry, job: JobEntry, span: TaskSpan, count: int) -> None:
         """Tasks of a span have found their nodes: everything that ranks what waits follows."""
         if leaf.parts:
-            self.kinds_levels.place(leaf, span.task, count)
-        self.move_placed(leaf, job, span, count)
+            self._kinds_levels.place(leaf, span.task, count)
+        self.buckets.move_placed(leaf, job, span, count)
         if leaf.choosers:  # It packs, or has levels by sets of kinds.
-            self.packers.note(job)
-        self.open_others(span.task)
+            self.buckets.packers.note(job)
+        self.classes.open_others(span.task)
 
     def placed(self) -> list[Placement]:
         """What was placed since the last call, each span's tasks in one piece a node."""
-        placements = []
+        placements: list[Placement] = []
         for job, span in self._touched:
-            entry, counts = self.jobs[job], [(span.placed_at, span.placed_count)]
-            if span.others is not None:
-                counts += span.others.items()
-            for key, count in counts:
-                devices = span.devices.get(key, []) if span.devices is not None else []
-                number, beyond, first = key >> 1, key & 1 > 0, span.first
-                placements.append(
-                    Placement(
-                        job,
-                        span.stage,
-                        first,
-                        count,
-                        span.attempt,
-                        number,
-                        beyond,
-                        span.task,
-                        devices,
-                        entry.queue,
-                        entry.user,
-                    )
-                )
-                span.first += count
-            span.placed_at, span.others, span.devices = -1, None, None
+            placements += placements_of(job, span)
         self._touched = []
         return placements
+
+    # ------------------------------------------------------------ leaves
+    def leaf(self, name: str) -> LeafEntry:
+        """The entry of a leaf queue."""
+        entry = self.buckets.leaves.get(name)
+        if entry is None:
+            order = self._orders.get(name, "drf" if self.buckets.discipline == "fair" else "fifo")
+            entry = self.buckets.leaves[name] = LeafEntry(name, [0] * len(self.node_table.total), order)
+            entry.has_maximum = name in self.limits.queues.given
+            if self.limits.queues.given and entry.strict:
+                self._strict_leaves.append(entry)
+            entry.ready = [ReadyQueue(CLASS_MASK) for _ in range(self.buckets.pools.count)]
+            self.buckets.packers.add(entry)
+            if self._one_list is not None:
+                self._one_list.add(entry)
+        return entry
+
+    def leaves_of(self, names: Iterable[str]) -> list[LeafEntry]:
+        """The entries of these leaves, as far as they are on the board."""
+        return [self.buckets.leaves[name] for name in names if name in self.buckets.leaves]
+
+    def changed_leaves(self) -> list[str]:
+        """Leaves for which something has changed since these were last taken."""
+        return list(self.buckets.leaf_queue.changed)
+
+    def take_changed_leaves(self) -> list[str]:
+        """The same, for the last time."""
+        changed, self.buckets.leaf_queue.changed = self.buckets.leaf_queue.changed, {}
+        return list(changed)
+
+    def set_levels(self, levels: list[LeafLevel]) -> None:
+        """Fairness says these levels from now on."""
+        for level in levels:
+            leaf = self.leaf(level.queue)
+            leaf.level, leaf.own_level = level.level, level.own_level
+            self.jobs.note_leaf(level.queue)
+            if leaf.guaranteed != level.guaranteed:
+                leaf.guaranteed = level.guaranteed
+                self.buckets.leaf_queue.move([leaf])
+            if level.kinds or leaf.parts:
+                self._kinds_levels.set(leaf, level.kinds)
+
+    def serve(self, name: str, seq: int) -> None:
+        """A leaf was given something by the round that opened with this record."""
+        self.leaf(name).served = seq
+        self.jobs.note_leaf(name)
+
+    def set_floor(self, name: str, floor: int) -> None:
+        """Jobs of a leaf that have less than this come first in it."""
+        self.jobs.set_floor(self.leaf(name), floor)
+
+    def run(self, leaf: str, shape: Shape, count: int) -> None:
+        """So many more tasks of a leaf run (fewer, where negative), whether or not their jobs are over."""
+        self._kinds_levels.run(leaf, shape, count)
+
+    def take_pool_breaches(self) -> list[tuple[str, int]]:
+        """Leaves and classes of jobs that a guarantee took beyond a pool since the last call."""
+        beyond, self.buckets.pools.beyond = self.buckets.pools.beyond, {}
+        return list(beyond)
+
+    def is_pool_exceeded(self, job_class: int) -> bool:
+        """Whether the jobs of a class hold more than their pool."""
+        return self.buckets.pools.is_exceeded(job_class)
+
+    # ------------------------------------------------------------ jobs
+    def add_job(
+        self,
+        name: str,
+        admitted: int,
+        leaf: str,
+        priority: int,
+        queue: str = "",
+        sort_value: int = 0,
+        job_class: int = 0,
+        user: str = "",
+    ) -> None:
+        """A job that neither holds nor waits for anything yet. `leaf`: where it is served; `queue`: its own, which lies
+        there or below; `sort_value`: what its order sorts it by.
+        """
+        number, under, places = self.limits.add_job(queue, user)
+        pool = self.buckets.pools.job_class(job_class)
+        nothing = self.buckets.nothing
+        job = JobEntry(name, admitted, self.leaf(leaf), priority, nothing, queue, number, under, sort_value, pool)
+        job.user, job.places = user, places
+        self.jobs.add(job)
+
+    def has_job(self, name: str) -> bool:
+        """Whether a job is on the board: one with an accepted reservation is not."""
+        return name in self.jobs.by_name
+
+    def order_of(self, name: str) -> ServingOrder | None:
+        """The order in which a job is served in its leaf; None: it is not on the board."""
+        job = self.jobs.by_name.get(name)
+        return job.leaf.order if job is not None else None
+
+    def spans_in(self, name: str) -> list[TaskSpan]:
+        """What a job on the board waits for. To be read only."""
+        return self.jobs.by_name[name].spans
+
+    def wait(self, name: str, spans: list[TaskSpan]) -> None:
+        """All that a job waits for, in its order; replaces what it waited for."""
+        self.jobs.wait(self.jobs.by_name[name], spans)
+
+    def set_sort_value(self, name: str, value: int) -> None:
+        """The order of its leaf sorts a job by another value from the next round on."""
+        self.jobs.set_sort_value(self.jobs.by_name[name], value)
+
+    def show_key(self, admitted: int, key: int) -> None:
+        """What a job is served by in the order of the shadow, if it is served so and is on the board."""
+        job = self.buckets.by_admission.get(admitted)
+        if job is not None and job.leaf.sorts.value == "shadow_key":
+            self.jobs.set_sort_value(job, key)
+
+    def set_priority(self, name: str, priority: int) -> None:
+        """The job has another priority from the next round on."""
+        self.jobs.set_priority(self.jobs.by_name[name], priority)
+
+    def remove_job(self, name: str) -> None:
+        """The job is over; what its attempts still hold counts for nobody until it is given back."""
+        self._barred.pop(name, None)
+        self.jobs.remove(name)
+
+    def hold(self, name: str, task_pairs: list[tuple[int, int]], count: int, queue: str = "") -> None:
+        """The job holds `count` more tasks (fewer, where negative). `queue` is its own, also when the job is over."""
+        self.jobs.hold(name, task_pairs, count, queue)
+
+    def bar(self, name: str, stages: dict[str, bool]) -> bool:
+        """Stages of a job that wait for room that is not promised, from now on; whether they are others than before."""
+        if name not in self.jobs.by_name or stages == self._barred.get(name, {}):
+            return False
+        self._barred[name] = stages
+        if not stages:
+            del self._barred[name]
+        return True
+
+    def barred_stages(self, name: str) -> dict[str, bool] | None:
+        """The stages of a job that are barred. To be read only."""
+        return self._barred.get(name) if self._barred else None
+
+    def barred_jobs(self) -> list[str]:
+        """The jobs with such stages."""
+        return list(self._barred)
+
+    def end_delay_at(self, name: str, at_ms: int | None) -> None:
+        """From this time on tasks of a job wait no longer for nodes that they prefer, and the core says again what the
+        job waits for; None: no delay ends by itself.
+        """
+        self._over_ms[name] = at_ms
+
+    def take_ended_delays(self, now_ms: int) -> list[str]:
+        """Jobs of which a delay is over by now."""
+        names = [name for name, at_ms in self._over_ms.items() if at_ms is not None and at_ms <= now_ms]
+        for name in names:
+            del self._over_ms[name]
+        return names
+
+    def forget_delay(self, name: str) -> None:
+        """Nothing of a job waits for preferred nodes any more."""
+        self._over_ms.pop(name, None)
+
+    def has_delays(self) -> bool:
+        """Whether any job has tasks that may wait for nodes that they prefer."""
+        return bool(self._over_ms)
+
+    # ------------------------------------------------------------ limits
+    def maxima_above(self, queue: str) -> tuple[QueueEntry, ...]:
+        """The queues with a maximum that tasks of a queue count for."""
+        return self.limits.queues.above(queue)[1]
+
+    def places_of(self, queue: str, user: str) -> tuple[UserPlaces, ...]:
+        """The limits that tasks of a user in a queue lie under, the nearest first."""
+        return self.limits.users.above(queue, user)
+
+    def has_user_limits(self) -> bool:
+        """Whether only so many tasks of a user may run in some queue."""
+        return bool(self.limits.users.given)
+
+    def count_attempts(self, queue: str, user: str, attempts: int) -> None:
+        """So many more attempts of a user's tasks run in a queue (fewer, where negative), whether or not their jobs are
+        over.
+        """
+        if self.limits.users.given:
+            places = self.limits.users.above(queue, user)
+            self.buckets.count_users(places, attempts)
+            self.limits.users.tidy(places)
+
+    # ------------------------------------------------------------ classes and nodes
+    def class_for(
+        self,
+        demand: Vector,
+        labels: dict[str, str],
+        prefer: dict[str, str],
+        gang: int,
+        rules: list[PlacementRule] | None = None,
+        near: bool = False,
+    ) -> TaskClass:
+        """The class of tasks like these. `rules` keep them apart; `near`: they wait for nodes that they prefer."""
+        return self.classes.class_for(demand, labels, prefer, gang, rules, near)
+
+    def shape_of(self, demand: Vector) -> Shape:
+        """What tasks with a demand ask for."""
+        return self.classes.shape_of(demand)
+
+    def shape_in(self, name: str, stage: str, demand: Vector) -> Shape:
+        """The same of tasks of a job's stage: where the job is on the board, by its stage, which costs less."""
+        job = self.jobs.by_name.get(name)
+        if job is None:
+            return self.classes.shape_of(demand)
+        shape = job.shapes.get(stage)
+        if shape is None:
+            if job.shapes is NO_SHAPES:
+                job.shapes = {}
+            shape = job.shapes[stage] = self.classes.shape_of(demand)
+        return shape
+
+    def near_classes(self) -> list[TaskClass]:
+        """Classes whose tasks wait for nodes that they prefer, by key."""
+        return self.classes.near()
+
+    def is_bounded(self) -> bool:
+        """Whether tasks wait that may not run everywhere, by rules or since they prefer other nodes."""
+        return bool(self.classes.bounded)
+
+    def is_crowded(self) -> bool:
+        """Whether most of what the board remembers is of no use any more, so that building it again is cheaper."""
+        return self.classes.is_crowded()
+
+    def share_of(self, demand: Vector) -> int:
+        """The dominant share of a demand, in share units."""
+        return self.node_table.share_of(demand)
+
+    def set_mix(self, mix: Mix) -> None:
+        """See `NodeTable`."""
+        self.node_table.set_mix(mix)
+
+    def recheck_all(self) -> None:
+        """The reasons of all classes, and all leaves, are to be looked at: the board is new."""
+        leaf_queue = self.buckets.leaf_queue
+        leaf_queue.changed = dict.fromkeys(self.buckets.leaves, True)
+        leaf_queue.reordered = dict(leaf_queue.changed)
+        self.classes.recheck_all()
+
+    def occupy(
+        self,
+        name: str,
+        shape: Shape,
+        devices: list[tuple[int, int]],
+        counted: list[str],
+        queue: str,
+        user: str,
+    ) -> None:
+        """An attempt holds room on a node already. `counted`: the counters of rules that it counts in."""
+        number = self.node_table.find(name)
+        if number is not None:
+            self.node_table.occupy(name, shape.pairs, devices)
+            if counted:
+                self.classes.count(counted, number, 1)
+        self.count_attempts(queue, user, 1)
+
+    def release(
+        self,
+        name: str,
+        shape: Shape,
+        devices: list[tuple[int, int]],
+        counted: list[str],
+        queue: str,
+        user: str,
+    ) -> None:
+        """An attempt holds no room on a node any more. `counted`: the counters of rules that it counted in."""
+        number = self.node_table.number[name]
+        self.node_table.give(number, shape.pairs, devices)
+        if counted:
+            self.classes.count(counted, number, -1)
+        self.count_attempts(queue, user, -1)
+
+    def move(self, placement: Placement, number: int) -> None:
+        """A placement of one task goes to another node, which has room for it."""
+        task, table = placement.task, self.node_table
+        table.give(placement.node, task.pairs, placement.devices[0] if placement.devices else [])
+        if task.bounds is not None:
+            self.classes.count(counters_of(task.bounds.said), placement.node, -1)
+        devices = table.take(task, number)
+        placement.node, placement.devices = number, [devices] if task.gpu else []
+
+    def start_outside(self, task: TaskClass, count: int, width: int) -> dict[int, list[list[tuple[int, int]]]]:
+        """Starts up to so many tasks of a job that is not on the board, `width` at a time: by node, the devices of each
+        task there.
+        """
+        table, where, done = self.node_table, dict[int, list[list[tuple[int, int]]]](), 0
+        waiting, task.waiting = task.waiting, task.waiting + count
+        while done + width <= count:
+            taken = table.take_best(task, width)
+            if not taken:
+                break
+            for number, devices in taken:
+                where.setdefault(number, []).append(devices)
+            done += width
+        task.waiting = waiting
+        if where:
+            self.classes.open_others(task)
+        return where
+
+    def start_copy(self, task: TaskClass, number: int, queue: str, user: str) -> list[tuple[int, int]]:
+        """A second attempt of a task starts on a node, and counts for its user alone. Its devices."""
+        devices = self.node_table.take(task, number)
+        self.classes.open_others(task)
+        self.count_attempts(queue, user, 1)
+        return devices
 
     def unplace(self, placement: Placement, *, alive: bool = True) -> None:
         """A placement that does not bind: its room is free again. The core says again what the job waits for, if it
         is still `alive`.
         """
         for devices in placement.devices or [[]] * placement.count:
-            self.room.give(placement.node, placement.task.pairs, devices)
+            self.node_table.give(placement.node, placement.task.pairs, devices)
         if placement.task.bounds is not None:
-            self.count(counters_of(placement.task.bounds.said), placement.node, -placement.count)
-        self.occupy(placement.queue, placement.user, -placement.count)
+            self.classes.count(counters_of(placement.task.bounds.said), placement.node, -placement.count)
+        self.count_attempts(placement.queue, placement.user, -placement.count)
         if not placement.copy:
             self.hold(placement.job if alive else "", placement.task.pairs, -placement.count, placement.queue)

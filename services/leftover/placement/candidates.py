@@ -6,7 +6,7 @@ free, so a class that cannot fit is never looked at, however many there are.
 from typing import Final
 
 from services.leftover.placement.fits import ClassIndex, bit_set, members
-from services.leftover.placement.nodes import NODES_AT_ONCE_LEAST, Room
+from services.leftover.placement.node_table import NODES_AT_ONCE_LEAST, NodeTable
 from services.leftover.placement.task_class import TaskClass
 
 _SWEPT_AFTER: Final = 16
@@ -29,11 +29,11 @@ class Candidates:
     counters of spread moved, or a round has not come to it.
     """
 
-    def __init__(self, room: Room, classes: list[TaskClass]) -> None:
+    def __init__(self, table: NodeTable, classes: list[TaskClass]) -> None:
         """`classes`: those of a board, by number; it only grows."""
-        self.room, self.classes = room, classes
+        self.table, self.classes = table, classes
         self.blocked: dict[int, TaskClass] = {}
-        self.demands = ClassIndex(len(room.total))  # By what one task needs.
+        self.demands = ClassIndex(len(table.total))  # By what one task needs.
         self._known = 0  # How many classes are in `demands`,
         self._whole = 0  # and bit set of those that ask for nothing that no node has.
         self.live = 0  # Bit set of the classes that are worth a try: the open ones, and the retry candidates.
@@ -58,7 +58,7 @@ class Candidates:
     def refresh(self) -> None:
         """Takes in new classes, and the nodes that got room."""
         self.learn()
-        changed, self._looked = self.room.changed_since(self._looked)
+        changed, self._looked = self.table.changed_since(self._looked)
         self._nodes = dict.fromkeys(changed, 0)
         self._failed = self._failed_open = 0
         if self._moved:
@@ -84,7 +84,7 @@ class Candidates:
 
     def fitting(self, number: int, among: int) -> list[TaskClass]:
         """Of a set of classes those of which a task may fit into what a node has free: all that do are among them."""
-        return [self.classes[index] for index in members(self.demands.classes(self.room.nodes[number].free, among))]
+        return [self.classes[index] for index in members(self.demands.classes(self.table.nodes[number].free, among))]
 
     def least_needs(self, among: int) -> dict[int, int] | None:
         """By resource position, the least that a class of a set asks for; missing: nothing. None: not known, as all of
@@ -94,7 +94,7 @@ class Candidates:
 
     def _with_room(self, among: int) -> int:
         """Of a set of classes those that may fit on the nodes that got room; forgets nodes where none does."""
-        found, nodes, moves = 0, self.room.nodes, self.room.moves
+        found, nodes, moves = 0, self.table.nodes, self.table.moves
         self._seen = {}
         for number in list(self._nodes):
             node = nodes[number]
@@ -111,7 +111,7 @@ class Candidates:
         """Drops the retry candidates that fit on no node any more: while a round places tasks, no node gets more room.
         A node is compared again only if its room has moved, and none once there is a node for each of the classes.
         """
-        nodes, moves, seen = self.room.nodes, self.room.moves, self._seen
+        nodes, moves, seen = self.table.nodes, self.table.moves, self._seen
         missing = self._retry_candidates
         for number, fitting in list(self._nodes.items()):
             if seen[number] != moves[number]:
@@ -134,11 +134,11 @@ class Candidates:
         (A gang is blocked by what all of its tasks need; single ones of them may fit elsewhere.)
         """
         if min(task.waiting, len(self._nodes)) > _TRIED_MOST and not task.gang and task.bounds is None:
-            return self.room.best(task)  # Many tasks find their nodes in order of rank.
-        if len(self._nodes) >= NODES_AT_ONCE_LEAST and self.room.ranks_at_once(task):
-            return self.room.best_of_all(task)
+            return self.table.best(task)  # Many tasks find their nodes in order of rank.
+        if len(self._nodes) >= NODES_AT_ONCE_LEAST and self.table.ranks_at_once(task):
+            return self.table.best_of_all(task)
         numbers = [number for number, fitting in self._nodes.items() if fitting >> task.index & 1]
-        return self.room.best_among(task, numbers) if numbers else None
+        return self.table.best_among(task, numbers) if numbers else None
 
     def block(self, task: TaskClass) -> None:
         """The class has found no room."""
@@ -148,7 +148,7 @@ class Candidates:
             self.blocked[task.index] = task
             self._open ^= mark
             self._failed_open += 1
-            if self._failed_open > _SWEPT_AFTER + len(self.room.nodes):
+            if self._failed_open > _SWEPT_AFTER + len(self.table.nodes):
                 self._sweep()
         if self._retry_candidates & mark:
             self._retry_candidates ^= mark
@@ -160,7 +160,7 @@ class Candidates:
     def _sweep(self) -> None:
         """Blocks all classes at once that no node has room for."""
         union = 0
-        for node in self.room.nodes:
+        for node in self.table.nodes:
             if node.open:
                 union |= self.demands.classes(node.free, self._open)
         for index in members(self._open & ~union):

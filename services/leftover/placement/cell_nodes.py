@@ -63,6 +63,14 @@ class CellNodes:
             node.scarce |= int(capacity.get(kind, 0) > 0) << i
         self.nodes.append(node)
 
+    def totals(self) -> Vector:
+        """What the queues divide, by kind."""
+        return {kind: self.total[p] for kind, p in self.position.items()}
+
+    def divide(self, divided: Vector) -> None:
+        """The queues divide so much: shares are parts of it from now on."""
+        self.total = [divided[kind] for kind in self.position]
+
     def set_mix(self, mix: Mix) -> None:
         """For these classes, as (demand, labels, weight), room on GPUs is kept from now on; all nodes are there."""
         if "gpu" in self.scarce and any(demand.get("gpu") for demand, _, _ in mix):

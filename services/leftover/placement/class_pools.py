@@ -23,7 +23,7 @@ from typing import Final, NamedTuple
 from services.leftover.placement.fits import ClassIndex, members, top_of_step
 from services.leftover.placement.keys import OPTIONAL_BIT, job_class_of
 from services.leftover.placement.leaf_queue import LeafEntry, LeafQueue
-from services.leftover.placement.nodes import Room
+from services.leftover.placement.node_table import NodeTable
 from services.leftover.placement.task_class import TaskClass
 
 JOB_CLASSES_MAX: Final = 8
@@ -234,11 +234,11 @@ class Pools:
         """By class of jobs, the classes of tasks worth a try of which one task may fit into the pool."""
         return [live & open_ for open_ in self._open]
 
-    def could_start(self, job_class: int, task: TaskClass, room: Room, live: list[int]) -> bool:
+    def could_start(self, job_class: int, task: TaskClass, table: NodeTable, live: list[int]) -> bool:
         """Whether a task finds room on a node and within its pool. If not, it is no longer in `live`. Of gangs that is
         not said: that they fit together is only found out by trying.
         """
-        if task.gang or room.best(task) is None:
+        if task.gang or table.best(task) is None:
             live[:] = [each & ~(1 << task.index) for each in live]
             return False
         if not self.has_room(job_class, task):

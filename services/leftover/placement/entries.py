@@ -1,4 +1,4 @@
-"""What a board keeps of a job, and in which orders jobs may be served."""
+"""What a board keeps of a job, and how all jobs of a cell are served."""
 
 from dataclasses import dataclass, field
 from typing import Literal
@@ -6,25 +6,13 @@ from typing import Literal
 from services.leftover.placement.keys import JOB_CLASS_BITS
 from services.leftover.placement.leaf_queue import LeafEntry
 from services.leftover.placement.queue_limits import QueueEntry
-from services.leftover.placement.task_class import Shape
+from services.leftover.placement.task_class import Shape, TaskClass
 from services.leftover.placement.task_span import NO_SPANS, TaskSpan
 from services.leftover.placement.user_limits import NO_PLACES, UserPlaces
 
 Discipline = Literal["fair", "fifo_job", "fifo_stage"]
 """How all jobs of a cell are served: leaf by leaf by their claims, or strictly in the order of admission, job by job or
 stage by stage."""
-
-BY_SHARE = ("drf", "tetris-fair")
-"""Orders by the dominant share that a job holds."""
-
-BY_WORK_LEFT = ("srtf", "giving")
-"""Orders by the work that is left of a job."""
-
-BY_WORK = ("sjf", *BY_WORK_LEFT)
-"""Orders by a figure of the job itself: that, or its critical path when it came."""
-
-BY_PRIORITY_ALONE = ("priority", "tetris")
-"""Orders in which a job has no rank but its priority; `tetris` ranks tasks (packing.py)."""
 
 NO_BUCKETS: list[int] = []
 """Of jobs that wait for nothing: shared, since such jobs are many, so never to be changed in place."""
@@ -38,10 +26,9 @@ class JobEntry:
     """A job on the board.
 
     `held`: by resource position, with what this round has placed; `share`: its dominant share; `tasks`: how many it
-    holds. `work`: what orders by work sort by, the least first: the work that is left, in share units x ms; under `sjf`
-    the critical path, in ms; under `fsp` the key of its end in the shadow cluster. `job_class`: whose pool it counts
-    in; `under`: the queues with a maximum that it lies under; `segment`: see keys.py. `aged`: it holds nothing and has
-    waited so long that it goes first.
+    holds. `sort_value`: what the order of its leaf sorts by, if that has a `SortValue` (orders.py). `job_class`: whose
+    pool it counts in; `under`: the queues with a maximum that it lies under; `segment`: see keys.py. `aged`: it holds
+    nothing and has waited so long that it goes first.
 
     `spans`: what it waits for, in its order; `buckets`: the numbers of the buckets that these are in or, where nobody
     else waits for the class, would be in. `has_sole`: some are of the latter kind. They stand in the ready queue of the
@@ -59,7 +46,7 @@ class JobEntry:
     queue: str = ""
     segment: int = 0
     under: tuple[QueueEntry, ...] = ()
-    work: int = 0
+    sort_value: int = 0
     job_class: int = 0
     tasks: int = 0
     share: int = 0
@@ -82,7 +69,7 @@ class JobEntry:
         queue: str = "",
         limits: int = 0,
         under: tuple[QueueEntry, ...] = (),
-        work: int = 0,
+        sort_value: int = 0,
         job_class: int = 0,
     ) -> None:
         """`limits`: the number of the set of limits under which it lies."""
@@ -94,7 +81,7 @@ class JobEntry:
         self.queue = queue
         self.segment = limits << JOB_CLASS_BITS | job_class
         self.under = under
-        self.work = work
+        self.sort_value = sort_value
         self.job_class = job_class
         self.tasks = 0
         self.share = 0
@@ -106,3 +93,18 @@ class JobEntry:
         self.shapes = NO_SHAPES
         self.user = ""
         self.places = NO_PLACES
+
+
+def span_of(job: JobEntry, task: TaskClass) -> TaskSpan | None:
+    """The first span of a class that a job waits for, or None."""
+    for span in job.spans:
+        if span.task is task:
+            return span
+    return None
+
+
+def first_span(job: JobEntry, task: TaskClass) -> TaskSpan:
+    """The first span of a class of which the job waits for tasks."""
+    span = span_of(job, task)
+    assert span is not None, f"{job.name} does not wait for {task.key}"
+    return span

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from services.leftover.placement.entries import BY_PRIORITY_ALONE, BY_SHARE, BY_WORK, Discipline, JobEntry
+from services.leftover.placement.entries import Discipline, JobEntry
 from services.leftover.placement.keys import (
     ADMITTED_BITS,
     OPTIONAL_BIT,
@@ -21,23 +21,22 @@ _ABOVE_FLOOR: Final = 1 << 90  # Above any share, and any moment in ms.
 
 def rank_of(job: JobEntry) -> int:
     """What jobs of one leaf are served by, least first, before the order of admission decides."""
-    order = job.leaf.order
+    by = job.leaf.sorts.by
     top = _PRIORITY_TOP - job.priority
-    if order == "fifo":
+    if by == "admission":
         return top if job.queue == job.leaf.name else 0  # In a list of several queues it would take from the others.
     if job.aged:
         return 0
-    if order == "drf" or order in BY_SHARE:
+    if by == "share":
         share = job.share
         return (top << SHARE_BITS) | (share if share < SHARE_MOST else SHARE_MOST)
-    if order == "fair":
+    if by == "tasks":
         return (top << SHARE_BITS) | job.tasks
-    if order == "fsp":
-        after = job.share if job.share < job.leaf.floor else _ABOVE_FLOOR | job.work
+    if by == "floor":
+        after = job.share if job.share < job.leaf.floor else _ABOVE_FLOOR | job.sort_value
         return (top << WORK_BITS) | after
-    if order in BY_WORK:
-        return (top << WORK_BITS) | min(job.work, (1 << WORK_BITS) - 1)
-    assert order in BY_PRIORITY_ALONE, f"jobs in the order {order} are ranked in no known way"
+    if by == "value":
+        return (top << WORK_BITS) | min(job.sort_value, (1 << WORK_BITS) - 1)
     return top
 
 

@@ -15,7 +15,7 @@ from services.leftover.placement.fits import bit_set
 from services.leftover.placement.keys import CLASS_MASK, PRIORITY_BITS
 from services.leftover.placement.kinds_part import KindsPart, kinds_asked
 from services.leftover.placement.leaf_queue import LeafEntry, LeafQueue, ReadyQueue
-from services.leftover.placement.nodes import Room
+from services.leftover.placement.node_table import NodeTable
 from services.leftover.placement.task_class import Shape, TaskClass
 
 _RATIO_BITS: Final = 30
@@ -24,20 +24,23 @@ _RATIO_BITS: Final = 30
 class KindsLevels:
     """The parts of all leaves that have several levels."""
 
-    def __init__(self, room: Room, leaf_queue: LeafQueue) -> None:
-        self._room = room
+    def __init__(self, table: NodeTable, leaf_queue: LeafQueue, tasks: list[TaskClass]) -> None:
+        """`tasks`: the classes of tasks, by number; they only become more."""
+        self._table = table
         self._leaf_queue = leaf_queue  # Knows what runs.
+        self._tasks = tasks
         self._classes: dict[int, int] = {}  # By set of kinds, bit set of the classes whose tasks ask for just those.
         self._new_classes: dict[int, list[int]] = {}  # Those that are not in these sets yet, by number.
         self._kinds: list[int] = []  # By number of a class, the set of kinds that its tasks ask for.
         self.parts: dict[str, list[KindsPart]] = {}
         self.placed_parts: list[KindsPart] = []  # Those that this round has placed something of.
 
-    def add_class(self, task: TaskClass) -> None:
-        """There is another class of tasks."""
-        kinds = kinds_asked(task.pairs)
-        self._kinds.append(kinds)
-        self._new_classes.setdefault(kinds, []).append(task.index)
+    def _look(self) -> None:
+        """Notes the kinds that new classes of tasks ask for."""
+        for task in self._tasks[len(self._kinds) :]:
+            kinds = kinds_asked(task.pairs)
+            self._kinds.append(kinds)
+            self._new_classes.setdefault(kinds, []).append(task.index)
 
     def set(self, leaf: LeafEntry, levels: tuple[tuple[list[str], int], ...]) -> None:
         """The levels of a leaf by set of kinds, in 10^-9 of the cell, where it has several; else none."""
@@ -50,12 +53,15 @@ class KindsLevels:
             leaf.parts = []
             self._leaf_queue.move([leaf])
             return
-        room, before = self._room, {part.kinds: part for part in self.parts.get(leaf.name, [])}
+        self._look()
+        table, before = self._table, {part.kinds: part for part in self.parts.get(leaf.name, [])}
         targets = {self._named(names): target for names, target in levels}
-        parts = self.parts[leaf.name] = [before.get(kinds) or KindsPart(kinds, 0, len(room.total)) for kinds in targets]
+        parts = self.parts[leaf.name] = [
+            before.get(kinds) or KindsPart(kinds, 0, len(table.total)) for kinds in targets
+        ]
         if any(kinds not in before for kinds in targets):  # Else what they hold has been counted all along.
             for part in parts:
-                part.held = [0] * len(room.total)
+                part.held = [0] * len(table.total)
             for shape, count in self._leaf_queue.running.get(leaf.name, {}).items():
                 self._add(leaf.name, shape.pairs, count, placed=False)
             for part in parts:
@@ -65,7 +71,7 @@ class KindsLevels:
                     if part.kinds == self._kinds[bucket_id & CLASS_MASK]:
                         part.sizes.set(bucket_id, size)
         for part in parts:
-            part.target = targets[part.kinds]
+            part.level = targets[part.kinds]
             self._rank(part)
         parts.sort(key=_by_ratio)
         leaf.parts = parts
@@ -76,8 +82,8 @@ class KindsLevels:
     def _named(self, names: list[str]) -> int:
         kinds = 0
         for name in names:
-            if name in self._room.position:
-                kinds |= 1 << self._room.position[name]
+            if name in self._table.position:
+                kinds |= 1 << self._table.position[name]
         return kinds
 
     def run(self, leaf: str, shape: Shape, count: int) -> None:
@@ -93,6 +99,7 @@ class KindsLevels:
 
     def learn(self) -> None:
         """Takes classes that are new into the sets of those that ask for the same kinds."""
+        self._look()
         for kinds, indexes in self._new_classes.items():
             self._classes[kinds] = self._classes.get(kinds, 0) | bit_set(indexes)
         self._new_classes = {}
@@ -126,12 +133,12 @@ class KindsLevels:
                 return
 
     def _rank(self, part: KindsPart) -> None:
-        share, total = 0, self._room.total
+        share, total = 0, self._table.total
         for p, amount in enumerate(part.held):
             if total[p]:
                 share = max(share, (amount + part.placed[p]) * SHARE_UNITS // total[p])
         part.share = share
-        part.ratio = 1 << _RATIO_BITS if share >= part.target else (share << _RATIO_BITS) // part.target
+        part.ratio = 1 << _RATIO_BITS if share >= part.level else (share << _RATIO_BITS) // part.level
 
     def choose(self, parts: list[KindsPart], ready: ReadyQueue, live: int, end: int | None) -> int | None:
         """The bucket that a leaf serves next, of those whose class is in the set `live` and whose key is below

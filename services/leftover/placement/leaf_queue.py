@@ -17,6 +17,7 @@ from schemas.sharing import ServingOrder
 from services.leftover.placement.indexed_heap import IndexedHeap, JobHeap
 from services.leftover.placement.keys import CLASS_MASK
 from services.leftover.placement.kinds_part import KindsPart, kinds_asked
+from services.leftover.placement.orders import JOB_ORDERS, JobOrder
 from services.leftover.placement.queue_limits import Stop
 from services.leftover.placement.ranks import Block, Ranks
 from services.leftover.placement.task_class import Shape, TaskClass
@@ -171,12 +172,11 @@ def _ready_queues() -> list[ReadyQueue]:
 class LeafEntry:
     """A queue that jobs are served in. Shares are in 10^-9 of the cell.
 
-    What it may hold. `target`: its whole fair share, also the part that it cannot place; `due`: the same without what
-    is only there since siblings cannot place theirs, None where no level is known;
-    `guaranteed`: below this it comes before all others, and no class pool holds it back; `floor`: under `fsp`, jobs
-    that hold less than this dominant share go before the others, the least first. `held` by
-    resource position and `share`, its dominant share, with what this round has placed. `served`: seq of the opening
-    whose round gave it something last.
+    What it may hold. `level`: its whole fair share, also the part that it cannot place; `own_level`: the same without
+    what is only there since siblings cannot place theirs, None where no level is known; `guaranteed`: below this it
+    comes before all others, and no class pool holds it back; `floor`: under `fsp`, jobs that hold less than this
+    dominant share go before the others, the least first. `held` by resource position and `share`, its dominant share,
+    with what this round has placed. `served`: seq of the opening whose round gave it something last.
 
     What waits there. `buckets`: by number, the jobs that wait for tasks of a class; `sole_jobs`: by number, the job (by
     its number in the order of admission) where there is but one, and no bucket then. `sizes`: by number of both, what
@@ -186,14 +186,14 @@ class LeafEntry:
     does not hold back. `headed`: the classes that `LeafQueue.headed` counts as heads of this leaf. `choosers`: by class
     of job, what says which bucket to serve next where that is not the first one ready; `packs`: by alignment.
     `has_maximum`: the queue itself has one. `parts`: where its tasks ask for several sets of kinds, each with its
-    level.
+    level. `sorts`: what its `order` sorts jobs by.
     """
 
     name: str
     held: list[int]
     order: ServingOrder = "drf"
-    target: int = SHARE_UNITS
-    due: int | None = None
+    level: int = SHARE_UNITS
+    own_level: int | None = None
     share: int = 0
     served: int = 0
     sizes: IndexedHeap[int] = field(default_factory=IndexedHeap)
@@ -210,6 +210,10 @@ class LeafEntry:
     packs: bool = False
     has_maximum: bool = False
     parts: list[KindsPart] = field(default_factory=list)
+    sorts: JobOrder = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.sorts = JOB_ORDERS[self.order]
 
     @property
     def stays_within(self) -> bool:
@@ -217,18 +221,18 @@ class LeafEntry:
         than theirs.
         """
         least = self.size_least
-        if least is None or self.share + least <= self.target:
+        if least is None or self.share + least <= self.level:
             return True
         for part in self.parts:
             least = part.sizes.least()
-            if least is not None and part.share + least <= part.target:
+            if least is not None and part.share + least <= part.level:
                 return True
         return False
 
     @property
     def strict(self) -> bool:
         """Whether nobody goes ahead of a head that does not fit."""
-        return self.order == "fifo"
+        return self.sorts.is_strict
 
     @property
     def is_owed(self) -> bool:
@@ -255,11 +259,11 @@ class LeafEntry:
 
 
 class LeafQueue:
-    """Leaves by their claims. `fair`: where it is not, all claims are equal."""
+    """Leaves by their claims. `by_claim`: where they are not served so, all claims are equal."""
 
-    def __init__(self, fair: bool, leaves: dict[str, LeafEntry], job_classes: int = 1) -> None:
+    def __init__(self, by_claim: bool, leaves: dict[str, LeafEntry], job_classes: int = 1) -> None:
         """`job_classes`: how many classes of jobs have pools; 1 where there are none."""
-        self.fair = fair
+        self.by_claim = by_claim
         self.leaves = leaves
         self.ranks: list[Ranks[str]] = [Ranks() for _ in range(job_classes)]
         self.owed: list[Ranks[str]] = [Ranks() for _ in range(job_classes)]  # Of these, those below their guarantee.
@@ -270,20 +274,20 @@ class LeafQueue:
 
     def claim(self, leaf: LeafEntry) -> int:
         """What leaves are served by, least first."""
-        if not self.fair:
+        if not self.by_claim:
             return 0
-        if leaf.target <= 0:
+        if leaf.level <= 0:
             return _NOTHING << _BEYOND_BITS | leaf.served
-        least, tier, level = leaf.size_least, _OWN, leaf.target
+        least, tier, level = leaf.size_least, _OWN, leaf.level
         if leaf.is_owed:
             tier, level = _OWED, leaf.guaranteed
         elif not leaf.stays_within:
             tier = _BEYOND
-        elif least is not None and leaf.due is not None and leaf.due < leaf.target:
-            if leaf.share + least > leaf.due:
+        elif least is not None and leaf.own_level is not None and leaf.own_level < leaf.level:
+            if leaf.share + least > leaf.own_level:
                 tier = _LENT
             else:
-                level = leaf.due
+                level = leaf.own_level
         return tier << _BEYOND_BITS | (leaf.share << _RATIO_BITS) // level << _SERVED_BITS | leaf.served
 
     # ------------------------------------------------------------ what waits in a leaf
@@ -316,7 +320,7 @@ class LeafQueue:
         """
         ready, ranks = leaf.ready[job_class], self.ranks[job_class]
         self.reordered[leaf.name] = True
-        if leaf.order == "giving":
+        if leaf.sorts.gives:
             self.changed[leaf.name] = True  # What it waits for may be required by now.
         ready.set(id_, key, classes)
         if leaf.name not in ranks.key:

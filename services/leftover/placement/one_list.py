@@ -16,16 +16,15 @@ from typing import Final
 
 from schemas.sharing import ServingOrder
 from services.leftover.placement.bands import Bands
-from services.leftover.placement.entries import BY_WORK, Discipline, JobEntry
+from services.leftover.placement.entries import Discipline, JobEntry
 from services.leftover.placement.keys import (
     CLASS_MASK,
     OPTIONAL_BIT,
     RANK_SHIFT,
-    SHARE_BITS,
     STAGE_RANK_SHIFT,
-    WORK_BITS,
 )
 from services.leftover.placement.leaf_queue import LeafEntry, LeafQueue
+from services.leftover.placement.orders import JOB_ORDERS
 from services.leftover.placement.packing import Packers
 from services.leftover.placement.task_span import TaskSpan
 
@@ -43,11 +42,7 @@ def priority_shift(discipline: Discipline, order: ServingOrder) -> int:
     """Above how many bits of a key is the priority; below them, what a job has without it."""
     if discipline == "fifo_stage":
         return STAGE_RANK_SHIFT
-    if order in BY_WORK:
-        return RANK_SHIFT + WORK_BITS
-    if order in ("tetris-fair", "fair"):
-        return RANK_SHIFT + SHARE_BITS
-    return OPTIONAL_BIT if order == "priority" else RANK_SHIFT  # That order is nothing but the priority.
+    return RANK_SHIFT + JOB_ORDERS[order].below_priority
 
 
 class OneList:
@@ -64,13 +59,13 @@ class OneList:
     ) -> None:
         """`bands`: by leaf; filled by `add`. `follow`: brings a bucket in line with the rank of its first job; None: it
         was not."""
-        self.by_level = order == "giving"
+        self.by_level = JOB_ORDERS[order].gives
         self._leaf_queue = leaf_queue
         self._packers = packers
         self._bands = bands
         self._follow = follow
         self._shift = priority_shift(discipline, order)
-        self._is_strict = discipline != "fair" or order == "fifo"
+        self._is_strict = discipline != "fair" or JOB_ORDERS[order].is_strict
         self._heap: list[Place] | None = None  # None: not yet filled.
         self._live: list[int] = []  # What was live when it was filled.
 

@@ -23,17 +23,14 @@ from services.leftover.placement.keys import (
     OPTIONAL_BIT,
     POSITION_BITS,
     RANK_SHIFT,
-    SHARE_BITS,
-    WORK_BITS,
 )
 from services.leftover.placement.leaf_queue import LeafEntry
-from services.leftover.placement.nodes import Room
+from services.leftover.placement.node_table import NodeTable
 from services.leftover.placement.task_class import TaskClass, as_aligned
 from services.leftover.placement.user_limits import waits_open
 
 PERMILLE: Final = 1_000
 
-_TIER_SHIFT = {"tetris": 0, "tetris-fair": SHARE_BITS, "giving": WORK_BITS}  # In a rank: below the priority.
 _OPTIONAL: Final = 1 << OPTIONAL_BIT
 _UNSEEN: Final = -(1 << 200)  # Better than any score.
 
@@ -47,7 +44,7 @@ class Alignment(NamedTuple):
     leftover: bool = False
 
 
-class FairJobs:
+class PoorestJobs:
     """Which jobs may pack under `tetris-fair`: of those that wait in a leaf the ones furthest below their share."""
 
     def __init__(self, leaf: LeafEntry, by_admission: dict[int, JobEntry], fairness_permille: int) -> None:
@@ -107,16 +104,16 @@ class Packer:
     """Chooses the bucket that a leaf serves next, for one class of jobs."""
 
     def __init__(
-        self, leaf: LeafEntry, job_class: int, room: Room, classes: list[TaskClass], fair: FairJobs | None
+        self, leaf: LeafEntry, job_class: int, table: NodeTable, classes: list[TaskClass], poorest: PoorestJobs | None
     ) -> None:
-        """`fair`: who may pack; None: everybody. See `Packers`."""
+        """`poorest`: who may pack; None: everybody. See `Packers`."""
         self.leaf = leaf
         self.job_class = job_class
-        self.room = room
+        self.table = table
         self.classes = classes
-        self.fair = fair
-        self._tier_shift = RANK_SHIFT + _TIER_SHIFT[leaf.order]
-        self._only_optional = leaf.order == "giving"
+        self.poorest = poorest
+        self._tier_shift = RANK_SHIFT + leaf.sorts.below_priority
+        self._only_optional = leaf.sorts.packs == "optional"
         self._heap: list[tuple[int, int, int, int]] | None = None  # (tier, rank, key, bucket); None: not yet filled.
         self._parked: list[tuple[int, int]] = []  # (rank and order, bucket): jobs that may not pack yet.
 
@@ -134,8 +131,8 @@ class Packer:
             return first  # What is required goes by the order of jobs.
         if self._heap is None:
             self._heap = self._fill(live)
-        heap, fair = self._heap, self.fair
-        threshold = fair.threshold() if fair is not None else 0
+        heap, poorest = self._heap, self.poorest
+        threshold = poorest.threshold() if poorest is not None else 0
         while self._parked and self._parked[0][0] <= threshold:
             _, bucket_id = heappop(self._parked)
             if bucket_id in ready.key:
@@ -146,7 +143,7 @@ class Packer:
             if key is None or not live >> (bucket_id & CLASS_MASK) & 1:
                 heappop(heap)
                 continue
-            if fair is not None and key >> POSITION_BITS > threshold:
+            if poorest is not None and key >> POSITION_BITS > threshold:
                 heappop(heap)
                 heappush(self._parked, (key >> POSITION_BITS, bucket_id))
                 continue
@@ -176,8 +173,8 @@ class Packer:
         blocked.
         """
         task = as_aligned(self.classes[bucket_id & CLASS_MASK])
-        number = self.room.best(task)
-        rank = self.room.suits(task, self.room.nodes[number]) if number is not None else None
+        number = self.table.best(task)
+        rank = self.table.suits(task, self.table.nodes[number]) if number is not None else None
         return self._tier(key), rank or 0, key, bucket_id
 
     def _tier(self, key: int) -> int:
@@ -188,41 +185,44 @@ class Packers:
     """The packers of all leaves that pack, by leaf and class of job."""
 
     def __init__(
-        self, alignment: Alignment, room: Room, classes: list[TaskClass], by_admission: dict[int, JobEntry]
+        self, alignment: Alignment, table: NodeTable, classes: list[TaskClass], by_admission: dict[int, JobEntry]
     ) -> None:
         """`classes` and `by_admission`: those of the board, by number and by admission."""
-        self._alignment, self._room, self._classes, self._by_order = alignment, room, classes, by_admission
-        self._fair: dict[str, FairJobs] = {}
+        self._alignment, self._table, self._classes, self._by_order = alignment, table, classes, by_admission
+        self._poorest: dict[str, PoorestJobs] = {}
         self.by_leaf: dict[str, list[Packer]] = {}
 
     def add(self, leaf: LeafEntry) -> None:
         """Gives a new leaf its packers, if its order packs."""
-        if leaf.order in ("tetris", "tetris-fair") or (leaf.order == "giving" and self._alignment.leftover):
-            fair: FairJobs | None = None
-            if leaf.order == "tetris-fair":
-                self._fair[leaf.name] = fair = FairJobs(leaf, self._by_order, self._alignment.fairness_permille)
-            packers = [Packer(leaf, at, self._room, self._classes, fair) for at in range(len(leaf.ready))]
+        packs = leaf.sorts.packs
+        if packs and (packs != "optional" or self._alignment.leftover):
+            poorest: PoorestJobs | None = None
+            if packs == "fairest":
+                self._poorest[leaf.name] = poorest = PoorestJobs(
+                    leaf, self._by_order, self._alignment.fairness_permille
+                )
+            packers = [Packer(leaf, at, self._table, self._classes, poorest) for at in range(len(leaf.ready))]
             leaf.packs = True
             self.by_leaf[leaf.name], leaf.choosers = packers, [packer.first_of for packer in packers]
 
     def begin(self) -> None:
         """A round begins, or a part of one."""
-        for fair in self._fair.values():
-            fair.begin()
+        for poorest in self._poorest.values():
+            poorest.begin()
         for packers in self.by_leaf.values():
             for packer in packers:
                 packer.begin()
 
     def note(self, job: JobEntry) -> None:
         """Tasks of a job have been placed."""
-        if job.leaf.name in self._fair:
-            self._fair[job.leaf.name].note(job)
+        if job.leaf.name in self._poorest:
+            self._poorest[job.leaf.name].note(job)
 
     def turn(self, leaf: LeafEntry) -> None:
         """Other jobs of a leaf than before wait for room."""
-        if leaf.name in self._fair:
-            self._fair[leaf.name].begin()
+        if leaf.name in self._poorest:
+            self._poorest[leaf.name].begin()
 
     def may_pack(self, job: JobEntry) -> bool:
         """Whether a job that waits is among those that may pack now. Depends on what holds and waits alone."""
-        return job.leaf.name not in self._fair or self._fair[job.leaf.name].may_pack(job)
+        return job.leaf.name not in self._poorest or self._poorest[job.leaf.name].may_pack(job)

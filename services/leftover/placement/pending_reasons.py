@@ -7,6 +7,7 @@ from typing import Literal
 
 from services.leftover.placement.barred import is_barred
 from services.leftover.placement.board import Board
+from services.leftover.placement.entries import JobEntry
 from services.leftover.placement.fits import bit_set
 from services.leftover.placement.keys import CLASS_MASK, SEGMENT_BITS, job_class_of
 from services.leftover.placement.leaf_queue import LeafEntry
@@ -25,49 +26,59 @@ Heads = dict[str, list[int]]
 
 def short(board: Board, heads: Heads | None = None) -> list[TaskClass]:
     """Classes with tasks that wait for nothing but room, in any order. `heads`: see `seekers`."""
-    if board.is_mixed:
+    if board.buckets.is_mixed:
         known: Heads = {} if heads is None else heads
-        return [task for task in board.classes if task.waiting and _has_seeker(board, task, known)]
-    return [task for task in board.blocked.values() if task.waiting]
+        return [task for task in board.classes.by_number if task.waiting and _has_seeker(board, task, known)]
+    return [task for task in board.classes.candidates.blocked.values() if task.waiting]
 
 
 def short_set(board: Board) -> int:
     """The same as a bit set of their numbers."""
-    return bit_set([task.index for task in short(board)]) if board.is_mixed else board.kept_out()
+    return (
+        bit_set([task.index for task in short(board)])
+        if board.buckets.is_mixed
+        else board.classes.candidates.kept_out()
+    )
 
 
 def reasons(board: Board) -> list[tuple[TaskClass, Reason]]:
     """Why the tasks of each class wait, for the classes where that may have changed since the last call; for all
     where orders are strict or queues have a maximum, since there any change can alter it.
     """
-    if board.pools.count > 1:
-        for index in board.pools.flipped():
-            board.recheck[index] = True
-    for index in board.bounded:
-        board.recheck[index] = True  # Others may have taken the room that was barred to it.
-    recheck = board.classes if board.is_mixed else [board.classes[index] for index in board.recheck]
-    board.recheck = {}
+    classes, pools = board.classes, board.buckets.pools
+    if pools.count > 1:
+        for index in pools.flipped():
+            classes.recheck[index] = True
+    for index in classes.bounded:
+        classes.recheck[index] = True  # Others may have taken the room that was barred to it.
+    recheck = [classes.by_number[index] for index in classes.recheck]
+    classes.recheck = {}
     heads: Heads = {}
-    return [(task, reason_of(board, task, heads)) for task in recheck]
+    tasks = classes.by_number if board.buckets.is_mixed else recheck
+    return [(task, reason_of(board, task, heads)) for task in tasks]
 
 
 def reason_of(board: Board, task: TaskClass, heads: Heads | None = None) -> Reason:
     """Why the tasks of a class wait. `heads`: see `seekers`."""
     if not task.waiting:
         return "none"
-    if not board.room.could_fit(task):
+    if not board.node_table.could_fit(task):
         return "no_node"
-    if board.pools.keeps and _is_barred_by_pools(board, task):
+    if board.buckets.pools.keeps and _is_barred_by_pools(board, task):
         return "pool"
-    if board.discipline != "fair" and not task.blocked:
+    if board.buckets.discipline != "fair" and not task.blocked:
         return "behind_head"
-    if board.discipline == "fair" and board.is_mixed and not _has_seeker(board, task, {} if heads is None else heads):
-        entries = [board.leaves[name] for name, _ in task.buckets]
-        held_back = any(leaf.strict or leaf.order == "tetris-fair" for leaf in entries)
+    if (
+        board.buckets.discipline == "fair"
+        and board.buckets.is_mixed
+        and not _has_seeker(board, task, {} if heads is None else heads)
+    ):
+        entries = [board.buckets.leaves[name] for name, _ in task.buckets]
+        held_back = any(leaf.sorts.holds_back for leaf in entries)
         return "behind_head" if held_back else "queue_max"
-    if task.bounds is not None and is_barred(board.room, task):
+    if task.bounds is not None and is_barred(board.node_table, task):
         return "locality" if task.bounds.is_near else "spread"  # Before pools: what pools leave idle is lent out.
-    if board.pools.count > 1 and board.pools.is_used_up(task):
+    if board.buckets.pools.count > 1 and board.buckets.pools.is_used_up(task):
         return "pool"
     return "gang_no_room" if task.gang else "no_room"
 
@@ -80,15 +91,26 @@ def seekers(board: Board, task: TaskClass, heads: Heads | None = None) -> list[t
     known: Heads = {} if heads is None else heads
     found = []
     for name, bucket_id in task.buckets:
-        leaf = board.leaves[name]
+        leaf = board.buckets.leaves[name]
         if _seeks(board, task, leaf, bucket_id, known):
             found.append((leaf, bucket_id))
     return found
 
 
+def seeking_jobs(board: Board, task: TaskClass) -> list[JobEntry]:
+    """The jobs that wait for tasks of a class and for nothing but a node; of a strict leaf those at its head."""
+    buckets, found = board.buckets, list[JobEntry]()
+    for leaf, bucket_id in seekers(board, task):
+        if leaf.strict or bucket_id in leaf.sole_jobs:
+            found.append(buckets.top(leaf, bucket_id))
+        else:
+            found += [buckets.by_admission[admitted] for admitted in leaf.buckets[bucket_id].key]
+    return found
+
+
 def _has_seeker(board: Board, task: TaskClass, heads: Heads) -> bool:
     """Whether a class has `seekers`."""
-    return any(_seeks(board, task, board.leaves[name], bucket_id, heads) for name, bucket_id in task.buckets)
+    return any(_seeks(board, task, board.buckets.leaves[name], bucket_id, heads) for name, bucket_id in task.buckets)
 
 
 def able_heads(board: Board, leaf: LeafEntry, heads: Heads) -> list[int]:
@@ -96,29 +118,29 @@ def able_heads(board: Board, leaf: LeafEntry, heads: Heads) -> list[int]:
     return [
         bucket_id
         for bucket_id in _heads_in(board, leaf, heads)
-        if _seeks(board, board.classes[bucket_id & CLASS_MASK], leaf, bucket_id, heads)
+        if _seeks(board, board.classes.by_number[bucket_id & CLASS_MASK], leaf, bucket_id, heads)
     ]
 
 
 def is_seeker(board: Board, leaf: LeafEntry, bucket_id: int, heads: Heads) -> bool:
     """Whether a leaf and a bucket are among the `seekers` of the bucket's class."""
-    task = board.classes[bucket_id & CLASS_MASK]
+    task = board.classes.by_number[bucket_id & CLASS_MASK]
     return (leaf.name, bucket_id) in task.buckets and _seeks(board, task, leaf, bucket_id, heads)
 
 
 def _is_barred_by_pools(board: Board, task: TaskClass) -> bool:
     """Whether pools that do not lend keep all tasks of a class from starting."""
-    return all(board.pools.bars(job_class_of(bucket_id), task) for _, bucket_id in task.buckets)
+    return all(board.buckets.pools.bars(job_class_of(bucket_id), task) for _, bucket_id in task.buckets)
 
 
 def _seeks(board: Board, task: TaskClass, leaf: LeafEntry, bucket_id: int, heads: Heads) -> bool:
     if leaf.strict and bucket_id not in _heads_in(board, leaf, heads):
         return False
-    if board.pools.bars(job_class_of(bucket_id), task):
+    if board.buckets.pools.bars(job_class_of(bucket_id), task):
         return False
-    if leaf.order == "tetris-fair" and not board.packers.may_pack(board.first_in(leaf, bucket_id)[0]):
+    if leaf.sorts.packs == "fairest" and not board.buckets.packers.may_pack(board.buckets.first_in(leaf, bucket_id)[0]):
         return False
-    return queue_at_maximum(board.top(leaf, bucket_id).under, task) is None
+    return queue_at_maximum(board.buckets.top(leaf, bucket_id).under, task) is None
 
 
 def _heads_in(board: Board, leaf: LeafEntry, heads: Heads) -> list[int]:
@@ -136,7 +158,7 @@ def _heads_of(board: Board, leaf: LeafEntry) -> list[int]:
     """
     segments: dict[int, list[tuple[int, int, int]]] = {}
     for bucket_id, bucket in leaf.buckets.items():
-        if not board.may_head(leaf, bucket_id):
+        if not board.buckets.may_head(leaf, bucket_id):
             continue
         top = bucket.top()
         assert top is not None, f"{leaf.name}: an empty bucket"
@@ -145,10 +167,10 @@ def _heads_of(board: Board, leaf: LeafEntry) -> list[int]:
     for waiting in segments.values():
         lacked = 0
         for key, bucket_id, top in sorted(waiting):
-            task = board.classes[bucket_id & CLASS_MASK]
+            task = board.classes.by_number[bucket_id & CLASS_MASK]
             if asked_of(task) & lacked:
                 continue
-            full = queue_at_maximum(board.by_admission[top].under, task)
+            full = queue_at_maximum(board.buckets.by_admission[top].under, task)
             if full is None:
                 job_class = job_class_of(bucket_id)
                 able[job_class] = min(able.get(job_class, (key, bucket_id)), (key, bucket_id))

@@ -12,7 +12,7 @@ from typing import Final
 
 from schemas.quantities import on_devices
 from services.leftover.placement.backfill.timeline import could_hold
-from services.leftover.placement.nodes import Room
+from services.leftover.placement.node_table import NodeTable
 from services.leftover.placement.task_class import NodeRoom, TaskClass
 
 
@@ -70,16 +70,16 @@ class PromisedNodes:
     are looked at only as far as units need them.
     """
 
-    def __init__(self, room: Room, at_ms: int, space_of: SpaceOf) -> None:
+    def __init__(self, table: NodeTable, at_ms: int, space_of: SpaceOf) -> None:
         self.at_ms = at_ms
-        self._room, self._space_of = room, space_of
+        self._table, self._space_of = table, space_of
         self._spaces: dict[int, Space] = {}
         self._units: dict[int, list[tuple[TaskClass, list[tuple[int, int]]]]] = {}  # By node, with their devices.
         self._from: dict[int, int] = {}  # By class of units: no node of a lower number has room.
 
     def copy(self) -> "PromisedNodes":
         """A copy that can be changed independently."""
-        other = PromisedNodes(self._room, self.at_ms, self._space_of)
+        other = PromisedNodes(self._table, self.at_ms, self._space_of)
         other._spaces = {number: space.copy() for number, space in self._spaces.items()}
         other._units = {number: list(units) for number, units in self._units.items()}
         other._from = dict(self._from)
@@ -93,9 +93,9 @@ class PromisedNodes:
 
     def promise(self, unit: TaskClass, count: int) -> int:
         """Places units on nodes; returns how many found no room."""
-        nodes = self._room.nodes
+        nodes = self._table.nodes
         for number in range(self._from.get(unit.index, 0), len(nodes)):
-            if could_hold(self._room, unit, nodes[number]):
+            if could_hold(self._table, unit, nodes[number]):
                 space, here = self._space(number), self._units.setdefault(number, [])
                 if unit.gpu:
                     while count and space.fits(unit):
@@ -195,7 +195,7 @@ class Clearing:
     found, as (node, class); `taken`: the attempts to take back; both in order.
     """
 
-    room: Room
+    table: NodeTable
     space_of: SpaceOf
     victims: dict[int, list[Victim]]
     first: dict[int, bool] = field(default_factory=dict)
@@ -227,8 +227,8 @@ class Clearing:
         )
         heap = [
             (*cost, number)
-            for number, node in enumerate(self.room.nodes)
-            if could_hold(self.room, task, node) and (cost := self._cost(number, task)) is not None
+            for number, node in enumerate(self.table.nodes)
+            if could_hold(self.table, task, node) and (cost := self._cost(number, task)) is not None
         ]
         heapify(heap)
         found = 0
@@ -299,7 +299,7 @@ class Clearing:
 
     def _take(self, number: int, task: TaskClass) -> None:
         chosen = self._chosen(number, task)
-        assert chosen is not None, f"{self.room.nodes[number].name}: no room after all"
+        assert chosen is not None, f"{self.table.nodes[number].name}: no room after all"
         for victim in chosen:
             for each in self._gangs[victim.gang] if victim.gang else [victim]:
                 if each.key not in self._gone:

@@ -25,6 +25,7 @@ from largesse.lifecycle.job_life import fail, give_up, succeed
 from largesse.lifecycle.promises import serves
 from largesse.lifecycle.run_times import Seen
 from largesse.lifecycle.task_facts import SpareEnd, TaskRecord, facts_of
+from largesse.lifecycle.task_keys import position_of
 from schemas import JobEnd, JobSpec, Stage, Vector
 from schemas.edge.strict_json import loads
 from schemas.estimates import duration_ms, total_ms
@@ -269,7 +270,7 @@ def _left(job: Job, now_ms: int) -> Iterator[tuple[int, int, bool]]:
     or seen of that."""
     elapsed: dict[int, list[int]] = {}
     for key, start_ms in job.running.items():
-        elapsed.setdefault(int(key.partition("/")[0]), []).append(now_ms - start_ms)
+        elapsed.setdefault(position_of(key), []).append(now_ms - start_ms)
     for at, left in enumerate(job.progress.left):
         if not left:
             continue
@@ -289,7 +290,7 @@ def _overrunning(job: Job, atoms: list[Terms], now_ms: int) -> Iterator[tuple[st
     """By atom, the units of running tasks that have lasted as long as was estimated, and as the others of their stage,
     in 10^-6."""
     for key, start_ms in job.running.items():
-        at = int(key.partition("/")[0])
+        at = position_of(key)
         stage, seen = job.graph.stages[at], job.seen.get(at)
         expected_ms = max(stage.estimate_ms, duration_ms(0, seen.tasks, seen.ran_ms) if seen is not None else 0)
         if expected_ms and now_ms - start_ms >= expected_ms:
@@ -317,7 +318,7 @@ def overruns(state: State, name: str, now_ms: int) -> bool:
 def _under_way(job: Job, atoms: list[Terms], now_ms: int) -> Iterator[tuple[str, int]]:
     """By atom, what running tasks have done of what was estimated for them, in 10^-6 unit-milliseconds."""
     for key, start_ms in job.running.items():
-        stage = job.graph.stages[int(key.partition("/")[0])]
+        stage = job.graph.stages[position_of(key)]
         ran_ms = now_ms - start_ms
         ran_ms = min(ran_ms, stage.estimate_ms) if stage.estimate_ms else ran_ms
         for terms in _atoms_of(job, stage, atoms, now_ms)[:1]:

@@ -15,6 +15,7 @@ from services.leftover.placement.backfill.headroom import (
     begun_for,
     blocked_heads,
     choose,
+    first_in_path,
     gather,
     is_exposed,
     is_lacking,
@@ -25,9 +26,11 @@ from services.leftover.placement.backfill.headroom import (
 )
 from services.leftover.placement.backfill.lending import lend_all
 from services.leftover.placement.backfill.timeline import HeldNode, Wanted
-from services.leftover.placement.board import Board, Placement
+from services.leftover.placement.board import Board
 from services.leftover.placement.leaf_queue import LeafEntry
+from services.leftover.placement.node_table import NodeTable
 from services.leftover.placement.pending_reasons import WANTS_ROOM, Heads, reason_of
+from services.leftover.placement.placements import Placement
 from services.leftover.placement.task_class import TaskClass
 
 IDLE_PARTS: Final = 2
@@ -70,20 +73,20 @@ def hold_for_gangs(round_: Round) -> None:
     wants.sort(key=lambda wanted: wanted.task.gang == 0)
     wanted_for = {wanted.task.index: True for wanted in wants}
     kept = _Kept(state, board, now_ms)
-    others = {n: board.classes[index] for n, index in kept.by_node.items() if index not in wanted_for}
-    others = {number: task for number, task in others.items() if task.waiting}
+    others = {n: task for n, task in kept.by_node.items() if task.waiting and task.index not in wanted_for}
     held = _nodes_for(state, board, wants, kept, Running(state, board, [], now_ms), others)
-    board.room.hold_nodes(others | {number: reserved.task for number, reserved in held.items()})
+    round_.table.hold_nodes(others | {number: reserved.task for number, reserved in held.items()})
 
 
 def gather_room(round_: Round) -> None:
     """Gathers room for what has found none in the round, and lends out what is held meanwhile."""
-    state, board, placements, now_ms = round_.state, round_.board, round_.placements, round_.now_ms
+    state, board, table = round_.state, round_.board, round_.table
+    placements, now_ms = round_.placements, round_.now_ms
     gathered = _gather(state, board, placements, now_ms)
-    if not gathered.held and not board.room.kept_nodes and not state.kept:
+    if not gathered.held and not table.has_holds() and not state.kept:
         round_.wakes_ms.append(gathered.wake_ms)
         return
-    while board.room.hold_nodes(_classes(gathered)) and (more := board.place(now_ms, state.policy.ageing_ms)):
+    while table.hold_nodes(_classes(gathered)) and (more := board.place(now_ms, state.policy.ageing_ms)):
         placements += more  # Somebody could use what is held no longer.
         gathered = _gather(state, board, placements, now_ms)
     if gathered.held:
@@ -96,7 +99,7 @@ def gather_room(round_: Round) -> None:
             return lasting[key]
 
         placements += lend_all(board, gathered.held, gathered.owed, now_ms, lasts_ms)
-    round_.held += _said_of(state, board, gathered.held)
+    round_.held += _said_of(state, table, gathered.held)
     round_.wakes_ms.append(gathered.wake_ms)
 
 
@@ -111,14 +114,16 @@ class _Kept:
 
     def __init__(self, state: State, board: Board, now_ms: int) -> None:
         self.before: dict[int, dict[int, int]] = {}
-        self.by_node: dict[int, int] = {}
+        self.by_node: dict[int, TaskClass] = {}
         self.said: dict[int, HeldRoom] = {}
+        table = board.node_table
         for name, said in state.kept.items():
-            if name in board.room.number:
-                number, index = board.room.number[name], task_class_of(board, said).index
-                self.said[number], self.by_node[number] = said, index
+            number = table.find(name)
+            if number is not None:
+                task = task_class_of(board, said)
+                self.said[number], self.by_node[number] = said, task
                 is_late = said.complete_ms is not None and said.complete_ms < now_ms
-                self.before.setdefault(index, {})[number] = -said.tasks if is_late else said.tasks
+                self.before.setdefault(task.index, {})[number] = -said.tasks if is_late else said.tasks
 
 
 def _wait_ms(state: State) -> int:
@@ -142,7 +147,7 @@ def _gather(state: State, board: Board, placements: list[Placement], now_ms: int
     held = _nodes_for(state, board, wants, kept, Running(state, board, placements, now_ms), {})
     for number, reserved in held.items():
         said = kept.said.get(number)
-        if said is not None and said.tasks <= reserved.tasks and kept.by_node[number] == reserved.task.index:
+        if said is not None and said.tasks <= reserved.tasks and kept.by_node[number] is reserved.task:
             reserved.promised_ms = reserved.promised_ms if said.complete_ms is None else said.complete_ms
     has_room = {reserved.task.index: True for reserved in held.values()}
     owed = [wanted.task for wanted in wants if not wanted.starves and wanted.task.index not in has_room]
@@ -169,7 +174,7 @@ def turn_after(state: State, leaf: LeafEntry, work: int, now_ms: int) -> int:
     what it is due takes so long to do as much. What it was short of before counts, up to as much again. At the latest
     after `headroom_after_ms`, as estimates may be wrong.
     """
-    lasts_ms = work // max(1, leaf.due or 0)
+    lasts_ms = work // max(1, leaf.own_level or 0)
     turn_ms = state.turns.get(leaf.name, state.short.get(leaf.name, now_ms))
     return min(max(turn_ms, now_ms - lasts_ms) + lasts_ms, now_ms + _wait_ms(state))
 
@@ -185,7 +190,8 @@ def _nodes_for(
     """Nodes to hold, beside `others`: as many as the policy allows. One that is held for a class is not taken for one
     that comes before it here, unless only that one is owed its room.
     """
-    most = max(1, len(board.room.nodes) * state.policy.headroom_nodes_permille // 1_000) - len(others)
+    table = board.node_table
+    most = max(1, len(table) * state.policy.headroom_nodes_permille // 1_000) - len(others)
     held: dict[int, HeldNode] = {}
     later = {wanted.task.index: wanted.owed for wanted in wants}
     for wanted in wants:
@@ -194,10 +200,10 @@ def _nodes_for(
         if len(held) < most:
             taken = dict.fromkeys([*others, *held], True)
             for number, other in kept.by_node.items():
-                if other in later and later[other] >= wanted.owed:
+                if other.index in later and later[other.index] >= wanted.owed:
                     taken[number] = True
             before = kept.before.get(index, {})
-            held |= gather(board.room, wanted, running.now_ms, running.ends, before, taken, most - len(held))
+            held |= gather(table, wanted, running.now_ms, running.ends, before, taken, most - len(held))
     return held
 
 
@@ -281,17 +287,16 @@ def _waits_for_turn(state: State, board: Board, task: TaskClass, now_ms: int) ->
         return False
     if all(state.turns[name] > now_ms for name, _ in task.buckets):
         return True
-    name, bucket_id = min(task.buckets, key=lambda at: (at[0], board.key_in(board.leaf(at[0]), at[1])))
-    job, span = board.first_in(board.leaf(name), bucket_id)
+    job, span = first_in_path(board, task)
     live = state.jobs[job.name]
     return now_ms < state.starved.get(task.key, now_ms) + estimate_of(live, stage_of(live, span.stage))
 
 
-def _said_of(state: State, board: Board, held: dict[int, HeldNode]) -> list[HeldRoom]:
+def _said_of(state: State, table: NodeTable, held: dict[int, HeldNode]) -> list[HeldRoom]:
     """Where the room that is held has changed, by name of the node."""
     after: dict[str, HeldRoom] = {}
     for number, reserved in held.items():
-        task, name = reserved.task, board.room.nodes[number].name
+        task, name = reserved.task, table.node(number).name
         room = {kind: amount * reserved.tasks for kind, amount in task.demand.items()}
         why: HoldReason = "gang" if task.gang else "headroom"
         after[name] = HeldRoom(

@@ -8,7 +8,8 @@ from services.leftover.core.board import estimate_of, leaf_at, leaf_of, stage_of
 from services.leftover.core.job import Job
 from services.leftover.core.state import Allocation, Ending, Expected, State
 from services.leftover.placement.backfill.timeline import End, Wanted
-from services.leftover.placement.board import Board, Placement
+from services.leftover.placement.board import Board
+from services.leftover.placement.placements import Placement
 from services.leftover.placement.task_class import TaskClass
 
 OVERRUN_MOST: Final = 2
@@ -32,7 +33,7 @@ class Running:
     """
 
     def __init__(self, state: State, board: Board, placements: list[Placement], now_ms: int) -> None:
-        self._state, self._board, self.now_ms = state, board, now_ms
+        self._state, self._board, self._table, self.now_ms = state, board, board.node_table, now_ms
         self._held: dict[int, list[Allocation]] = {}  # By node, brought up to date when it is first looked at.
         self._placed: dict[int, list[Placement]] = {}
         for placement in placements:
@@ -59,7 +60,7 @@ class Running:
         leaves that want it, and whose own ends do not count."""
         if wanted.starves or wanted.of_own:
             return True
-        ending = self._state.ending.get(self._board.room.nodes[number].name)
+        ending = self._state.ending.get(self._table.nodes[number].name)
         return ending is None or any(not path or path not in wanted.leaves for path in ending.paths)
 
     def _ends_placed(self, number: int, wanted: Wanted) -> list[End]:
@@ -82,7 +83,7 @@ class Running:
         """What ran on the node before this round, in the order in which it is expected to end by now."""
         known = self._held.get(number)
         if known is None:
-            known = self._held[number] = self._in_order(self._board.room.nodes[number].name)
+            known = self._held[number] = self._in_order(self._table.node(number).name)
         return known
 
     def _in_order(self, name: str) -> list[Allocation]:
@@ -142,7 +143,7 @@ class Running:
         state, expected, is_new = self._state, held.expected, False
         if expected is None:
             devices = [(share.index, share.milli) for share in held.devices] if held.devices else []
-            end = End(self.now_ms, self._board.room.pairs(held.demand), devices)
+            end = End(self.now_ms, self._table.pairs(held.demand), devices)
             expected = held.expected = Expected(end, leaf_at(state, held.queue))
             is_new = True
         job = state.jobs.get(held.job)
@@ -170,7 +171,7 @@ class Running:
         leaf = self._board.leaf(path)
         if leaf.is_owed and not (wanted.starves or task.gang):
             return False
-        if wanted.of_all or leaf.due is None or leaf.share > (leaf.guaranteed if wanted.owed else leaf.due):
+        if wanted.of_all or leaf.own_level is None or leaf.share > (leaf.guaranteed if wanted.owed else leaf.own_level):
             return True
         wanted.spared[number] = True
         return False

@@ -37,9 +37,9 @@ def stragglers(state: State, now_ms: int) -> tuple[list[Straggler], int | None]:
     watch = _up_to_date(state)
     while watch.heap and watch.heap[0][0] <= now_ms:
         at_ms, name, at = heappop(watch.heap)
-        if watch.due.get((name, at)) == at_ms:
+        if watch.late_ms.get((name, at)) == at_ms:
             watch.overdue[name, at] = True
-    while watch.heap and watch.due.get((watch.heap[0][1], watch.heap[0][2])) != watch.heap[0][0]:
+    while watch.heap and watch.late_ms.get((watch.heap[0][1], watch.heap[0][2])) != watch.heap[0][0]:
         heappop(watch.heap)
     wake_ms = watch.heap[0][0] if watch.heap else None
     late: list[Straggler] = []
@@ -61,13 +61,13 @@ def _up_to_date(state: State) -> Watch:
         key, due_ms = (name, at), _due_ms(state, name, at)
         was_overdue = watch.overdue.pop(key, False)
         if due_ms is None:
-            watch.due.pop(key, None)
-        elif was_overdue or watch.due.get(key) != due_ms:
-            watch.due[key] = due_ms
+            watch.late_ms.pop(key, None)
+        elif was_overdue or watch.late_ms.get(key) != due_ms:
+            watch.late_ms[key] = due_ms
             heappush(watch.heap, (due_ms, name, at))
     watch.changed = {}
-    if len(watch.heap) > 2 * len(watch.due) + _STRAYS_MAX:
-        waiting = [(due_ms, key[0], key[1]) for key, due_ms in watch.due.items() if key not in watch.overdue]
+    if len(watch.heap) > 2 * len(watch.late_ms) + _STRAYS_MAX:
+        waiting = [(due_ms, key[0], key[1]) for key, due_ms in watch.late_ms.items() if key not in watch.overdue]
         watch.heap = sorted(waiting)
     return watch
 

@@ -12,6 +12,7 @@ time that it takes to kill one.
 from dataclasses import dataclass, field
 from typing import Final
 
+from largesse.lifecycle.task_keys import index_of
 from schemas import Revocation
 from services.leftover.core.board import stage_class
 from services.leftover.core.copies.overdue import stragglers
@@ -19,9 +20,9 @@ from services.leftover.core.reservations.runs import lent_of
 from services.leftover.core.round import Round
 from services.leftover.core.state import Allocation
 from services.leftover.placement.backfill.timeline import could_hold
-from services.leftover.placement.board import Placement
 from services.leftover.placement.fits import members
 from services.leftover.placement.pending_reasons import WANTS_ROOM, reason_of, short
+from services.leftover.placement.placements import Placement
 from services.leftover.placement.promised import Space, by_position
 from services.leftover.placement.task_class import NodeRoom, TaskClass
 from services.leftover.placement.user_limits import free_places
@@ -50,7 +51,7 @@ def speculate(round_: Round, *, may_start: bool) -> None:
     room = _Room(round_)
     room.take_back(round_.revoked)
     room.give_way(round_.revoked)
-    if not may_start or board.room.slots:
+    if not may_start or round_.table.slots:
         return
     slow = {straggler.run.node: True for straggler in late}
     begun: dict[str, int] = {}
@@ -70,14 +71,12 @@ def speculate(round_: Round, *, may_start: bool) -> None:
         if number is None:
             full[task.index] = True
             continue
-        devices = board.room.take(task, number)
-        board.open_others(task)
+        devices = board.start_copy(task, number, job.queue, job.user)
         placement = Placement(
             name, stage.stage, straggler.index, 1, straggler.run.attempt + 1, number, True, task,
             [devices] if task.gpu else [], job.queue, job.user,
         )  # fmt: skip
         placement.copy = placement.revocable = True
-        board.occupy(job.queue, job.user, 1)
         round_.placements.append(placement)
         begun[name] = begun.get(name, 0) + 1
 
@@ -88,7 +87,7 @@ class _Room:
 
     def __init__(self, round_: Round) -> None:
         state, board, revoked = round_.state, round_.board, round_.revoked
-        self._state, self._board, self._now_ms = state, board, round_.now_ms
+        self._state, self._board, self._table, self._now_ms = state, board, round_.table, round_.now_ms
         waiting = [task for task in short(board) if reason_of(board, task) in WANTS_ROOM]
         self._waiting = sorted(waiting, key=lambda task: task.key)
         self._copies: dict[str, _OnNode] = {}
@@ -106,7 +105,7 @@ class _Room:
         if is_ending or lent is None or lent.taken or held.job not in self._state.jobs:
             on_node.ending.append(held)
         else:
-            lost = self._board.room.share_of(held.demand) * (self._now_ms - held.start_ms)
+            lost = self._table.share_of(held.demand) * (self._now_ms - held.start_ms)
             on_node.live.append((lost, key, held))
 
     def _space(self, node: NodeRoom, ending: list[Allocation]) -> Space:
@@ -118,20 +117,20 @@ class _Room:
 
     def _add(self, space: Space, node: NodeRoom, held: Allocation, sign: int = 1) -> None:
         devices = [(share.index, share.milli) for share in held.devices] if held.devices else []
-        space.add(self._board.room.pairs(held.demand), by_position(node, devices), sign)
+        space.add(self._table.pairs(held.demand), by_position(node, devices), sign)
 
     def take_back(self, revoked: list[Revocation]) -> None:
         """Copies whose room a class that waits could use, and those on nodes where room is gathered."""
         wanted = {task.index: task.waiting for task in self._waiting}
-        room = self._board.room
         for name, on_node in self._copies.items():
-            if not on_node.live or name not in room.number:
+            number = self._table.find(name)
+            if not on_node.live or number is None:
                 continue
-            node = room.nodes[room.number[name]]
+            node = self._table.node(number)
             space = self._space(node, on_node.ending)
             on_node.live.sort(key=lambda copy: copy[:2])
             for task in self._waiting:
-                while wanted[task.index] and could_hold(room, task, node) and node.kept in (None, task):
+                while wanted[task.index] and could_hold(self._table, task, node) and node.kept in (None, task):
                     if not space.fits(task):
                         chosen = self._chosen(node, on_node, space, task)
                         if not chosen:
@@ -148,21 +147,24 @@ class _Room:
         """Takes back copies of users of whom tasks wait for others to end: a copy for each, the least lost work first
         on a node.
         """
-        users, number = self._board.users, self._board.room.number
-        if not users.given:
+        board = self._board
+        if not board.has_user_limits():
             return
         wanted: dict[tuple[str, str], int] = {}
         for on_node in self._copies.values():
             for held in on_node.ending:
-                for entry in users.above(held.queue, held.user):
+                for entry in board.places_of(held.queue, held.user):
                     key = entry.path, entry.user
                     wanted[key] = wanted.get(key, entry.held_back) - 1
         for name, on_node in self._copies.items():
-            for copy in sorted(on_node.live, key=lambda each: each[:2]) if name in number else ():
-                entries = users.above(copy[2].queue, copy[2].user)
+            number = self._table.find(name)
+            if number is None:
+                continue
+            for copy in sorted(on_node.live, key=lambda each: each[:2]):
+                entries = board.places_of(copy[2].queue, copy[2].user)
                 keys = {(entry.path, entry.user): entry.held_back for entry in entries}
                 if any(wanted.get(key, held_back) > 0 for key, held_back in keys.items()):
-                    node = self._board.room.nodes[number[name]]
+                    node = self._table.node(number)
                     self._revoke(node, on_node, copy, self._space(node, on_node.ending), revoked)
                     for key, held_back in keys.items():
                         wanted[key] = wanted.get(key, held_back) - 1
@@ -201,17 +203,17 @@ class _Room:
         self._add(space, node, held)
         lent = lent_of(self._state, node.name, key)
         assert lent is not None, f"{key}: a copy that is not revocable"
-        index = int(key.rpartition("/")[2])
+        index = index_of(key)
         revoked.append(Revocation(held.job, held.stage, index, 1, lent.attempt, node.name, node.epoch))
 
     def best(self, task: TaskClass, key: str, slow: dict[str, bool]) -> int | None:
         """The node where a copy of a task starts; `key`: of the task, whose other attempts run elsewhere."""
-        room, best, least = self._board.room, None, (False, 0)
-        for number in members(room.candidates(task)):
-            node = room.nodes[number]
+        table, best, least = self._table, None, (False, 0)
+        for number in members(table.candidates(task)):
+            node = table.node(number)
             if node.kept is not None or key in self._state.held.get(node.name, {}) or self._is_contested(number):
                 continue
-            rank = room.suits(task, node)
+            rank = table.suits(task, node)
             if rank is not None and (best is None or (node.name in slow, rank) < least):
                 best, least = number, (node.name in slow, rank)
         return best
@@ -220,9 +222,9 @@ class _Room:
         """Whether a class that waits could start on a node if no copies were there."""
         known = self._contested.get(number)
         if known is None:
-            room, node = self._board.room, self._board.room.nodes[number]
+            table, node = self._table, self._table.node(number)
             there = self._copies.get(node.name, _OnNode())
             space = self._space(node, [*there.ending, *[held for _, _, held in there.live]])
-            known = any(could_hold(room, task, node) and space.fits(task) for task in self._waiting)
+            known = any(could_hold(table, task, node) and space.fits(task) for task in self._waiting)
             self._contested[number] = known
         return known

@@ -10,6 +10,7 @@ from bisect import insort
 from typing import Final
 
 from largesse.lifecycle.task_facts import SpareEnd
+from largesse.lifecycle.task_keys import stage_in
 from schemas import Grant, Stage
 from schemas.placement_rules import rules_of
 from schemas.tasks import Failure, TaskEnd, TaskFailure
@@ -136,6 +137,6 @@ def leave(state: State, node: str, job: str, task: str, *, spare: bool) -> None:
         del state.copied[job][task]
         live = state.jobs.get(job)
         if live is not None:
-            note_change(state, job, live.graph.position[task.rpartition("/")[0]])
+            note_change(state, job, live.graph.position[stage_in(task)])
         if not state.copied[job]:
             del state.copied[job]

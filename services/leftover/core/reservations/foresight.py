@@ -21,9 +21,8 @@ from services.leftover.core.board import spans_of, stage_class, stage_of
 from services.leftover.core.reservations.promises import Kept
 from services.leftover.core.reservations.revocable import UNKNOWN_MS, Moments
 from services.leftover.core.round import Round
-from services.leftover.placement.apart import counters_of
 from services.leftover.placement.backfill.timeline import could_hold, fits_now
-from services.leftover.placement.board import Placement
+from services.leftover.placement.placements import Placement
 from services.leftover.placement.promised import PromisedNodes, empty
 from services.leftover.placement.task_class import TaskClass
 
@@ -216,11 +215,13 @@ class Foresight:
 
     def _other_node(self, placement: Placement, first: int, end: int) -> int | None:
         """Another node where a task has room now and leaves enough for every promise, the best of them."""
-        room, task = self._board.room, placement.task
+        table, task = self._round.table, placement.task
         ranked = [
             (rank, number)
-            for number, node in enumerate(room.nodes)
-            if number != placement.node and fits_now(room, task, node) and (rank := room.suits(task, node)) is not None
+            for number, node in enumerate(table.nodes)
+            if number != placement.node
+            and fits_now(table, task, node)
+            and (rank := table.suits(task, node)) is not None
         ]
         for _, number in sorted(ranked):
             if self._takes(number, task, first, end):
@@ -228,12 +229,8 @@ class Foresight:
         return None
 
     def _move(self, placement: Placement, number: int) -> None:
-        board, task, self.undone = self._board, placement.task, True
-        board.room.give(placement.node, task.pairs, placement.devices[0] if placement.devices else [])
-        if task.bounds is not None:
-            board.count(counters_of(task.bounds.said), placement.node, -1)
-        devices = board.room.take(task, number)
-        placement.node, placement.devices = number, [devices] if task.gpu else []
+        self._board.move(placement, number)
+        self.undone = True
 
     def gather_room(self) -> None:
         """Gathers room as in any round, and judges what starts on what is held."""
@@ -305,12 +302,12 @@ class Foresight:
         """Whether what is promised at a time leaves no node room for a task, whatever else runs."""
         key = task.index, at_ms
         if key not in self._full:
-            room = self._board.room
-            moment = PromisedNodes(room, at_ms, lambda number: empty(room.nodes[number]))
+            table = self._round.table
+            moment = PromisedNodes(table, at_ms, lambda number: empty(table.node(number)))
             for profile in self._state.promises.profiles.values():
                 for step in active(profile.steps, at_ms):
                     moment.promise(self._board.class_for(step.unit, {}, {}, 0), step.units)
-            nodes = [number for number, node in enumerate(room.nodes) if could_hold(room, task, node)]
+            nodes = [number for number, node in enumerate(table.nodes) if could_hold(table, task, node)]
             self._full[key] = not any(moment.accept(number, task, keep=False) for number in nodes)
         return self._full[key]
 

@@ -10,6 +10,7 @@ from typing import Final
 
 from largesse.lifecycle.promises import active, next_edge_ms
 from largesse.lifecycle.run_times import known_ms
+from largesse.lifecycle.task_keys import parts_of
 from schemas import HeldRoom, PlanProfile, Revocation, Vector
 from services.leftover.core.board import rules_said, stage_of
 from services.leftover.core.reservations.reserved import Claim, ReservedJobs
@@ -18,7 +19,8 @@ from services.leftover.core.reservations.runs import lent_of
 from services.leftover.core.round import Round
 from services.leftover.core.state import Allocation, State
 from services.leftover.placement.backfill.timeline import fits_now
-from services.leftover.placement.board import Board, Placement
+from services.leftover.placement.node_table import NodeTable
+from services.leftover.placement.placements import Placement
 from services.leftover.placement.promised import Clearing, Space, Victim, by_position, empty
 from services.leftover.placement.task_class import TaskClass
 
@@ -36,28 +38,25 @@ class Kept:
 
 def keep_promises(round_: Round) -> Kept:
     """Starts what is inside promises, and clears room for what has found none."""
-    state, board, now_ms = round_.state, round_.board, round_.now_ms
-    kept = Kept(ReservedJobs(state, board, round_.asked, now_ms))
-    with_headroom = [(number, board.room.nodes[number].kept) for number in board.room.kept_nodes]
-    for number, _ in with_headroom:  # A promise comes before what is gathered for others.
-        board.room.nodes[number].kept = None
+    state, table, now_ms = round_.state, round_.table, round_.now_ms
+    kept = Kept(ReservedJobs(state, round_.board, round_.asked, now_ms))
+    lifted = table.lift_holds()  # A promise comes before what is gathered for others.
     kept.reserved.start()
-    for number, task in with_headroom:
-        board.room.nodes[number].kept = task
+    table.restore_holds(lifted)
     grace_ms = state.policy.revoke_grace_ms
     claims = kept.reserved.claims(now_ms + grace_ms)
     if claims:
-        clearing = _clearing(state, board, kept, now_ms, now_ms + grace_ms)
+        clearing = _clearing(state, table, kept, now_ms, now_ms + grace_ms)
         taken_for: list[str] = []  # By attempt that is taken back.
         for claim in [claim for claim in claims if not claim.rest]:
             _clear(state, clearing, claim, now_ms + grace_ms)
             taken_for += [claim.reservation] * (len(clearing.taken) - len(taken_for))
         kept.shut = clearing.rooms
-        round_.revoked += _revocations(state, board, clearing.taken, taken_for)
+        round_.revoked += _revocations(state, table, clearing.taken, taken_for)
         for number, task in kept.shut:
-            board.room.shut(number, task.pairs)
+            table.shut(number, task.pairs)
         for claim in [claim for claim in claims if claim.rest]:
-            kept.shut += _keep_free(state, board, claim)
+            kept.shut += _keep_free(state, table, claim)
     return kept
 
 
@@ -65,14 +64,14 @@ def finish_promises(round_: Round, kept: Kept) -> None:
     """Once others have what they can use: gives the rest to reserved jobs, and decides for everything that starts
     whether it is revocable.
     """
-    state, board, now_ms = round_.state, round_.board, round_.now_ms
+    state, table, now_ms = round_.state, round_.table, round_.now_ms
     beyond = kept.reserved.start_beyond()
     for number, task in kept.shut:
-        board.room.give(number, task.pairs, [])
+        table.give(number, task.pairs, [])
     inside = [placement for placement in kept.reserved.placed if placement.reserved]
     starting = [*inside, *round_.placements, *beyond]
-    round_.placements = call_revocable(state, board, kept.reserved, starting, now_ms)
-    round_.held += _vacated(state, board, kept)
+    round_.placements = call_revocable(state, round_.board, kept.reserved, starting, now_ms)
+    round_.held += _vacated(state, table, kept)
     round_.wakes_ms.append(_wake_ms(state, kept, now_ms))
 
 
@@ -92,11 +91,11 @@ def least(one_ms: int | None, other_ms: int | None) -> int | None:
     return min(one_ms, other_ms)
 
 
-def _vacated(state: State, board: Board, kept: Kept) -> list[HeldRoom]:
+def _vacated(state: State, table: NodeTable, kept: Kept) -> list[HeldRoom]:
     """Nodes whose room held for promises has changed, sorted by name."""
     after: dict[str, HeldRoom] = {}
     for number, task in kept.shut:
-        name = board.room.nodes[number].name
+        name = table.node(number).name
         held = after.get(name)
         if held is None:
             held = after[name] = HeldRoom(name, "promise", {}, task.demand, task.labels, task.prefer, task.gang, 0)
@@ -109,16 +108,15 @@ def _vacated(state: State, board: Board, kept: Kept) -> list[HeldRoom]:
     return [one for _, one in sorted({**gone, **changed}.items())]
 
 
-def _keep_free(state: State, board: Board, claim: Claim) -> list[tuple[int, TaskClass]]:
+def _keep_free(state: State, table: NodeTable, claim: Claim) -> list[tuple[int, TaskClass]]:
     """Keeps room that is free now for tasks of a claim, first where it was kept before. Room that is only expected to
     come free would leave this to others, who would have to give it back with the next task that ends.
     """
-    room = board.room
     found: list[tuple[int, TaskClass]] = []
-    nodes = sorted(range(len(room.nodes)), key=lambda number: room.nodes[number].name not in state.vacated)
+    nodes = sorted(range(len(table)), key=lambda number: table.node(number).name not in state.vacated)
     for number in nodes:
-        while len(found) < claim.count and fits_now(room, claim.task, room.nodes[number]):
-            room.shut(number, claim.task.pairs)
+        while len(found) < claim.count and fits_now(table, claim.task, table.node(number)):
+            table.shut(number, claim.task.pairs)
             found.append((number, claim.task))
     return found
 
@@ -138,20 +136,19 @@ def _clear(state: State, clearing: Clearing, claim: Claim, until_ms: int) -> Non
             return
 
 
-def _clearing(state: State, board: Board, kept: Kept, now_ms: int, until_ms: int) -> Clearing:
+def _clearing(state: State, table: NodeTable, kept: Kept, now_ms: int, until_ms: int) -> Clearing:
     """The nodes as they are expected to be at a time, and whom could be taken back there."""
-    room = board.room
     started: dict[int, list[Placement]] = {}
     for placement in kept.reserved.placed:
         started.setdefault(placement.node, []).append(placement)
 
     def space_of(number: int) -> Space:
-        node = room.nodes[number]
+        node = table.node(number)
         space = empty(node)
         for key, held in state.held.get(node.name, {}).items():
             lent = lent_of(state, node.name, key)
             if (lent is None or not lent.taken) and not _is_over_by(state, held, now_ms, until_ms):
-                space.add(room.pairs(held.demand), by_position(node, device_shares(held)), -1)
+                space.add(table.pairs(held.demand), by_position(node, device_shares(held)), -1)
         for placement in started.get(number, []):
             for i in range(placement.count):
                 devices = placement.devices[i] if placement.devices else []
@@ -164,24 +161,25 @@ def _clearing(state: State, board: Board, kept: Kept, now_ms: int, until_ms: int
         for key, lent in on_node.items():
             held = state.held[name][key]
             spared = lent.taken or key in covered or _is_over_by(state, held, now_ms, until_ms)
-            if not spared and name in room.number and held.job in state.jobs:
-                victims.setdefault(room.number[name], []).append(_victim(state, board, name, key, held, now_ms))
+            number = table.find(name)
+            if not spared and number is not None and held.job in state.jobs:
+                victims.setdefault(number, []).append(_victim(state, table, number, key, held, now_ms))
 
     def waits_of(number: int) -> list[Victim]:
-        name = room.nodes[number].name
+        name = table.node(number).name
         found: list[Victim] = []
         for key, held in state.held.get(name, {}).items():
             if lent_of(state, name, key) is None and held.job not in state.reserving:
                 if not _is_over_by(state, held, now_ms, until_ms):
-                    found += _wait(state, board, name, key, held, now_ms, until_ms)
+                    found += _wait(state, table, number, key, held, now_ms, until_ms)
         return found
 
-    first = {room.number[name]: True for name in state.vacated if name in room.number}
-    return Clearing(room, space_of, victims, first, waits_of)
+    first = {number: True for name in state.vacated if (number := table.find(name)) is not None}
+    return Clearing(table, space_of, victims, first, waits_of)
 
 
 def _wait(
-    state: State, board: Board, name: str, key: str, held: Allocation, now_ms: int, until_ms: int
+    state: State, table: NodeTable, number: int, key: str, held: Allocation, now_ms: int, until_ms: int
 ) -> list[Victim]:
     """An attempt that is not revocable and of no reservation, if something is known of its run time. The delay: 1 while
     it has not taken twice as long as expected, or ends within a grace after `until_ms`, then one more for twice as
@@ -196,20 +194,19 @@ def _wait(
         delay = ((now_ms - held.start_ms) // lasts_ms).bit_length()
     else:
         delay = 1 + ((ends_ms - until_ms) // max(1, until_ms - now_ms)).bit_length()
-    number = board.room.number[name]
-    devices = by_position(board.room.nodes[number], device_shares(held))
-    return [Victim(number, f"{name}/{key}", board.room.pairs(held.demand), devices, 0, "", delay, ends_ms)]
+    node = table.node(number)
+    devices = by_position(node, device_shares(held))
+    return [Victim(number, f"{node.name}/{key}", table.pairs(held.demand), devices, 0, "", delay, ends_ms)]
 
 
-def _victim(state: State, board: Board, name: str, key: str, held: Allocation, now_ms: int) -> Victim:
-    number = board.room.number[name]
-    lost = board.room.share_of(held.demand) * (now_ms - held.start_ms)
+def _victim(state: State, table: NodeTable, number: int, key: str, held: Allocation, now_ms: int) -> Victim:
+    node, lost = table.node(number), table.share_of(held.demand) * (now_ms - held.start_ms)
     gang = ""
     job = state.jobs[held.job]
     if stage_of(job, held.stage).gang:
         gang = f"{held.job}/{held.stage}"
-    devices = by_position(board.room.nodes[number], device_shares(held))
-    return Victim(number, f"{name}/{key}", board.room.pairs(held.demand), devices, lost, gang)
+    devices = by_position(node, device_shares(held))
+    return Victim(number, f"{node.name}/{key}", table.pairs(held.demand), devices, lost, gang)
 
 
 def _is_over_by(state: State, held: Allocation, now_ms: int, until_ms: int) -> bool:
@@ -250,19 +247,19 @@ def _usage(profile: PlanProfile, at_ms: int) -> Vector:
     return usage
 
 
-def _revocations(state: State, board: Board, taken: list[Victim], taken_for: list[str]) -> list[Revocation]:
+def _revocations(state: State, table: NodeTable, taken: list[Victim], taken_for: list[str]) -> list[Revocation]:
     """Attempts to be taken back, neighbours of a stage on a node as one, in the order of nodes and names. `taken_for`:
     for which reservation each is.
     """
     items: list[tuple[int, str, str, int, int, str]] = []
     for victim, reservation in zip(taken, taken_for, strict=True):
-        name = board.room.nodes[victim.node].name
+        name = table.node(victim.node).name
         key = victim.key[len(name) + 1 :]
-        job, stage, text = key.rsplit("/", 2)
-        items.append((victim.node, job, stage, state.lent[name][key].attempt, int(text), reservation))
+        job, stage, index = parts_of(key)
+        items.append((victim.node, job, stage, state.lent[name][key].attempt, index, reservation))
     found: list[Revocation] = []
     for number, job, stage, attempt, index, reservation in sorted(items):
-        node = board.room.nodes[number]
+        node = table.node(number)
         last = found[-1] if found else None
         if (
             last is not None

@@ -5,6 +5,7 @@ others. They are not on the board, since what they get does not depend on who el
 from dataclasses import dataclass, field
 
 from largesse.lifecycle.promises import active, earlier_parts, serves
+from largesse.lifecycle.task_keys import stage_in
 from schemas import PlanProfile, Stage, StageAsk, Vector
 from schemas.estimates import end_ms
 from services.leftover.core.asks import asks_of
@@ -12,7 +13,8 @@ from services.leftover.core.board import estimate_of, is_reserved, stage_class, 
 from services.leftover.core.job import Job
 from services.leftover.core.reservations.runs import lent_of
 from services.leftover.core.state import Reserving, State
-from services.leftover.placement.board import Board, Placement
+from services.leftover.placement.board import Board
+from services.leftover.placement.placements import Placement
 from services.leftover.placement.task_class import TaskClass
 from services.leftover.placement.user_limits import free_places
 
@@ -154,7 +156,7 @@ class ReservedJobs:
         """By stage, how many tasks of a job run and are expected to run at a time."""
         found: dict[str, int] = {}
         for run, node in reserving.runs.items():
-            stage = run.rpartition("/")[0]
+            stage = stage_in(run)
             held = self._state.held[node][f"{name}/{run}"]
             lent = lent_of(self._state, node, f"{name}/{run}")
             if (lent is None or not lent.taken) and self._ends(name, stage, held.start_ms) > at_ms:
@@ -216,26 +218,10 @@ class ReservedJobs:
 
     def _place(self, span: Span, count: int, width: int, *, reserved: bool) -> int:
         """Starts tasks of a span, `width` at a time; returns how many."""
-        room, task = self._board.room, span.task
-        waiting, task.waiting = task.waiting, task.waiting + count
-        where: dict[int, list[list[tuple[int, int]]]] = {}
         done = 0
-        while done + width <= count:
-            taken: list[tuple[int, list[tuple[int, int]]]] = []
-            while len(taken) < width and (number := room.best(task)) is not None:
-                taken.append((number, room.take(task, number)))
-            if len(taken) < width:
-                for number, devices in reversed(taken):
-                    room.put_back(task, number, devices)
-                break
-            for number, devices in taken:
-                where.setdefault(number, []).append(devices)
-            done += width
-        task.waiting = waiting
-        if where:
-            self._board.open_others(task)
-        for number, devices_of in where.items():
-            self._note(span, number, devices_of, reserved=reserved)
+        for number, devices in self._board.start_outside(span.task, count, width).items():
+            self._note(span, number, devices, reserved=reserved)
+            done += len(devices)
         return done
 
     def _note(self, span: Span, number: int, devices: list[list[tuple[int, int]]], *, reserved: bool) -> None:
@@ -260,7 +246,7 @@ class ReservedJobs:
             placement.reserved = reserved
             self.placed.append(placement)
         self._board.hold(span.job, task.pairs, len(devices), job.queue)
-        self._board.occupy(job.queue, job.user, len(devices))
+        self._board.count_attempts(job.queue, job.user, len(devices))
 
     def claims(self, until_ms: int) -> list[Claim]:
         """What is inside the promises of now, or of the moments up to a time, and has found no room yet. Of a gang some

@@ -15,7 +15,9 @@ from services.leftover.core.reservations.reserved import ReservedJobs
 from services.leftover.core.reservations.runs import lent_of
 from services.leftover.core.state import Allocation, State
 from services.leftover.placement.backfill.timeline import could_hold
-from services.leftover.placement.board import Board, Lease, Placement
+from services.leftover.placement.board import Board
+from services.leftover.placement.node_table import NodeTable
+from services.leftover.placement.placements import Lease, Placement
 from services.leftover.placement.promised import PromisedNodes, Space, by_position, empty
 from services.leftover.placement.task_class import TaskClass
 
@@ -105,13 +107,13 @@ class Moments:
     """
 
     def __init__(self, state: State, board: Board, reserved: ReservedJobs, now_ms: int) -> None:
-        self._state, self._board, self._reserved = state, board, reserved
+        self._state, self._board, self._table, self._reserved = state, board, board.node_table, reserved
         starts = state.promises.starts if state.promises.on else []
         first = bisect_right(starts, now_ms)
         self.times = [now_ms, *starts[first : first + MOMENTS_MAX + 1]]
         self._leases = _leases_of(state)
         self._near: dict[str, list[PlanStep]] | None = None
-        self._lasting = _Lasting(state, board, now_ms)
+        self._lasting = _Lasting(state, self._table, now_ms)
         self._needs: list[Need] = []
 
     def before(self, ends_ms: int) -> int:
@@ -128,7 +130,7 @@ class Moments:
                 left, times = self._left_of(self._near, at_ms, inside), dict[str, int]()
             else:
                 left, times = self._left_behind(at_ms, inside)
-            self._needs.append(_need(self._board, self._reserved, self._lasting, at_ms, inside, left, times))
+            self._needs.append(_need(self._table, self._reserved, self._lasting, at_ms, inside, left, times))
         return self._needs[at]
 
     def _left_of(self, near: dict[str, list[PlanStep]], at_ms: int, inside: dict[str, int]) -> Left:
@@ -186,8 +188,8 @@ class Moments:
     def stop_of(self, task: TaskClass, first: int, end: int) -> int | None:
         """The same where the best node is chosen; None also where no node could run it at all."""
         latest: int | None = None
-        for number, node in enumerate(self._board.room.nodes):
-            if could_hold(self._board.room, task, node) and self._could_last(number, task, first, end):
+        for number, node in enumerate(self._table.nodes):
+            if could_hold(self._table, task, node) and self._could_last(number, task, first, end):
                 stop = self.stop_on(number, task, first, end)
                 if stop is None:
                     return None
@@ -227,8 +229,8 @@ class Moments:
 class _Lasting:
     """What runs and is not revocable, by node, with its estimated end: looked up once a round for all moments."""
 
-    def __init__(self, state: State, board: Board, now_ms: int) -> None:
-        self._state, self._board, self._now_ms = state, board, now_ms
+    def __init__(self, state: State, table: NodeTable, now_ms: int) -> None:
+        self._state, self._table, self._now_ms = state, table, now_ms
         self._known: dict[int, list[tuple[int, list[tuple[int, int]], list[tuple[int, int]]]]] = {}
 
     def on(self, number: int) -> list[tuple[int, list[tuple[int, int]], list[tuple[int, int]]]]:
@@ -236,12 +238,12 @@ class _Lasting:
         known = self._known.get(number)
         if known is None:
             known = self._known[number] = []
-            state, node = self._state, self._board.room.nodes[number]
+            state, node = self._state, self._table.node(number)
             for key, held in state.held.get(node.name, {}).items():
                 lent = lent_of(state, node.name, key)
                 if lent is None or (not lent.taken and is_reserved(state, held.job)):
                     devices = by_position(node, device_shares(held)) if held.devices else []
-                    known.append((_end_of(state, held, self._now_ms), self._board.room.pairs(held.demand), devices))
+                    known.append((_end_of(state, held, self._now_ms), self._table.pairs(held.demand), devices))
         return known
 
 
@@ -254,7 +256,7 @@ def _leases_of(state: State) -> Leases:
 
 
 def _need(
-    board: Board,
+    table: NodeTable,
     reserved: ReservedJobs,
     lasting: _Lasting,
     at_ms: int,
@@ -262,14 +264,13 @@ def _need(
     of: Left,
     times: dict[str, int],
 ) -> Need:
-    room = board.room
     started: dict[int, list[Placement]] = {}
     for placement in reserved.placed:
         if inside.get(f"{placement.job}/{placement.stage}/{placement.first}"):
             started.setdefault(placement.node, []).append(placement)
 
     def space_of(number: int) -> Space:
-        node = room.nodes[number]
+        node = table.node(number)
         space = empty(node)
         for ends_ms, pairs, of_devices in lasting.on(number):
             if ends_ms > at_ms:
@@ -280,7 +281,7 @@ def _need(
                 space.add(placement.task.pairs, by_position(node, devices), -1)
         return space
 
-    moment = PromisedNodes(room, at_ms, space_of)
+    moment = PromisedNodes(table, at_ms, space_of)
     units = [each for left in of.values() for each in left]
     for unit, count in sorted(units, key=lambda item: -item[0].size):
         moment.promise(unit, count)

@@ -27,11 +27,13 @@ from services.leftover.placement.backfill.timeline import (
     moments_of,
 )
 from services.leftover.placement.board import Board
+from services.leftover.placement.entries import JobEntry
 from services.leftover.placement.keys import CLASS_MASK, OPTIONAL_BIT, job_class_of
 from services.leftover.placement.leaf_queue import LeafEntry
-from services.leftover.placement.nodes import Room
+from services.leftover.placement.node_table import NodeTable
 from services.leftover.placement.pending_reasons import Heads, able_heads, is_seeker, short
 from services.leftover.placement.task_class import NodeRoom, TaskClass
+from services.leftover.placement.task_span import TaskSpan
 
 _PARTS: Final = 4
 """Room for a gang that takes a leaf beyond its due is gathered once the leaf lacks one in so many parts of it. With
@@ -55,7 +57,7 @@ def shortfall(leaf: LeafEntry) -> int:
     tasks, or where nothing is said of what it is due.
     """
     least, lacks = leaf.size_least, lacking(leaf)
-    if least is None or leaf.due is None or lacks < _lacked_least(leaf, least) or _gives_all(leaf):
+    if least is None or leaf.own_level is None or lacks < _lacked_least(leaf, least) or _gives_all(leaf):
         return 0
     return lacks
 
@@ -64,7 +66,7 @@ def lacking(leaf: LeafEntry) -> int:
     """How much less a leaf holds than it is guaranteed, or, where a task more is not within that, than it is due."""
     if leaf.is_owed:
         return leaf.guaranteed - leaf.share
-    return 0 if leaf.due is None else leaf.due - leaf.share
+    return 0 if leaf.own_level is None else leaf.own_level - leaf.share
 
 
 def _lacked_least(leaf: LeafEntry, size: int) -> int:
@@ -76,7 +78,7 @@ def _lacked_least(leaf: LeafEntry, size: int) -> int:
 
 def _gives_all(leaf: LeafEntry) -> bool:
     """Whether its jobs are planned, and need nothing now of what they wait for."""
-    if leaf.order != "giving":
+    if not leaf.sorts.gives:
         return False
     firsts = [ready.first() for ready in leaf.ready]
     return all(id_ is None or ready.key[id_] >= _OPTIONAL for id_, ready in zip(firsts, leaf.ready, strict=True))
@@ -84,9 +86,9 @@ def _gives_all(leaf: LeafEntry) -> bool:
 
 def lacks_part_of_gang(board: Board, leaf: LeafEntry) -> bool:
     """Whether a leaf in which gangs wait holds less than it is due by a task of one of them or more."""
-    if not leaf.gangs or leaf.due is None:
+    if not leaf.gangs or leaf.own_level is None:
         return False
-    lacks = leaf.due - leaf.share
+    lacks = leaf.own_level - leaf.share
     return any(
         lacks >= _lacks_least(leaf, _task_of(board, bucket_id)) and is_required(board, leaf, bucket_id)
         for bucket_id in leaf.gangs
@@ -97,7 +99,7 @@ def _lacks_least(leaf: LeafEntry, task: TaskClass) -> int:
     """What a leaf lacks at least if room is to be gathered for a gang that takes it beyond its due: a part of the gang,
     or of its due where that is less.
     """
-    return max(task.size // task.gang, min(task.size, leaf.due or 0) // _PARTS)
+    return max(task.size // task.gang, min(task.size, leaf.own_level or 0) // _PARTS)
 
 
 def is_lacking(board: Board, leaf: LeafEntry) -> bool:
@@ -113,8 +115,8 @@ def still_short(board: Board, names: list[str], short: dict[str, int]) -> dict[s
     enough. (A queue of gangs whose tasks end one by one falls short again and again.)
     """
     found: dict[str, bool] = {}
-    for leaf in [board.leaves[name] for name in names]:
-        is_below = leaf.size_least is not None and leaf.due is not None and leaf.share < leaf.due
+    for leaf in [board.buckets.leaves[name] for name in names]:
+        is_below = leaf.size_least is not None and leaf.own_level is not None and leaf.share < leaf.own_level
         stays = leaf.name in short and (is_below or len(leaf.gangs) > 0) and not _gives_all(leaf)
         found[leaf.name] = stays or is_lacking(board, leaf)
     return found
@@ -124,8 +126,8 @@ def least_needs(board: Board, placed: list[TaskClass], heads: Heads) -> dict[int
     """By resource position, the least that is asked for by a class that waits for nothing but room, or by one of those
     `placed`. Positions that are missing: nothing. `heads`: see `seekers`.
     """
-    among = 0 if board.is_mixed else board.kept_out()
-    least = board.least_needs(among) if among else None
+    among = 0 if board.buckets.is_mixed else board.classes.candidates.kept_out()
+    least = board.classes.candidates.least_needs(among) if among else None
     if least is None:
         return _least_of(short(board, heads) + placed)
     for task in placed:
@@ -164,7 +166,7 @@ def is_exposed(task: TaskClass, least: dict[int, int] | None) -> bool:
 
 
 def _task_of(board: Board, bucket_id: int) -> TaskClass:
-    return board.classes[bucket_id & CLASS_MASK]
+    return board.classes.by_number[bucket_id & CLASS_MASK]
 
 
 def blocked_heads(board: Board, heads: Heads) -> list[TaskClass]:
@@ -173,19 +175,20 @@ def blocked_heads(board: Board, heads: Heads) -> list[TaskClass]:
     where orders are strict or queues have a maximum, since there what one leaf gets can change another's head. `heads`:
     see `seekers`.
     """
-    if board.is_mixed:
-        able = [(leaf, bucket_id) for leaf in board.leaves.values() for bucket_id in _able_heads(board, leaf, heads)]
+    if board.buckets.is_mixed:
+        leaves = board.buckets.leaves.values()
+        able = [(leaf, bucket_id) for leaf in leaves for bucket_id in _able_heads(board, leaf, heads)]
         kept_out = [_task_of(board, bucket_id) for leaf, bucket_id in able if is_kept_out(board, leaf, bucket_id)]
         return list({task.index: task for task in kept_out}.values())
-    changed: list[tuple[LeafEntry, list[int]]] = []
-    for leaf, bucket_ids in board.heads(list(board.leaf_queue.reordered)):
+    leaf_queue, changed = board.buckets.leaf_queue, list[tuple[LeafEntry, list[int]]]()
+    for leaf, bucket_ids in board.buckets.heads(list(leaf_queue.reordered)) if leaf_queue.reordered else ():
         indexes = [bucket_id & CLASS_MASK for bucket_id in bucket_ids if is_kept_out(board, leaf, bucket_id)]
         if indexes != leaf.headed:
             changed.append((leaf, indexes))
     if changed:
-        board.leaf_queue.set_heads(changed)
-    board.leaf_queue.reordered.clear()
-    return [task for index in board.leaf_queue.headed if (task := board.classes[index]).blocked]
+        leaf_queue.set_heads(changed)
+    leaf_queue.reordered.clear()
+    return [task for index in leaf_queue.headed if (task := board.classes.by_number[index]).blocked]
 
 
 def begun_for(board: Board, before: dict[int, dict[int, int]]) -> list[TaskClass]:
@@ -193,11 +196,11 @@ def begun_for(board: Board, before: dict[int, dict[int, int]]) -> list[TaskClass
     left may come first by now: if those ended what was begun, a stream of them would keep a large job out for ever.
     """
     found: list[TaskClass] = []
-    for task in [board.classes[index] for index in before]:
+    for task in [board.classes.by_number[index] for index in before]:
         for name, bucket_id in task.buckets:
-            leaf = board.leaves[name]
-            is_ours = leaf.order == "giving" and task.blocked
-            is_ours = is_ours and not board.pools.bars(job_class_of(bucket_id), task)
+            leaf = board.buckets.leaves[name]
+            is_ours = leaf.sorts.gives and task.blocked
+            is_ours = is_ours and not board.buckets.pools.bars(job_class_of(bucket_id), task)
             if is_ours and is_required(board, leaf, bucket_id) and is_kept_out(board, leaf, bucket_id):
                 found.append(task)
                 break
@@ -206,7 +209,7 @@ def begun_for(board: Board, before: dict[int, dict[int, int]]) -> list[TaskClass
 
 def is_required(board: Board, leaf: LeafEntry, bucket_id: int) -> bool:
     """Whether the first job of a bucket needs its tasks now: room is not gathered for what jobs give away."""
-    return leaf.order != "giving" or board.key_in(leaf, bucket_id) < _OPTIONAL
+    return not leaf.sorts.gives or board.buckets.key_in(leaf, bucket_id) < _OPTIONAL
 
 
 def _able_heads(board: Board, leaf: LeafEntry, heads: Heads) -> list[int]:
@@ -218,14 +221,14 @@ def _able_heads(board: Board, leaf: LeafEntry, heads: Heads) -> list[int]:
         job_class = job_class_of(bucket_id)
         if job_class not in found and is_seeker(board, leaf, bucket_id, heads):
             found[job_class] = bucket_id
-            if len(found) == board.pools.count:
+            if len(found) == board.buckets.pools.count:
                 break
     return list(found.values())
 
 
 def _in_order(board: Board, leaf: LeafEntry) -> list[int]:
     """All buckets of a leaf in the order in which it would serve them."""
-    keys = {bucket_id: board.key_in(leaf, bucket_id) for bucket_id in list(leaf.sizes.key)}
+    keys = {bucket_id: board.buckets.key_in(leaf, bucket_id) for bucket_id in list(leaf.sizes.key)}
     return sorted(keys, key=lambda bucket_id: (keys[bucket_id], bucket_id))
 
 
@@ -236,16 +239,24 @@ def is_kept_out(board: Board, leaf: LeafEntry, bucket_id: int) -> bool:
     tasks have not ended in all that time: then it does not matter that they run.
     """
     task = _task_of(board, bucket_id)
-    size, share = task.size // max(1, task.gang), leaf.target if leaf.due is None else leaf.due
+    size, share = task.size // max(1, task.gang), leaf.level if leaf.own_level is None else leaf.own_level
     if leaf.share >= share + min(size, share):
         return False
-    return task.gang > 0 or not board.leaf_queue.runs(leaf.name, task.shape) or board.top(leaf, bucket_id).aged
+    buckets = board.buckets
+    return task.gang > 0 or not buckets.leaf_queue.runs(leaf.name, task.shape) or buckets.top(leaf, bucket_id).aged
 
 
 def aged_since(board: Board, task: TaskClass) -> int | None:
     """Since when the job has waited that has waited longest of those that have aged and are first in a bucket."""
-    tops = [board.top(board.leaves[name], bucket_id) for name, bucket_id in task.buckets]
+    tops = [board.buckets.top(board.buckets.leaves[name], bucket_id) for name, bucket_id in task.buckets]
     return min([min([span.since_ms for span in job.spans]) for job in tops if job.aged], default=None)
+
+
+def first_in_path(board: Board, task: TaskClass) -> tuple[JobEntry, TaskSpan]:
+    """Who is served first with a class, in that of its leaves whose path comes first."""
+    buckets = board.buckets
+    name, bucket_id = min(task.buckets, key=lambda at: (at[0], buckets.key_in(buckets.leaves[at[0]], at[1])))
+    return buckets.first_in(buckets.leaves[name], bucket_id)
 
 
 def choose(starved: list[tuple[int, TaskClass]], before: dict[int, dict[int, int]]) -> tuple[int, TaskClass] | None:
@@ -285,12 +296,12 @@ def wanted_by(
             tasks = min(-(-rooms // width), task.waiting // width) * width
             wanted = Wanted(task, tasks)
             if parts:
-                wanted.own = min(max(0, tasks - rooms), board.leaf_queue.count(leaf.name, task.shape))
+                wanted.own = min(max(0, tasks - rooms), board.buckets.leaf_queue.count(leaf.name, task.shape))
             found.append(wanted)
             for p, amount in task.pairs:
                 if p >= 0:
                     held[p] += min(rooms, tasks) * amount
-            lacks = within - largest_share(held, board.room.total)
+            lacks = within - largest_share(held, board.node_table.total)
     return found
 
 
@@ -298,7 +309,7 @@ def _more_within(board: Board, held: list[int], task: TaskClass, within: int) ->
     """How many more tasks of a class a leaf with such holdings can have and hold no more than `within` (share units) of
     anything. It may hold most of one resource and ask for another, so that a task adds less than its own share.
     """
-    total, more = board.room.total, task.waiting
+    total, more = board.node_table.total, task.waiting
     for p, amount in task.pairs:
         if p >= 0:  # Else no node has it any more, and there is no room to gather.
             more = min(more, max(0, (within + _ROUNDED) * total[p] // SHARE_UNITS - held[p]) // amount)
@@ -306,47 +317,51 @@ def _more_within(board: Board, held: list[int], task: TaskClass, within: int) ->
 
 
 def gather(
-    room: Room, wanted: Wanted, now_ms: int, ends: Ends, before: dict[int, int], taken: dict[int, bool], most: int
+    table: NodeTable, wanted: Wanted, now_ms: int, ends: Ends, before: dict[int, int], taken: dict[int, bool], most: int
 ) -> dict[int, HeldNode]:
     """Nodes to hold, by number. `before`: those that were held for the class, with how many tasks; they stay where they
     suffice, and every task that ends there counts, as others get none of it. A negative number: the room is late, and
     stays if by now it is expected at any moment. None of those `taken`, and at most `most` nodes. Of gangs those that
     find all of their room.
     """
-    task, nodes = wanted.task, room.nodes
+    task, nodes = wanted.task, table.nodes
     tasks = wanted.tasks - wanted.own
-    known = [n for n in before if n not in taken and could_hold(room, task, nodes[n])]
+    known = [n for n in before if n not in taken and could_hold(table, task, nodes[n])]
     wanted.of_all = True
-    at = _looked_at(room, wanted, now_ms, ends, known)
+    at = _looked_at(table, wanted, now_ms, ends, known)
     stay = {n: _staying(before[n], at[n], now_ms) for n in known}
-    found = _first(room, wanted, {n: at[n][:count] for n, count in stay.items()}, tasks, {}, most)
+    found = _first(table, wanted, {n: at[n][:count] for n, count in stay.items()}, tasks, {}, most)
     held = dict(stay)
     if _rooms(found) < wanted.tasks:
-        able = [n for n, node in enumerate(nodes) if n not in taken and n not in stay and could_hold(room, task, node)]
+        able = [n for n, node in enumerate(nodes) if n not in taken and n not in stay and could_hold(table, task, node)]
         if len(able) > wanted.tasks + LOOKED_AT:  # Else all are looked at, and `_first` ranks what they have.
             able.sort(key=lambda n: (_missing(task, nodes[n]), n))
             del able[wanted.tasks + LOOKED_AT :]
         wanted.of_all, wanted.spared = False, {}
-        looked = _looked_at(room, wanted, now_ms, ends, able)
-        found = _first(room, wanted, at | looked, tasks, stay, most)
+        looked = _looked_at(table, wanted, now_ms, ends, able)
+        found = _first(table, wanted, at | looked, tasks, stay, most)
         if sum([moment.at_ms <= wanted.soon_ms for moments in found.values() for moment in moments]) < tasks:
             wanted.of_all = True
-            looked |= _looked_at(room, wanted, now_ms, ends, list(wanted.spared))
-            found = _first(room, wanted, at | looked, tasks, stay, most) if wanted.spared else found
+            looked |= _looked_at(table, wanted, now_ms, ends, list(wanted.spared))
+            found = _first(table, wanted, at | looked, tasks, stay, most) if wanted.spared else found
         if wanted.own:
             wanted.of_own = True
             stay |= {n: max(stay.get(n, 0), len(moments)) for n, moments in found.items()}
-            found = _first(room, wanted, _looked_at(room, wanted, now_ms, ends, [*at, *able]), wanted.tasks, stay, most)
+            found = _first(
+                table, wanted, _looked_at(table, wanted, now_ms, ends, [*at, *able]), wanted.tasks, stay, most
+            )
         if task.gang and _rooms(found) < wanted.tasks:
             wanted.of_all = wanted.of_own = True
-            found = _first(room, wanted, _looked_at(room, wanted, now_ms, ends, [*at, *able]), wanted.tasks, stay, most)
+            found = _first(
+                table, wanted, _looked_at(table, wanted, now_ms, ends, [*at, *able]), wanted.tasks, stay, most
+            )
     elif task.gang:  # What is there elsewhere by now need not be waited for.
-        free = [n for n, node in enumerate(nodes) if n not in taken and n not in stay and fits_now(room, task, node)]
+        free = [n for n, node in enumerate(nodes) if n not in taken and n not in stay and fits_now(table, task, node)]
         there = {n: moments_of(task, nodes[n], now_ms, [], _most_on_a_node(wanted)) for n in free}
-        found = _first(room, wanted, at | there, tasks, stay, most)
+        found = _first(table, wanted, at | there, tasks, stay, most)
     if task.gang:
-        whole = _first(room, wanted, found, _rooms(found) // task.gang * task.gang, stay, most)
-        found = _in_gangs(room, wanted, whole, ends, sum(held.values()))
+        whole = _first(table, wanted, found, _rooms(found) // task.gang * task.gang, stay, most)
+        found = _in_gangs(table, wanted, whole, ends, sum(held.values()))
     else:
         found = _in_time(wanted, found, held)
     return {number: HeldNode(task, moments, moments[-1].at_ms) for number, moments in found.items()}
@@ -374,7 +389,7 @@ def _staying(tasks: int, moments: list[Moment], now_ms: int) -> int:
 
 
 def _in_gangs(
-    room: Room, wanted: Wanted, found: dict[int, list[Moment]], ends: Ends, held: int
+    table: NodeTable, wanted: Wanted, found: dict[int, list[Moment]], ends: Ends, held: int
 ) -> dict[int, list[Moment]]:
     """When each node is to hold the tasks of the first gang, the first two .., as many as are found: all tasks of a
     gang start together, when the last of its rooms is complete. Of gangs for which no room is `held` already those that
@@ -393,7 +408,7 @@ def _in_gangs(
         for _, number in rooms:
             counts[number] += 1
         for number in dict.fromkeys(number for _, number in rooms):
-            whole[number].append(moment_at(room.nodes[number], at_ms, ends(number, wanted), counts[number]))
+            whole[number].append(moment_at(table.nodes[number], at_ms, ends(number, wanted), counts[number]))
     return {number: moments for number, moments in whole.items() if moments}
 
 
@@ -405,20 +420,22 @@ def _rooms(found: dict[int, list[Moment]]) -> int:
     return sum([len(moments) for moments in found.values()])
 
 
-def _looked_at(room: Room, wanted: Wanted, now_ms: int, ends: Ends, numbers: list[int]) -> dict[int, list[Moment]]:
+def _looked_at(
+    table: NodeTable, wanted: Wanted, now_ms: int, ends: Ends, numbers: list[int]
+) -> dict[int, list[Moment]]:
     """By node, when it holds the first, the second .. of the tasks that are wanted."""
     most = _most_on_a_node(wanted)
-    return {n: moments_of(wanted.task, room.nodes[n], now_ms, ends(n, wanted), most) for n in numbers}
+    return {n: moments_of(wanted.task, table.nodes[n], now_ms, ends(n, wanted), most) for n in numbers}
 
 
 def _first(
-    room: Room, wanted: Wanted, at: dict[int, list[Moment]], count: int, stay: dict[int, int], most: int
+    table: NodeTable, wanted: Wanted, at: dict[int, list[Moment]], count: int, stay: dict[int, int], most: int
 ) -> dict[int, list[Moment]]:
     """So many rooms at most, on at most `most` nodes: of gangs first those that are there already, wherever that is,
     since all of a gang waits for the last one; then what was held before stays, then those come that are complete
     first. Among equals the node that misses least comes first.
     """
-    task, nodes = wanted.task, room.nodes
+    task, nodes = wanted.task, table.nodes
     there = dict.fromkeys(at, 0)  # For how many tasks of a gang a node has room now.
     if task.gang:
         there = {n: fitting(task, nodes[n].free, nodes[n].devices, len(moments)) for n, moments in at.items()}

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from schemas.quantities import on_devices, tasks_on_devices
-from services.leftover.placement.nodes import Room
+from services.leftover.placement.node_table import NodeTable
 from services.leftover.placement.task_class import NodeRoom, TaskClass
 
 
@@ -97,9 +97,9 @@ class HeldNode:
         return self.moments[-1].at_ms
 
 
-def could_hold(room: Room, task: TaskClass, node: NodeRoom) -> bool:
+def could_hold(table: NodeTable, task: TaskClass, node: NodeRoom) -> bool:
     """Whether the empty node would take tasks of the class, and nothing bars it to them now."""
-    if not node.open or len(task.needs) < len(task.pairs) or not room.has_all(task, node):
+    if not node.open or len(task.needs) < len(task.pairs) or not table.has_all(task, node):
         return False
     if any(node.labels.get(key) != value for key, value in task.labels.items()):
         return False
@@ -167,12 +167,12 @@ def _give(node: NodeRoom, free: list[int], devices: list[int], end: End) -> None
             devices[node.device_indexes.index(index)] += milli
 
 
-def fits_now(room: Room, task: TaskClass, node: NodeRoom) -> bool:
+def fits_now(table: NodeTable, task: TaskClass, node: NodeRoom) -> bool:
     """Whether one task of the class would start on the node if nothing were held there."""
     for p, amount, _ in task.needs:
         if node.free[p] < amount:
             return False
-    return could_hold(room, task, node) and (not task.gpu or on_devices(task.gpu, node.devices) is not None)
+    return could_hold(table, task, node) and (not task.gpu or on_devices(task.gpu, node.devices) is not None)
 
 
 def can_lend(reserved: HeldNode, node: NodeRoom, task: TaskClass, end_ms: int) -> bool:

@@ -13,7 +13,6 @@ from typing import Final
 from schemas.policy import Placing
 from schemas.quantities import Vector, on_devices
 from services.leftover.placement.cell_nodes import CellNodes
-from services.leftover.placement.changes import Changes
 from services.leftover.placement.fits import FreeAmounts, NodeIndex, members
 from services.leftover.placement.fragments import Mix
 from services.leftover.placement.indexed_heap import IndexedHeap
@@ -38,7 +37,49 @@ class needs it.
 """
 
 
-class Room(CellNodes):
+class Changes:
+    """Numbers of nodes in the order in which they changed; readers follow each from a cursor of its own. `base`: so
+    many of the oldest are forgotten.
+    """
+
+    __slots__ = ("_in_span", "_most", "_span", "base", "numbers")
+
+    def __init__(self) -> None:
+        self.numbers: list[int] = []
+        self.base = 0
+        self._most = 1_000
+        self._span, self._in_span = (0, 0), list[int]()  # The last answer of `since`.
+
+    def size(self, nodes: int) -> None:
+        """There are so many nodes: the list may get a few times as long."""
+        self._most = 4 * nodes + 1_000
+
+    def add(self, number: int) -> None:
+        """A node has changed."""
+        self.numbers.append(number)
+        if len(self.numbers) > self._most:  # Whoever has not looked for so long starts again.
+            self.base += len(self.numbers)
+            self.numbers.clear()
+
+    def end(self) -> int:
+        """The cursor of who has read everything."""
+        return self.base + len(self.numbers)
+
+    def knows(self, cursor: int) -> bool:
+        """Whether nothing since this cursor is forgotten."""
+        return cursor >= self.base
+
+    def since(self, cursor: int) -> list[int]:
+        """The nodes that have changed since, each once: many change again and again, and most readers look at the same
+        time.
+        """
+        span = cursor, self.end()
+        if span != self._span:
+            self._span, self._in_span = span, list(dict.fromkeys(self.numbers[cursor - self.base :]))
+        return self._in_span
+
+
+class NodeTable(CellNodes):
     """The nodes of a cell with what they have free, as tasks start and end there."""
 
     def __init__(self, capacities: list[Vector], slots: int = 0, placing: Placing = "packed") -> None:
@@ -65,6 +106,33 @@ class Room(CellNodes):
         super().set_mix(mix)
         for task in [task for task in self._views.values() if task.choice is not None]:
             self._forget_view(task)
+
+    def __len__(self) -> int:
+        return len(self.nodes)
+
+    def find(self, name: str) -> int | None:
+        """The number of a node; None where there is no such node, or it is lost."""
+        return self.number.get(name)
+
+    def node(self, number: int) -> NodeRoom:
+        """The node of a number. To be read only."""
+        return self.nodes[number]
+
+    def has_holds(self) -> bool:
+        """Whether nodes are held for some classes alone."""
+        return bool(self.kept_nodes)
+
+    def lift_holds(self) -> list[tuple[int, TaskClass | None]]:
+        """For now all nodes take tasks of any class; what `restore_holds` needs."""
+        lifted = [(number, self.nodes[number].kept) for number in self.kept_nodes]
+        for number, _ in lifted:
+            self.nodes[number].kept = None
+        return lifted
+
+    def restore_holds(self, lifted: list[tuple[int, TaskClass | None]]) -> None:
+        """They are held as they were before."""
+        for number, task in lifted:
+            self.nodes[number].kept = task
 
     def candidates(self, task: TaskClass) -> int:
         """Bit set of the nodes that may suit the class: all that do are in it."""
@@ -254,6 +322,17 @@ class Room(CellNodes):
         for position, milli in taken:
             node.devices[position] -= milli
         return [(node.device_indexes[position], milli) for position, milli in taken]
+
+    def take_best(self, task: TaskClass, count: int) -> list[tuple[int, list[tuple[int, int]]]]:
+        """So many tasks of the class start, each on the node that suits it best then, or none of them."""
+        taken: list[tuple[int, list[tuple[int, int]]]] = []
+        while len(taken) < count and (number := self.best(task)) is not None:
+            taken.append((number, self.take(task, number)))
+        if len(taken) < count:
+            for number, devices in reversed(taken):
+                self.put_back(task, number, devices)
+            return []
+        return taken
 
     def put_back(self, task: TaskClass, number: int, devices: list[tuple[int, int]]) -> None:
         """Undoes a `take` of the same look: no class but this one has seen it, so no other has to look again."""

@@ -5,13 +5,13 @@ import pytest
 from schemas.quantities import on_devices
 from services.leftover.placement.candidates import Candidates
 from services.leftover.placement.fits import members
-from services.leftover.placement.nodes import Room
+from services.leftover.placement.node_table import NodeTable
 
 
 def room(*nodes):
     """Nodes n0, n1 ...; each a capacity, or (capacity, labels), or (capacity, labels, device sizes)."""
     given = [node if isinstance(node, tuple) else (node,) for node in nodes]
-    rooms = Room([each[0] for each in given])
+    rooms = NodeTable([each[0] for each in given])
     for i, (capacity, *more) in enumerate(given):
         labels = more[0] if more else {}
         devices = list(enumerate(more[1])) if len(more) > 1 else []
@@ -138,7 +138,7 @@ def test_room_that_is_given_back_is_seen_by_every_class():
 
 
 def test_views_that_grow_beyond_the_limit_are_given_up_and_answer_the_same(monkeypatch):
-    monkeypatch.setattr("services.leftover.placement.nodes.VIEW_ENTRIES_MAX", 40)
+    monkeypatch.setattr("services.leftover.placement.node_table.VIEW_ENTRIES_MAX", 40)
     rooms = room(*[{"cpu": 4 + number % 3} for number in range(20)])
     tasks = [rooms.task_class(amount, rooms.shape({"cpu": amount}), {}, {}, 0) for amount in (1, 2, 3)]
     for task in tasks:
