@@ -12,6 +12,7 @@ from typing import Any
 
 from largesse.bus.port import Bus, Message, Outgoing
 from largesse.core import Core
+from largesse.lifecycle import node_work as agent
 from largesse.log.codec import decode, heading, unwrap
 from largesse.log.reader import LogReader, publish_input
 from largesse.settings import Settings
@@ -19,7 +20,6 @@ from largesse.shell import Shell
 from schemas import JobEnded, Record, RoundAbandoned, RoundClosed, RoundOpened
 from schemas.topics import DECISIONS, LOG, SHARDED
 from services.admission.sequencer import Sequencer
-from services.agent import core as agent
 from services.agent.outbox import Name, Result, Said, messages
 from services.altruism import core as altruism
 from services.estimator import core as estimator

@@ -3,8 +3,8 @@
 import asyncio
 from collections.abc import Callable
 
+from largesse.lifecycle.node_work import State
 from largesse.telemetry import logger
-from services.agent.core import State
 from services.agent.folders import live_name
 from services.agent.local import mono_ms
 from services.agent.runs import BATCH_RUNS, ClearingFailed, Runs, put_away, runs_of_jobs

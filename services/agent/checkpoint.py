@@ -11,9 +11,9 @@ from hashlib import sha256
 from pathlib import Path
 
 from largesse.bus.port import Bus, PositionGap
+from largesse.lifecycle.node_work import LAYOUT, State, renew
 from largesse.log.fencing import LogOrder
 from largesse.log.snapshots import SnapshotRefused, dump, landmark_of, load
-from services.agent.core import LAYOUT, State, renew
 from services.agent.documents import read_json, write_json
 
 CHECKPOINT = "checkpoint.json"

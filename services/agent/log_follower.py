@@ -5,13 +5,14 @@ from collections.abc import Awaitable, Callable
 
 from largesse import failpoints
 from largesse.bus.port import Bus, BusError, PositionGap
+from largesse.lifecycle import node_work as core
+from largesse.lifecycle.node_work import Action
 from largesse.log.fencing import Accepted
 from largesse.log.reader import LogReader
 from largesse.telemetry import logger
 from schemas import JobEnded, RoundAbandoned, RoundClosed, RoundOpened
 from schemas.topics import LOG
-from services.agent import checkpoint, core
-from services.agent.core import Action
+from services.agent import checkpoint
 from services.agent.local import mono_ms
 from services.agent.reporter import RETRY_MS
 from services.agent.settings import NodeSettings

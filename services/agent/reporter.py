@@ -11,10 +11,10 @@ from typing import Any
 
 from largesse import failpoints
 from largesse.bus.port import Bus, BusError, Outgoing
+from largesse.lifecycle.node_work import State
 from largesse.telemetry import logger
 from schemas.edge.nodes import FOLDER_MAX
 from schemas.quantities import quantity_texts
-from services.agent.core import State
 from services.agent.lease_file import boot_ms
 from services.agent.local import Local, mono_ms
 from services.agent.outbox import Outbox, Said, known_attempts, messages

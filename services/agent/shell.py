@@ -13,13 +13,13 @@ from typing import Literal
 
 from largesse.bus.file.lock import DirectoryLock
 from largesse.bus.port import Bus
+from largesse.lifecycle import node_work as core
+from largesse.lifecycle.node_work import Action, Begun, Over, Start, Stop
 from largesse.telemetry import CAUGHT_UP, logger
 from largesse.waiting import is_set_within
-from services.agent import core
 from services.agent.archive import Archive
 from services.agent.attempts import Attempts
 from services.agent.capacity import measured
-from services.agent.core import Action, Begun, Over, Start, Stop
 from services.agent.executors.port import LOOK_MS
 from services.agent.folders import live_name, take_identity
 from services.agent.inputs import Inputs

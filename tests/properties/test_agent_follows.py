@@ -2,10 +2,10 @@
 
 from hypothesis import strategies as st
 
+from largesse.lifecycle import node_work as core
 from largesse.lifecycle.job_life import is_broken
+from largesse.lifecycle.node_work import HeldAttempt, Over, Start, Stop, attempt_key
 from services.admission import core as admission
-from services.agent import core
-from services.agent.core import HeldAttempt, Over, Start, Stop, attempt_key
 from tests.cells import SlowCell
 from tests.properties.histories import NODES, Play, histories
 from tests.strategies import for_all

@@ -10,10 +10,10 @@ from random import Random
 from hypothesis import example
 
 from largesse.core import OpenRound
+from largesse.lifecycle import node_work as agent
 from largesse.log.snapshots import dump, load
 from schemas import NodeLost, NodeRegistered, RoundClosed, TaskFailed, TaskFinished
 from schemas.queue_tree import upwards
-from services.agent import core as agent
 from services.gateway import view
 from services.leftover import core as leftover
 from services.leftover.core.copies import overdue

@@ -8,10 +8,10 @@ from random import Random
 
 import pytest
 
+from largesse.lifecycle import node_work as agent
 from largesse.log.codec import decode
 from schemas import JobAdmitted, JobSpec, RoundClosed
 from services.admission import core as admission
-from services.agent import core as agent
 from services.gateway import view
 from services.leftover.core.asks import asks_of
 from tests.builders import config, job, node, stage

@@ -7,10 +7,11 @@ import pytest
 
 from largesse.bus.memory import MemoryBus
 from largesse.bus.port import Outgoing
+from largesse.lifecycle import node_work as core
 from largesse.log.fencing import LogOrder
 from schemas import JobAdmitted, JobSpec, Record, Stage
 from schemas.topics import LOG
-from services.agent import checkpoint, core
+from services.agent import checkpoint
 from services.agent.checkpoint import CHECKPOINT, restore, save
 
 

@@ -5,6 +5,8 @@ from itertools import count
 
 import pytest
 
+from largesse.lifecycle import node_work as core
+from largesse.lifecycle.node_work import Begun, Over, Start, Stop
 from largesse.log.snapshots import dump, load
 from schemas import (
     ConfigChanged,
@@ -32,9 +34,7 @@ from schemas import (
     TimeReached,
 )
 from schemas.jobs import Counted
-from services.agent import core
 from services.agent.cgroups import Limits
-from services.agent.core import Begun, Over, Start, Stop
 from services.agent.settings import NodeSettings
 from services.agent.starting import limits_of
 

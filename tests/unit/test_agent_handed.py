@@ -4,14 +4,14 @@ from dataclasses import replace
 
 import pytest
 
+from largesse.lifecycle import node_work as core
+from largesse.lifecycle.handed import Handed
+from largesse.lifecycle.node_work import Start
 from largesse.log.snapshots import dump, load
 from schemas import JobSpec, NodeForgotten, Stage
 from schemas.edge.read import Malformed, read_input
 from schemas.tasks import SpareAttempt
 from services.admission.core.keys import digest_of
-from services.agent import core
-from services.agent.core import Start
-from services.agent.handed import Handed
 from tests.unit.test_agent_core import Story, admitted, closed, failed, finished, granted, registered
 
 USE = Stage("use", 2, {"cpu": 1_000}, command=["true"], after=["map", "side"], inputs=["map"])

@@ -2,9 +2,10 @@
 
 import pytest
 
+from largesse.lifecycle import handed
+from largesse.lifecycle import node_work as core
+from largesse.lifecycle.handed import Handed
 from schemas import JobAdmitted, JobEnd, JobEnded, JobSpec, Stage
-from services.agent import core, handed
-from services.agent.handed import Handed
 from tests.unit.test_agent_core import Story, closed, finished, granted, registered
 
 MAP = Stage("map", 4, {"cpu": 1_000}, command=["true"])

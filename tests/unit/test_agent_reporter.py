@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from largesse.bus.memory import MemoryBus
-from services.agent import core, reporter
+from largesse.lifecycle import node_work as core
+from services.agent import reporter
 from services.agent.local import Local
 from services.agent.outbox import Name, Result
 from services.agent.reporter import Reporter

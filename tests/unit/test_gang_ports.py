@@ -8,14 +8,14 @@ from random import Random
 import pytest
 from hypothesis import strategies as st
 
+from largesse.lifecycle import node_work as core
+from largesse.lifecycle.node_work import Start
 from largesse.log.snapshots import dump, load
 from largesse.settings import Settings, SettingWrong
 from schemas import NodeForgotten
 from schemas.edge.base import Malformed
 from schemas.edge.jobs import TASK_VARIABLES
 from schemas.edge.nodes import read_node
-from services.agent import core
-from services.agent.core import Start
 from services.agent.settings import NodeSettings, read_node_settings
 from services.agent.starting import PEERS_MAX, environment
 from tests.builders import job, node, stage
