@@ -1,14 +1,16 @@
-"""Agent: what the log says must run on one node, and what must stop.
+"""What the log says must run on nodes, and what must stop: on one for its agent, on all for who speaks to many.
 
 Folds   JobAdmitted, JobCancelled, JobEnded, NodeRegistered, NodeReported, NodeDrained, NodeLost, NodeForgotten,
         RoundClosed, the task facts, ConfigChanged. Of every record the time: a drain may have a deadline.
-Decides nothing by `decide`: `take` says what has changed for the node since it was last asked. What is held here is
+Decides nothing by `decide`: `take` says what has changed for a node since it was last asked. What is held here is
 exactly what the sequencer holds for the node, whatever the epoch, so a restarted agent can tell what is still wanted.
+
+What the cell has is held once, whatever number of nodes is followed; a record costs what it says of those.
 """
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Final, Literal
 
 from largesse.lifecycle.handed import Handed, Past, handed_at_first, remember
 from largesse.lifecycle.job_life import end_gang_attempt
@@ -16,6 +18,7 @@ from largesse.lifecycle.task_facts import SpareEnd, TaskFact, facts_of
 from schemas import (
     ConfigChanged,
     DeviceShare,
+    Grant,
     JobAdmitted,
     JobCancelled,
     JobEnded,
@@ -38,22 +41,24 @@ from schemas import (
 )
 from schemas.tasks import TaskEnd, TaskFailure
 
-LAYOUT = 8
+LAYOUT = 9
 EPOCHS_MAX = 64
-"""Registrations of a node that its agent remembers, to know one that comes again."""
+"""Registrations of a node that are remembered, to know one that comes again."""
 
 StopReason = Literal["killed", "gang", "revoked", "superseded"]
 Standing = Literal["new", "registered", "lost", "taken"]
-"""Of this agent's epoch: not in the log yet; in force; its lease ran out; another epoch followed it."""
+"""Of an epoch: not in the log yet; in force; its lease ran out; another epoch followed it."""
 
 
 @dataclass(slots=True)
 class Job:
     """A job that has not ended. `run`: seq of its admission, which tells it from an earlier job of its name. `broken`:
     by gang stage, the last attempt that ended without success. `copied`: tasks that were granted copies, here or
-    elsewhere, as "stage/index". `peers`: by gang stage that has started here, where the tasks of its last attempt are
-    reached, in order, as HOST:PORT. `handed`: by stage of which others need the results, the tasks that succeeded.
-    `counted`: by stage, what its tasks count for where they ask for more."""
+    elsewhere, as "stage/index". `peers`: by gang stage that has started on a node that is followed, where the tasks of
+    its last attempt are reached, in order, as HOST:PORT. `handed`: by stage of which others need the results, the tasks
+    that succeeded. `counted`: by stage, what its tasks count for where they ask for more. `nodes`: those followed that
+    were granted tasks of it.
+    """
 
     spec: JobSpec
     run: int
@@ -63,6 +68,7 @@ class Job:
     peers: dict[str, list[str]] = field(default_factory=dict)
     handed: dict[str, list[Handed]] = field(default_factory=dict)
     counted: dict[str, Vector] = field(default_factory=dict)
+    nodes: dict[str, bool] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -87,29 +93,69 @@ class HeldAttempt:
 
 
 @dataclass(slots=True)
-class State:
-    """One node's part of a cell. `held` by attempt_key, `held_of` the same keys by job. `changed`: keys to look at
-    in the next `take`. `rival`: the epoch of another agent that has registered this node after ours, whether or not
-    ours was lost by then. `epochs`: the latest that were registered, the last one last. `unschedulable`: why the
-    node takes no new tasks, as the log has it of our epoch. `drain_until_ms`: the log time at which all that is
-    held is revoked, as a drain asks for; None: it is not. `hosts`: by node of the cell, where its tasks are reached;
-    `addresses`: where its agent can be asked; "": nowhere. `past`: what jobs that have ended
-    handed on.
+class Registration:
+    """Of one epoch, from its first registration on. `rival`: another epoch that has registered the node after it,
+    whether or not it was lost by then. `unschedulable`: why the node takes no new tasks.
+    """
+
+    standing: Standing
+    rival: str = ""
+    unschedulable: str = ""
+
+
+NOT_YET: Final = Registration("new")
+
+
+@dataclass(slots=True)
+class NodeWork:
+    """One node's part of a cell. `epoch`: that of which `take` starts attempts. `epochs`: the latest that were
+    registered, the last one last. `held` by attempt_key, `held_of` the same keys by job. `changed`: keys to look at in
+    the next `take`, of an agent. `runs`: by live job of which the node was granted tasks, the seq of its admission.
     """
 
     node: str
     epoch: str
-    standing: Standing = "new"
-    rival: str = ""
-    epochs: dict[str, bool] = field(default_factory=dict)
-    unschedulable: str = ""
-    drain_until_ms: int | None = None
-    node_lease_ms: int = field(default_factory=lambda: Policy().node_lease_ms)
-    revoke_grace_ms: int = field(default_factory=lambda: Policy().revoke_grace_ms)
-    jobs: dict[str, Job] = field(default_factory=dict)
+    epochs: dict[str, Registration] = field(default_factory=dict)
     held: dict[str, HeldAttempt] = field(default_factory=dict)
     held_of: dict[str, dict[str, bool]] = field(default_factory=dict)
     changed: dict[str, bool] = field(default_factory=dict)
+    runs: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def own(self) -> Registration:
+        """What the log has of `epoch`."""
+        return self.epochs.get(self.epoch, NOT_YET)
+
+    @property
+    def standing(self) -> Standing:
+        return self.own.standing
+
+    @property
+    def rival(self) -> str:
+        return self.own.rival
+
+    @property
+    def unschedulable(self) -> str:
+        return self.own.unschedulable
+
+
+@dataclass(slots=True)
+class State:
+    """A cell, and its nodes that are followed. `every`: each that registers, until the cell forgets it. `stirred`: of
+    which something is new since somebody emptied it. `drains`: by node the log time at which all that it holds is
+    revoked, as a drain asks for, and `drain_ms` the first of them; None: there is none. `hosts`: by node of the cell,
+    where its tasks are reached; `addresses`: where its agent can be asked; "": nowhere. `past`: what jobs that have
+    ended handed on.
+    """
+
+    nodes: dict[str, NodeWork] = field(default_factory=dict)
+    every: bool = False
+    stirred: dict[str, bool] = field(default_factory=dict)
+    drains: dict[str, int] = field(default_factory=dict)
+    drain_ms: int | None = None
+    node_lease_ms: int = field(default_factory=lambda: Policy().node_lease_ms)
+    revoke_grace_ms: int = field(default_factory=lambda: Policy().revoke_grace_ms)
+    jobs: dict[str, Job] = field(default_factory=dict)
     hosts: dict[str, str] = field(default_factory=dict)
     addresses: dict[str, str] = field(default_factory=dict)
     past: Past = field(default_factory=Past)
@@ -160,55 +206,63 @@ def attempt_key(job: str, stage: str, index: int, attempt: int) -> str:
 
 def start(node: str, epoch: str) -> State:
     """The state before the first record, for an agent that is about to register `node` under `epoch`."""
-    return State(node, epoch)
+    return State({node: NodeWork(node, epoch)})
 
 
-def renew(state: State, epoch: str) -> None:
+def start_for_all() -> State:
+    """The state before the first record, for whoever speaks to each node that registers."""
+    return State(every=True)
+
+
+def renew(work: NodeWork, epoch: str) -> None:
     """Another epoch, about to be registered: the last one is lost, or an old message of ours came in after it."""
-    state.epoch, state.standing, state.rival, state.unschedulable = epoch, "new", "", ""
+    work.epoch = epoch
 
 
 def fold(state: State, record: Record) -> None:
-    """Folds one log record; types that do not concern an agent are ignored."""
+    """Folds one log record; types that do not concern nodes are ignored."""
     learn = FOLDS.get(type(record.body))
     if learn is not None:
         learn(state, record)
-    if state.drain_until_ms is not None and record.time >= state.drain_until_ms:
-        state.drain_until_ms = None
-        for key in state.held:
-            _stop(state, key, "revoked")
+    if state.drain_ms is not None and record.time >= state.drain_ms:
+        for node in [node for node, until_ms in state.drains.items() if record.time >= until_ms]:
+            _drain(state, node, None)
+            work = state.nodes[node]
+            for key in work.held:
+                _stop(state, work, key, "revoked")
 
 
-def take(state: State, *, may_start: bool = True) -> list[Action]:
+def take(state: State, node: str, *, may_start: bool = True) -> list[Action]:
     """What has changed for the node since the last call, in the order of the log. Starts are kept for a later call
     where nothing may start yet.
     """
     actions: list[Action] = []
     waiting: dict[str, bool] = {}
-    for key in state.changed:
-        held = state.held.get(key)
+    work = state.nodes[node]
+    for key in work.changed:
+        held = work.held.get(key)
         if held is None:
             actions.append(Over(key))
         elif held.stop is not None:
             actions.append(Stop(key, held, held.stop))
         elif held.begun:
             actions.append(Begun(key))
-        elif held.epoch == state.epoch and not held.given:
+        elif held.epoch == work.epoch and not held.given:
             if may_start:
                 held.given = True
                 job = state.jobs[held.job]
                 named = held.stage
                 counted = job.counted.get(named, {})
-                actions.append(Start(key, held, _stage_of(job, named), job.peers.get(named, ()), counted))
+                actions.append(Start(key, held, stage_of(job, named), job.peers.get(named, ()), counted))
             else:
                 waiting[key] = True
-    state.changed = waiting
+    work.changed = waiting
     return actions
 
 
-def look_again(state: State) -> None:
+def look_again(work: NodeWork) -> None:
     """The next `take` speaks of everything held: for an agent that has read the log without acting on it."""
-    state.changed = dict.fromkeys(state.held, True)
+    work.changed = dict.fromkeys(work.held, True)
 
 
 def handed_to(state: State, start: Start) -> list[Handed]:
@@ -228,28 +282,45 @@ def _cancelled(state: State, record: Record[JobCancelled]) -> None:
     body = record.body
     if (job := state.jobs.get(body.job)) is not None:
         job.over = True
-    _stop_all(state, body.job)
+        _stop_all(state, job)
 
 
 def _ended(state: State, record: Record[JobEnded]) -> None:
     body = record.body
     for end in body.jobs:
-        if (job := state.jobs.pop(end.job, None)) is not None:
-            remember(state.past, end.job, job.handed)
-        _stop_all(state, end.job)
+        job = state.jobs.pop(end.job, None)
+        if job is None:
+            continue
+        remember(state.past, end.job, job.handed)
+        _stop_all(state, job)
+        for work in _nodes_of(state, job):
+            work.runs.pop(end.job, None)
+            state.stirred[work.node] = True
 
 
-def _stop_all(state: State, job: str) -> None:
-    for key in state.held_of.get(job, ()):
-        _stop(state, key, "killed")
+def _nodes_of(state: State, job: Job) -> Iterable[NodeWork]:
+    """Those followed that may hold attempts of a live job, or of one that has just ended."""
+    return (state.nodes[node] for node in job.nodes if node in state.nodes)
 
 
-def _stop(state: State, key: str, reason: StopReason) -> None:
+def _stop_all(state: State, job: Job) -> None:
+    for work in _nodes_of(state, job):
+        for key in work.held_of.get(job.spec.job, ()):
+            _stop(state, work, key, "killed")
+
+
+def _stop(state: State, work: NodeWork, key: str, reason: StopReason) -> None:
     """The first reason stands: it is what the agent may have acted on already."""
-    held = state.held[key]
+    held = work.held[key]
     if held.stop is None:
         held.stop = reason
-        state.changed[key] = True
+        _change(state, work, key)
+
+
+def _change(state: State, work: NodeWork, key: str) -> None:
+    if not state.every:
+        work.changed[key] = True
+    state.stirred[work.node] = True
 
 
 def _closed(state: State, record: Record[RoundClosed]) -> None:
@@ -258,32 +329,42 @@ def _closed(state: State, record: Record[RoundClosed]) -> None:
         is_copy = grant.why == "speculative"
         if is_copy:
             state.jobs[grant.job].copied[f"{grant.stage}/{grant.first}"] = True
-        if grant.node != state.node:
-            continue
-        job = state.jobs[grant.job]
-        job.peers.pop(grant.stage, None)
-        for task in range(grant.count):
-            devices = grant.devices[task] if grant.devices else []
-            held = HeldAttempt(grant.job, grant.stage, grant.first + task, grant.attempt, job.run, grant.epoch, devices)
-            held.copy = is_copy
-            key = attempt_key(held.job, held.stage, held.index, held.attempt)
-            state.held[key] = held
-            state.held_of.setdefault(held.job, {})[key] = True
-            state.changed[key] = True
+        work = state.nodes.get(grant.node)
+        if work is not None:
+            _hold(state, work, grant, is_copy=is_copy)
     if body.ports:
         _note_peers(state, body)
     for revoked in body.revoked:
-        if revoked.node == state.node:
-            for key in _keys(revoked):
-                if key in state.held and state.held[key].stop is None:
-                    # Somebody waits for the room of a copy, and nothing is lost with it.
-                    state.held[key].grace_ms = 0 if state.held[key].copy else state.revoke_grace_ms
-                    _stop(state, key, "revoked")
+        work = state.nodes.get(revoked.node)
+        if work is None:
+            continue
+        for key in _keys(revoked):
+            held = work.held.get(key)
+            if held is not None and held.stop is None:
+                # Somebody waits for the room of a copy, and nothing is lost with it.
+                held.grace_ms = 0 if held.copy else state.revoke_grace_ms
+                _stop(state, work, key, "revoked")
+
+
+def _hold(state: State, work: NodeWork, grant: Grant, *, is_copy: bool) -> None:
+    """Attempts were granted to a node that is followed."""
+    job = state.jobs[grant.job]
+    job.peers.pop(grant.stage, None)
+    job.nodes[work.node] = True
+    work.runs[grant.job] = job.run
+    for task in range(grant.count):
+        devices = grant.devices[task] if grant.devices else []
+        held = HeldAttempt(grant.job, grant.stage, grant.first + task, grant.attempt, job.run, grant.epoch, devices)
+        held.copy = is_copy
+        key = attempt_key(held.job, held.stage, held.index, held.attempt)
+        work.held[key] = held
+        work.held_of.setdefault(held.job, {})[key] = True
+        _change(state, work, key)
 
 
 def _note_peers(state: State, body: RoundClosed) -> None:
     """Gangs start, all tasks of each in one round."""
-    here = {(grant.job, grant.stage): True for grant in body.grants if grant.node == state.node}
+    here = {(grant.job, grant.stage): True for grant in body.grants if grant.node in state.nodes}
     ports = {(each.job, each.stage, each.first): each.ports for each in body.ports}
     found: dict[tuple[str, str], dict[int, str]] = {}
     for grant in body.grants:
@@ -293,7 +374,7 @@ def _note_peers(state: State, body: RoundClosed) -> None:
             found.setdefault(gang, {}).update({i: f"{host}:{port}" for i, port in enumerate(given, grant.first)})
     for (name, stage), peers in found.items():
         job = state.jobs[name]
-        if len(peers) == _stage_of(job, stage).tasks:  # Else a node of it offers no ports.
+        if len(peers) == stage_of(job, stage).tasks:  # Else a node of it offers no ports.
             job.peers[stage] = [peers[index] for index in sorted(peers)]
 
 
@@ -308,61 +389,76 @@ def _tasks(state: State, record: Record) -> None:
             _break_gang(state, fact.job, fact.stage, fact.attempt)
         elif isinstance(fact, SpareEnd):
             _over(state, fact)
-        elif fact.node == state.node:
-            _run(state, fact)
+        elif (work := state.nodes.get(fact.node)) is not None:
+            _run(state, work, fact)
 
 
-def _run(state: State, tasks: TaskRange) -> None:
+def _run(state: State, work: NodeWork, tasks: TaskRange) -> None:
     """The log has attempts as running under this epoch."""
     for key in _keys(tasks):
-        held = state.held[key]
+        held = work.held[key]
         held.epoch, held.begun, held.given = tasks.epoch, True, True
-        state.changed[key] = True
+        _change(state, work, key)
 
 
 def _lost(state: State, record: Record[NodeLost]) -> None:
     body = record.body
     _tasks(state, record)
-    if body.node == state.node and body.epoch == state.epoch:
-        state.standing = "lost"
+    work = state.nodes.get(body.node)
+    if work is not None and (known := work.epochs.get(body.epoch)) is not None:
+        known.standing = "lost"
+        state.stirred[body.node] = True
 
 
 def _registered(state: State, record: Record[NodeRegistered]) -> None:
     body = record.body
+    node, epoch = body.node, body.epoch
+    if state.every and node not in state.nodes:
+        # It may have been forgotten, and have results of jobs that live.
+        runs = {name: job.run for name, job in state.jobs.items() if node in job.nodes}
+        state.nodes[node] = NodeWork(node, epoch, runs=runs)
     _tasks(state, record)
-    state.hosts[body.node], state.addresses[body.node] = body.host, body.address
-    if body.node != state.node:
+    moved = state.addresses.get(node, body.address) != body.address
+    state.hosts[node], state.addresses[node] = body.host, body.address
+    if moved and state.every:  # Whoever has yet to fetch results there has to know.
+        state.stirred.update((other, True) for other, work in state.nodes.items() if work.held)
+    if (work := state.nodes.get(node)) is None:
         return
     # An agent ends once another epoch has followed its own: an epoch that comes again is an old message of it.
-    is_late = body.epoch in state.epochs
-    state.epochs.pop(body.epoch, None)
-    state.epochs[body.epoch] = True
-    if len(state.epochs) > EPOCHS_MAX:
-        del state.epochs[next(iter(state.epochs))]
-    if body.epoch == state.epoch:
-        state.standing, state.unschedulable = "registered", body.unschedulable
-        return
-    if state.standing == "registered":
-        state.standing = "taken"
-    if state.standing != "new" and not is_late:
-        state.rival = body.epoch
+    known = work.epochs.pop(epoch, None)
+    for other in work.epochs.values():
+        if other.standing == "registered":
+            other.standing = "taken"
+        if known is None:
+            other.rival = epoch
+    known = known or Registration("registered")
+    known.standing, known.unschedulable = "registered", body.unschedulable
+    work.epochs[epoch] = known
+    if len(work.epochs) > EPOCHS_MAX:
+        del work.epochs[next(other for other in work.epochs if other != work.epoch)]
+    if state.every:
+        work.epoch = epoch
+    state.stirred[node] = True
 
 
 def _reported(state: State, record: Record[NodeReported]) -> None:
     body = record.body
-    if (body.node, body.epoch) == (state.node, state.epoch):
-        state.unschedulable = body.unschedulable
+    work = state.nodes.get(body.node)
+    if work is not None and (known := work.epochs.get(body.epoch)) is not None:
+        known.unschedulable = body.unschedulable
+        state.stirred[body.node] = True
 
 
 def _over(state: State, ended: TaskEnd | TaskFailure | SpareEnd) -> None:
-    if ended.node != state.node:
+    work = state.nodes.get(ended.node)
+    if work is None:
         return
-    keys_of_job = state.held_of[ended.job]
+    keys_of_job = work.held_of[ended.job]
     for key in _keys(ended):
-        del state.held[key], keys_of_job[key]
-        state.changed[key] = True
+        del work.held[key], keys_of_job[key]
+        _change(state, work, key)
     if not keys_of_job:
-        del state.held_of[ended.job]
+        del work.held_of[ended.job]
 
 
 def _hand_on(state: State, ended: TaskEnd) -> None:
@@ -378,35 +474,50 @@ def _supersede(state: State, ended: TaskEnd) -> None:
     job = state.jobs.get(ended.job)
     if job is None or not job.copied:
         return
-    for key in state.held_of.get(ended.job, ()):
-        held = state.held[key]
-        if held.stage == ended.stage and ended.first <= held.index < ended.first + ended.count:
-            _stop(state, key, "superseded")
+    indexes = range(ended.first, ended.first + ended.count)
+    copied = {index: True for index in indexes if f"{ended.stage}/{index}" in job.copied}
+    if not copied:
+        return
+    for work in _nodes_of(state, job):
+        for key in work.held_of.get(ended.job, ()):
+            held = work.held[key]
+            if held.stage == ended.stage and held.index in copied:
+                _stop(state, work, key, "superseded")
 
 
 def _break_gang(state: State, name: str, stage: str, attempt: int) -> None:
     """One task of a gang's attempt has ended without success, here or elsewhere: the others stop."""
     job = state.jobs.get(name)
-    if job is None or not _stage_of(job, stage).gang or not end_gang_attempt(job.broken, stage, attempt):
+    if job is None or not stage_of(job, stage).gang or not end_gang_attempt(job.broken, stage, attempt):
         return
-    for key in state.held_of.get(name, ()):
-        held = state.held[key]
-        if held.stage == stage and held.attempt <= attempt:
-            _stop(state, key, "gang")
+    for work in _nodes_of(state, job):
+        for key in work.held_of.get(name, ()):
+            held = work.held[key]
+            if held.stage == stage and held.attempt <= attempt:
+                _stop(state, work, key, "gang")
 
 
 def _drained(state: State, record: Record[NodeDrained]) -> None:
     body = record.body
-    if body.node == state.node:
-        state.drain_until_ms = None if body.within_ms is None else record.time + body.within_ms
+    if body.node in state.nodes:
+        _drain(state, body.node, None if body.within_ms is None else record.time + body.within_ms)
+
+
+def _drain(state: State, node: str, until_ms: int | None) -> None:
+    if until_ms is not None:
+        state.drains[node] = until_ms
+    elif state.drains.pop(node, None) is None:
+        return
+    state.drain_ms = min(state.drains.values(), default=None)
 
 
 def _forgotten(state: State, record: Record[NodeForgotten]) -> None:
     body = record.body
     state.hosts.pop(body.node, None)
     state.addresses.pop(body.node, None)
-    if body.node == state.node:
-        state.drain_until_ms = None
+    _drain(state, body.node, None)
+    if state.every and state.nodes.pop(body.node, None) is not None:
+        state.stirred[body.node] = True
 
 
 def _configured(state: State, record: Record[ConfigChanged]) -> None:
@@ -414,6 +525,7 @@ def _configured(state: State, record: Record[ConfigChanged]) -> None:
     if body.policy is not None:
         state.node_lease_ms = body.policy.node_lease_ms
         state.revoke_grace_ms = body.policy.revoke_grace_ms
+        state.stirred.update(dict.fromkeys(state.nodes, True))
 
 
 def _keys(tasks: TaskFact | Revocation) -> Iterable[str]:
@@ -421,7 +533,8 @@ def _keys(tasks: TaskFact | Revocation) -> Iterable[str]:
     return (attempt_key(job, stage, index, attempt) for index in range(tasks.first, tasks.first + tasks.count))
 
 
-def _stage_of(job: Job, name: str) -> Stage:
+def stage_of(job: Job, name: str) -> Stage:
+    """One of a job's stages, by name."""
     return next(stage for stage in job.spec.stages if stage.stage == name)
 
 

@@ -98,7 +98,7 @@ class Watched(SlowCell):
         by_agents = [
             (name, key.rpartition("/")[0], each.attempt)
             for name, s in self.agents.items()
-            for key, each in s.held.items()
+            for key, each in s.nodes[name].held.items()
         ]
         assert sorted(by_agents) == expected
         seen = [(hold.node, key, hold.attempt) for key, hold in self.view.holds.items()]

@@ -117,7 +117,8 @@ def agents_and_the_view_follow(cell):
                 core.fold(state, record)
         for name, state in agents.items():
             agent.fold(state, record)
-            assert {key: (held.epoch, held.begun) for key, held in state.held.items()} == held_on(sequencer, name)
+            holds = state.nodes[name].held.items()
+            assert {key: (held.epoch, held.begun) for key, held in holds} == held_on(sequencer, name)
         assert set(shown.holds) == set(holds_of(sequencer))
 
 

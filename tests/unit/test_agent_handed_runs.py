@@ -20,7 +20,7 @@ def handed_to_reduce(story, job="j", attempt=1):
     """What the only task of the later stage is handed once it is granted."""
     story.takes()
     story.then(closed(granted(0, stage="reduce", attempt=attempt, job=job)))
-    (start,) = core.take(story.state)
+    (start,) = core.take(story.state, "n")
     return core.handed_to(story.state, start)
 
 

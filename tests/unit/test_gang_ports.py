@@ -177,7 +177,7 @@ def test_every_task_is_told_where_all_of_them_are_reached_in_order():
     told = []
     for name in hosts:
         state = load(core.State, dump(follow(story, name)))
-        for action in core.take(state):
+        for action in core.take(state, name):
             assert isinstance(action, Start)
             env = environment(action, NodeSettings(name, None), Path("/folder/0.1"))
             told.append((int(env["LARGESSE_TASK_INDEX"]), env["LARGESSE_PEERS"]))
@@ -193,7 +193,7 @@ def test_a_gang_beside_a_node_without_ports_is_told_nothing_and_other_tasks_are_
     story.take(job("j", gang(3)), job("k", stage("s", cpu=100)))
     story.settle()
     for name in ("n1", "n2"):
-        for action in core.take(follow(story, name)):
+        for action in core.take(follow(story, name), name):
             assert (
                 not {"LARGESSE_PEERS", "LARGESSE_MASTER_ADDR"}
                 & environment(action, NodeSettings(name, None), Path("/folder/0.1")).keys()
@@ -202,7 +202,7 @@ def test_a_gang_beside_a_node_without_ports_is_told_nothing_and_other_tasks_are_
 
 def test_a_list_that_is_too_long_for_a_variable_is_left_out():
     story = two_nodes()
-    (action, *_) = core.take(follow(story, "n1"))
+    (action, *_) = core.take(follow(story, "n1"), "n1")
     peers = ["a" * 100 + ":5000"] * (PEERS_MAX // 100)
     env = environment(replace(action, peers=peers), NodeSettings("n1", None), Path("/folder/0.1"))
     assert "LARGESSE_PEERS" not in env

@@ -39,7 +39,7 @@ class Everything(Watched):
         super()._hear(topic, header, content)
         if topic == "cluster.log":
             agent.fold(self.agent, decode(content))
-            agent.take(self.agent)
+            agent.take(self.agent, "n0")
 
     def entries(self):
         """By service and field of its state, how many values it holds."""
