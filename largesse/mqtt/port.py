@@ -1,4 +1,4 @@
-"""The MQTT port: sessions with a broker that publish and hear messages, at least once each. Nothing else is asked of it.
+"""The MQTT port: sessions with a broker that publish and hear messages, at least once each, and no more.
 
 Whoever speaks over it answers at the level of documents and trusts no more than such an answer: a broker that loses,
 repeats or reorders messages, or forgets a session, does no harm. So nothing is acknowledged by hand, and no session
