@@ -4,7 +4,7 @@ One that a single message has no room for comes in parts: each has the fields th
 they hold (`messages`, `work`) a piece of its JSON text. largesse/mqtt/parts.py cuts and joins them.
 """
 
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Literal, TypeVar
 
 from pydantic import ConfigDict, Field
 
@@ -106,7 +106,7 @@ def read_down(payload: bytes) -> NodeDown:
     return checked(NodeDown, loads(payload))
 
 
-def checked(model: type[NodeDocument], document: Any) -> NodeDocument:
+def checked(model: type[NodeDocument], document: object) -> NodeDocument:
     """The document as a model, with either its content or a piece of it. Raises Malformed."""
     found = validated(model, document)
     content = CONTENT[model]

@@ -5,8 +5,12 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from largesse.mqtt.address import read_address
+from largesse.mqtt.client import ClientBroker
 from largesse.mqtt.memory import MemoryBroker
 from largesse.mqtt.port import PAYLOAD_BYTES_MAX, Arrived, MqttError, Will
+from tests.mosquitto import Mosquitto
+from tests.mqtt_proxy import Proxy
 
 GUARD_SECONDS = 60
 
@@ -29,9 +33,34 @@ class MemoryRig:
         self.broker.cut(client)
 
 
-@pytest.fixture(params=["memory"])
-def rig(request):
-    return MemoryRig()
+class RealRig:
+    """A mosquitto behind a proxy, and what happens to both."""
+
+    def __init__(self, folder):
+        self.mosquitto = Mosquitto(folder)
+        self.proxy = Proxy(self.mosquitto.port)
+
+    @asynccontextmanager
+    async def running(self):
+        self.mosquitto.start()
+        try:
+            async with self.proxy.running():
+                self.broker = ClientBroker(read_address(f"mqtt://127.0.0.1:{self.proxy.port}"))
+                yield self
+        finally:
+            self.mosquitto.kill()
+
+    async def restart(self):
+        self.mosquitto.kill()
+        self.mosquitto.start()
+
+    async def cut(self, client):
+        assert self.proxy.cut(client) == 1
+
+
+@pytest.fixture(params=["memory", "mosquitto"])
+def rig(request, tmp_path):
+    return MemoryRig() if request.param == "memory" else RealRig(tmp_path)
 
 
 def told(rig, story):

@@ -104,6 +104,12 @@ ROOMS = (
         others=STDLIB | {"aiokafka", "orjson", "pydantic", "structlog"},
     ),
     Room(
+        "a client of MQTT",
+        ("largesse/mqtt/client.py",),
+        ours=("schemas", "largesse"),
+        others=(STDLIB - CLOCK_AND_CHANCE) | {"aiomqtt", "paho"},
+    ),
+    Room(
         "the engine",
         ("largesse/*",),
         ours=("schemas", "largesse"),
