@@ -110,7 +110,7 @@ NOT_YET: Final = Registration("new")
 class NodeWork:
     """One node's part of a cell. `epoch`: that of which `take` starts attempts. `epochs`: the latest that were
     registered, the last one last. `held` by attempt_key, `held_of` the same keys by job. `changed`: keys to look at in
-    the next `take`, of an agent. `runs`: by live job of which the node was granted tasks, the seq of its admission.
+    the next `take`, of an agent. `runs`: by live job that has been granted room here, the seq of its admission.
     """
 
     node: str

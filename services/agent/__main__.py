@@ -7,6 +7,7 @@ from largesse.process.health import Pages
 from largesse.process.serve import serve
 from largesse.process.usage import Usage
 from largesse.settings import Settings
+from services.agent.edge import opened
 from services.agent.settings import VARIABLES, read_node_settings
 from services.agent.shell import run
 from services.agent.task_output import pages_of
@@ -28,4 +29,6 @@ def _name(settings: Settings) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(serve(USAGE, lambda bus, settings, stop: run(bus, read_node_settings(settings), stop), _pages, _name))
+    sys.exit(
+        serve(USAGE, lambda bus, settings, stop: run(bus, read_node_settings(settings), stop), _pages, _name, opened)
+    )

@@ -24,7 +24,7 @@ class Feed(Protocol):
 
     @property
     def in_round(self) -> bool:
-        """Whether a round is open, of which nothing that is said now becomes a part."""
+        """Whether a round is open, which nothing that is said now becomes a part of."""
 
     def take(self, *, may_start: bool = True) -> list[Action]:
         """What is to be done that was not yet. Starts are kept for a later call where nothing may start yet."""
@@ -36,7 +36,7 @@ class Feed(Protocol):
         """Where the agent of another node can be asked; "" where it does not say, None where the cell does not know."""
 
     def live_runs(self) -> Iterable[tuple[str, int]]:
-        """Jobs that have not ended, with the seq of their admission: all of which something may lie here."""
+        """Jobs that have not ended, with the seq of their admission: all that may have left something here."""
 
     def renew(self, epoch: str) -> None:
         """The agent is about to register its node under another epoch."""

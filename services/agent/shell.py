@@ -19,6 +19,7 @@ from largesse.waiting import is_set_within
 from services.agent.archive import Archive
 from services.agent.attempts import Attempts
 from services.agent.capacity import measured
+from services.agent.edge import EdgeBus
 from services.agent.executors.port import LOOK_MS
 from services.agent.feed import Feed
 from services.agent.folders import live_name, take_identity
@@ -79,7 +80,8 @@ class _Agent:
         self._bus, self._node = bus, node
         self._log = logger(service="agent", node=node.name)
         self._identity = take_identity(node.data)
-        self._feed: Feed = LogFollower(bus, node, self._identity.epoch, self._note_end)
+        begin = bus.feed if isinstance(bus, EdgeBus) else partial(LogFollower, bus)
+        self._feed: Feed = begin(node, self._identity.epoch, self._note_end)
         self._attempts = Attempts(node, hold=str(node.data / HOLD))
         self._inputs = Inputs(node, peer or by_address(lambda name: self._feed.address_of(name)))
         self._reporter = Reporter(bus, node)
