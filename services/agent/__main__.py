@@ -3,6 +3,7 @@
 import sys
 
 import largesse.privacy  # noqa: F401 - first: what the environment holds can be read until then
+from largesse.mqtt.settings import VARIABLES as MQTT
 from largesse.process.health import Pages
 from largesse.process.serve import serve
 from largesse.process.usage import Usage
@@ -14,7 +15,10 @@ from services.agent.task_output import pages_of
 from services.agent.task_results import results_beside
 
 USAGE = Usage(
-    "agent", "A node's agent: starts and stops tasks on this machine as the log says, and reports on them.", VARIABLES
+    "agent",
+    "A node's agent: starts and stops tasks on this machine as the log says, and reports on them. It reads the log, or "
+    "what a bridge has for it: LARGESSE_BUS=mqtt://USER@HOST:PORT, or mqtts://.",
+    {**VARIABLES, **MQTT},
 )
 
 
