@@ -35,6 +35,22 @@ def node_of(topic: str, cell: str) -> str | None:
     return levels[3] if len(levels) == 5 and levels[:3] == [ROOT, cell, "node"] and levels[4] == "up" else None
 
 
+def bridge_topic(cell: str, bridge: str) -> str:
+    """Where a bridge says that it is there. Raises NameWrong."""
+    return f"{ROOT}/{_level(cell, 'cell')}/bridge/{_level(bridge, 'bridge')}"
+
+
+def bridge_filter(cell: str) -> str:
+    """The topics on which all bridges of a cell say so. Raises NameWrong."""
+    return f"{ROOT}/{_level(cell, 'cell')}/bridge/+"
+
+
+def bridge_of(topic: str, cell: str) -> str | None:
+    """Which bridge of the cell speaks on a topic; None: none does."""
+    levels = topic.split("/")
+    return levels[3] if len(levels) == 4 and levels[:3] == [ROOT, cell, "bridge"] else None
+
+
 def check_topic(topic: str) -> None:
     """Raises ValueError for what no message can be published on."""
     if not topic or any(wild in topic for wild in _WILD) or _is_unusable(topic):

@@ -9,6 +9,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Literal, get_args, get_origin, get_type_hints
 
+from largesse.mqtt.settings import VARIABLES as MQTT
 from largesse.process.usage import DESCRIPTIONS
 from largesse.settings import PREFIX, Settings
 from schemas.edge.base import BATCH_MAX, TASKS_MAX
@@ -20,6 +21,7 @@ from schemas.policy import JOB_TASKS_MAX, KNOBS, Policy
 from schemas.presets import PRESETS
 from services.admission.core.state import LIVE_JOBS_MAX, SKIPS_MAX
 from services.agent.settings import VARIABLES as AGENT
+from services.bridge.settings import VARIABLES as BRIDGE
 from services.gateway.shell import VARIABLES as GATEWAY
 
 PAGE = Path(__file__).parents[2] / "docs" / "settings.md"
@@ -113,6 +115,14 @@ def settings_page() -> str:
             "## A node's agent",
             "",
             *_table(("variable", "default", "unit", "meaning"), _variables(AGENT)),
+            "",
+            "Over MQTT, `LARGESSE_BUS` is `mqtt://USER@HOST:PORT` or `mqtts://`, the broker of the cell's bridges.",
+            "",
+            *_table(("variable", "default", "unit", "meaning"), _variables(MQTT)),
+            "",
+            "## The bridge",
+            "",
+            *_table(("variable", "default", "unit", "meaning"), _variables(BRIDGE)),
             "",
             "## The command line",
             "",

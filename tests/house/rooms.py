@@ -194,6 +194,20 @@ ROOMS = (
         others=STDLIB | {"psutil"},
     ),
     Room(
+        "what a bridge judges and deals",
+        ("services/bridge/intake.py", "services/bridge/dealing.py"),
+        ours=("schemas", "largesse.mqtt", "services.bridge"),
+        others=PURE | {"hashlib"},
+        never=("largesse.mqtt.client", "largesse.mqtt.memory", "largesse.mqtt.settings", *_AROUND_A_CORE),
+        pure=True,
+    ),
+    Room(
+        "the bridge",
+        ("services/bridge/*",),
+        ours=("schemas", "largesse", "services.bridge"),
+        others=STDLIB,
+    ),
+    Room(
         "a shell",  # solve.py, dry_run.py: a policy or its core as a filter, one problem from stdin.
         (
             *("services/*/shell.py", "services/*/__main__.py", "services/*/solve.py", "services/*/offline/dry_run.py"),
