@@ -6,6 +6,7 @@ import signal
 import socket
 import subprocess
 import time
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
@@ -26,17 +27,17 @@ def mosquitto_program() -> str:
 
 
 class Mosquitto:
-    """One broker. `port`: the same over its lives. `lines`: of its configuration, after the listener's."""
+    """One broker. `port`: the same over its lives. Lines of its configuration stand before and after its listener."""
 
-    def __init__(self, folder: Path, *lines: str) -> None:
+    def __init__(self, folder: Path, *lines: str, before: Iterable[str] = ()) -> None:
         self.port = free_port()
         self._program = mosquitto_program()
         self._process: subprocess.Popen[bytes] | None = None
         self.log = folder / "mosquitto.log"
         self._config = folder / "mosquitto.conf"
         # Started by root, it would become a user who may not read what tests write.
-        own = [f"listener {self.port} 127.0.0.1", "persistence false", "set_tcp_nodelay true", f"user {_user()}"]
-        self._config.write_text("\n".join((*own, *(lines or ("allow_anonymous true",)), "")))
+        own = ("persistence false", "set_tcp_nodelay true", f"user {_user()}", f"listener {self.port} 127.0.0.1")
+        self._config.write_text("\n".join((*before, *own, *(lines or ("allow_anonymous true",)), "")))
 
     def start(self) -> None:
         """Starts it, or starts it again; returns when it listens."""

@@ -12,6 +12,7 @@ import pytest
 from largesse.settings import PREFIX, Settings
 from schemas.edge.cluster import read_cluster
 from schemas.edge.jobs import TASK_VARIABLES
+from schemas.edge.mqtt import read_down, read_up
 from schemas.edge.read import read_input, warnings_of
 from schemas.policy import KNOBS, Policy
 from schemas.presets import PRESETS, Preset
@@ -57,11 +58,15 @@ def test_a_yaml_example_is_a_job_a_config_a_cluster_or_a_reservation(text):
 
 
 @pytest.mark.parametrize("text", all_blocks("json"))
-def test_a_json_example_is_a_cluster_or_a_job_of_a_workload(text):
+def test_a_json_example_is_a_cluster_a_job_of_a_workload_or_what_nodes_say_over_mqtt(text):
     document = json.loads(text)
 
     if "nodes" in document:
         assert len(read_cluster(document).nodes) == 100
+    elif "messages" in document:
+        assert [read_input(message.topic, message.document, "") for message in read_up(text.encode()).messages or []]
+    elif "work" in document:
+        assert read_down(text.encode()).answered
     else:
         document.pop("submit_ms")
         read_input("jobs", document, "")
