@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 
+from largesse.bus.memory import MemoryBus
 from largesse.mqtt.memory import MemoryBroker
 from largesse.mqtt.port import Broker
 from largesse.settings import Settings
@@ -52,7 +53,7 @@ async def edge_agent_on(broker: Broker, node: NodeSettings) -> AsyncIterator["as
 
 
 @asynccontextmanager
-async def edge_cell() -> AsyncIterator[tuple[ScriptedCell, MemoryBroker]]:
+async def edge_cell(bus: MemoryBus | None = None) -> AsyncIterator[tuple[ScriptedCell, MemoryBroker]]:
     """A cell, and a broker in memory; bridges are the story's to start."""
-    async with scripted_cell() as cell:
+    async with scripted_cell(bus) as cell:
         yield cell, MemoryBroker()

@@ -8,8 +8,9 @@ import pytest
 
 from largesse.bus.memory import MemoryBus
 from largesse.mqtt.topics import down_topic, up_topic
-from schemas import NodeLost, NodeRegistered, TaskFailed, TaskFinished, TaskStarted
-from services.agent import line
+from schemas import NodeLost, NodeRegistered, Policy, TaskFailed, TaskFinished, TaskStarted
+from services.agent import edge, line
+from services.agent.local import mono_ms
 from services.agent.shell import TakenOver
 from tests.live.agent_cell import GUARD_SECONDS, end_tasks, eventually, outcome_of, settings
 from tests.live.edge_cell import bridge_on, edge_agent_on, edge_cell, ended
@@ -23,9 +24,9 @@ def _nothing_stays(tmp_path):
     end_tasks(tmp_path)
 
 
-def told(story):
+def told(story, bus=None):
     async def guarded():
-        async with asyncio.timeout(GUARD_SECONDS), edge_cell() as (cell, broker):
+        async with asyncio.timeout(GUARD_SECONDS), edge_cell(bus) as (cell, broker):
             await story(cell, broker)
 
     asyncio.run(guarded())
@@ -99,6 +100,39 @@ def test_whatever_the_broker_does_to_messages_each_task_runs_once(tmp_path, monk
     told(story)
 
 
+def test_a_grant_that_comes_late_starts_nothing_before_the_node_knows_what_came_after_it(tmp_path, monkeypatch):
+    late_ms = 0
+    for module in (edge, line):
+        monkeypatch.setattr(module, "mono_ms", lambda: mono_ms() + late_ms)
+    monkeypatch.setattr(line, "ANSWER_MS", 200)
+    take, taken = edge.EdgeFeed.take, []
+    monkeypatch.setattr(
+        edge.EdgeFeed, "take", lambda feed, **asked: taken.append(list(feed.work.held)) or take(feed, **asked)
+    )
+
+    async def story(cell, broker):
+        nonlocal late_ms
+        async with edge_agent_on(broker, settings(tmp_path / "data")):
+            async with bridge_on(cell, broker) as first:
+                await registered(cell)
+                for _ in range(50):
+                    broker.inject("late", topic=DOWN)
+                await cell.submit("j", {"command": writes(tmp_path / "out")})
+                await eventually(lambda: any(b'"job":"j"' in held.payload for held in broker._late))
+                await ended(first)
+            broker._faults.clear()
+            await cell.lose("n")
+            late_ms += Policy().node_lease_ms
+            assert broker.deliver_late()
+            await eventually(lambda: taken.count(["j/s/0/1"]) >= 3)
+            assert list(tmp_path.glob("data/jobs/*")) == []
+            async with bridge_on(cell, broker, "b2"):
+                assert await outcome_of(cell) == "succeeded"
+        assert written(tmp_path / "out") == ["j 0 2"]
+
+    told(story)
+
+
 class Held(MemoryBus):
     """Once `hold` is set, an append to `tasks` comes about and nothing is said of it any more."""
 
@@ -125,8 +159,7 @@ class HeldWriter:
 
 def test_a_bridge_that_dies_between_append_and_answer_doubles_nothing(tmp_path):
     async def story(cell, broker):
-        bus = cell.bus = Held.__new__(Held)
-        bus.__dict__.update(MemoryBus().__dict__, hold=False, held=asyncio.Event())
+        bus = cell.bus
         async with edge_agent_on(broker, settings(tmp_path / "data")):
             async with bridge_on(cell, broker) as first:
                 await registered(cell)
@@ -140,7 +173,7 @@ def test_a_bridge_that_dies_between_append_and_answer_doubles_nothing(tmp_path):
         assert len(cell.items(TaskFinished)) == 3
         assert len(cell.bodies(NodeRegistered)) == 1
 
-    told(story)
+    told(story, Held())
 
 
 def test_tasks_run_on_while_bridge_and_broker_are_away_and_their_ends_are_told_later(tmp_path):
