@@ -138,13 +138,20 @@ def test_another_password_counts_once_the_broker_has_read_it(site):
     told(story)
 
 
-def test_both_configurations_say_the_same_but_for_where_passwords_and_rules_are_read():
-    def lines(name):
-        text = (INFRA / name).read_text()
-        return {line.removeprefix("plugin_opt_") for line in text.splitlines() if line and not line.startswith("#")}
+def lines_of(name):
+    text = (INFRA / name).read_text()
+    return {line.removeprefix("plugin_opt_") for line in text.splitlines() if line and not line.startswith("#")}
 
-    assert lines("mosquitto-2.0.conf") ^ lines("mosquitto-2.1.conf") == {
+
+def test_both_configurations_say_the_same_but_for_where_passwords_and_rules_are_read():
+    assert lines_of("mosquitto-2.0.conf") ^ lines_of("mosquitto-2.1.conf") == {
         "per_listener_settings false",
         "global_plugin /usr/lib/mosquitto_password_file.so",
         "global_plugin /usr/lib/mosquitto_acl_file.so",
     }
+
+
+def test_the_broker_of_the_containers_is_that_of_the_page_without_tls():
+    differing = lines_of("mosquitto-2.0.conf") ^ lines_of("compose.conf")
+
+    assert {line.split()[0] for line in differing} == {"certfile", "keyfile", "listener", "password_file"}
