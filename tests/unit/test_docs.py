@@ -17,6 +17,7 @@ from schemas.edge.read import read_input, warnings_of
 from schemas.policy import KNOBS, Policy
 from schemas.presets import PRESETS, Preset
 from services.agent.settings import VARIABLES as AGENT
+from services.bridge.settings import VARIABLES as BRIDGE
 from services.cli.settings_page import PAGE, settings_page
 from services.gateway.documents.jobs import WHY
 from services.gateway.http.bodies import read_yaml
@@ -190,7 +191,9 @@ def test_every_page_can_be_reached_from_the_readme():
 
 @pytest.mark.parametrize("page", PAGES, ids=IDS)
 def test_a_variable_or_knob_of_the_docs_is_one(page):
-    known = {PREFIX + knob.name.upper() for knob in fields(Settings)} | {PREFIX + name for name in (*AGENT, *GATEWAY)}
+    known = {PREFIX + knob.name.upper() for knob in fields(Settings)} | {
+        PREFIX + name for name in (*AGENT, *BRIDGE, *GATEWAY)
+    }
     known |= {PREFIX + name for name in ("URL", "USER", "CONTEXT", "DEBUG", "UP_OPTIONS", "ATTEMPT_KEY")}
     known |= {*TASK_VARIABLES}
 
