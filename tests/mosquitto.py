@@ -27,10 +27,12 @@ def mosquitto_program() -> str:
 
 
 class Mosquitto:
-    """One broker. `port`: the same over its lives. Lines of its configuration stand before and after its listener."""
+    """One broker. `port`: the same over its lives. Lines of its configuration stand before and
+    after its listener. `inner_port`: of another listener among them."""
 
-    def __init__(self, folder: Path, *lines: str, before: Iterable[str] = ()) -> None:
+    def __init__(self, folder: Path, *lines: str, before: Iterable[str] = (), inner_port: int | None = None) -> None:
         self.port = free_port()
+        self._ports = [self.port] if inner_port is None else [self.port, inner_port]
         self._program = mosquitto_program()
         self._process: subprocess.Popen[bytes] | None = None
         self.log = folder / "mosquitto.log"
@@ -44,7 +46,7 @@ class Mosquitto:
         with self.log.open("ab") as log:
             self._process = subprocess.Popen([self._program, "-c", self._config], stdout=log, stderr=log)
         deadline = time.monotonic() + START_SECONDS
-        while not self._listens():
+        while not all(_listens(port) for port in self._ports):
             assert self._process.poll() is None, self.log.read_text()
             assert time.monotonic() < deadline, self.log.read_text()
             time.sleep(0.01)
@@ -66,11 +68,12 @@ class Mosquitto:
         assert self._process is not None
         self._process.send_signal(signal.SIGHUP)
 
-    def _listens(self) -> bool:
-        with socket.socket() as probe, suppress(OSError):
-            probe.connect(("127.0.0.1", self.port))
-            return True
-        return False
+
+def _listens(port: int) -> bool:
+    with socket.socket() as probe, suppress(OSError):
+        probe.connect(("127.0.0.1", port))
+        return True
+    return False
 
 
 def _user() -> str:

@@ -1,49 +1,18 @@
 """The configuration in infra/mosquitto with a real mosquitto: who is let in, and what each may say and hear."""
 
 import asyncio
-import re
 from contextlib import suppress
 
 import pytest
 
 from largesse.mqtt.address import read_address
-from largesse.mqtt.client import ClientBroker, MqttOptions
+from largesse.mqtt.client import ClientBroker
 from largesse.mqtt.port import PAYLOAD_BYTES_MAX, Refused
 from largesse.mqtt.topics import down_topic, up_filter, up_topic
-from tests.conftest import ROOT
-from tests.mosquitto import Mosquitto
-from tests.ports import free_port
-from tests.unit.cli_here import largesse
+from tests.mqtt_site import INFRA, Site
 
-INFRA = ROOT / "infra" / "mosquitto"
 GUARD_SECONDS = 120
 UP, DOWN = up_topic("default", "n1"), down_topic("default", "n1")
-
-
-class Site:
-    """The broker of infra/mosquitto with places and TLS as a test needs them, and passwords by the command."""
-
-    def __init__(self, folder):
-        self.folder, self.inner_port = folder, free_port()
-        config = (INFRA / "mosquitto-2.0.conf").read_text()
-        config = config.replace("/etc/mosquitto/largesse.passwd", str(folder / "passwd"))
-        config = config.replace("/etc/mosquitto/largesse.acl", str(INFRA / "largesse.acl"))
-        config = re.sub("^(certfile|keyfile|persistence|set_tcp_nodelay) .*\n", "", config, flags=re.MULTILINE)
-        config = config.replace("listener 1883", f"listener {self.inner_port}")
-        before, _, after = config.partition("listener 8883\n")
-        self.mosquitto = Mosquitto(folder, *after.splitlines(), before=before.splitlines())
-
-    def password(self, user):
-        words = ["--bridge"] if user == "bridge" else []
-        assert largesse(*self.words(user), *words).code == 0
-
-    def words(self, user):
-        return ["node", "password", user, "--file", self.folder / "passwd", "--out", self.folder / f"{user}.secret"]
-
-    def broker(self, user, *, secret=None):
-        port = self.inner_port if user == "bridge" else self.mosquitto.port
-        options = MqttOptions(password_file=str(self.folder / f"{secret or user}.secret"))
-        return ClientBroker(read_address(f"mqtt://{user}@127.0.0.1:{port}"), options)
 
 
 @pytest.fixture
