@@ -50,7 +50,7 @@ class EdgeBus:
 
     def feed(self, node: NodeSettings, epoch: str, ended: Callable[[str, int], None]) -> "EdgeFeed":
         """What the log has for a node. `ended`: called with each job that ends, and the seq of its admission."""
-        feed = EdgeFeed(node, epoch, ended)
+        feed = EdgeFeed(node, epoch, ended, self.say)
         feed.line = self._line = Line(self._broker, self._cell, node.name, feed.told)
         self._line.epoch = epoch
         if self._running is not None:
@@ -63,9 +63,11 @@ class EdgeBus:
         return _EdgeWriter(self)
 
     async def say(self, messages: list[NodeUpMessage]) -> None:
-        """Returns once the cell has it. Raises BusError."""
-        if self._line is None or (self._running is not None and self._running.done()):
+        """Returns once the cell has it. Raises BusError, and what ended the line."""
+        if self._line is None or self._running is None:
             raise BusError("there is no line to the cell")
+        if self._running.done():
+            self._running.result()
         await self._line.say(messages)
 
     async def bounds(self, topic: str, partition: int) -> tuple[int, int]:
@@ -117,9 +119,16 @@ class EdgeFeed:
 
     line: Line
 
-    def __init__(self, node: NodeSettings, epoch: str, ended: Callable[[str, int], None]) -> None:
+    def __init__(
+        self,
+        node: NodeSettings,
+        epoch: str,
+        ended: Callable[[str, int], None],
+        say: Callable[[list[NodeUpMessage]], Awaitable[None]],
+    ) -> None:
         self.state = node_work.start(node.name, epoch)
         self.time = 0
+        self._say = say
         self._name, self._ended = node.name, ended
         self._in_round, self._told_ms = False, 0
         self._news = asyncio.Event()
@@ -218,7 +227,7 @@ class EdgeFeed:
     async def _hears(self) -> bool:
         """Whether the node knows by now all that the log held when this was asked."""
         with suppress(BusError):
-            await self.line.say([])
+            await self._say([])
             return True
         await asyncio.sleep(RETRY_MS / 1_000)
         return False

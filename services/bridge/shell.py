@@ -91,7 +91,6 @@ class _Bridge:
         stirred = self._cell_log.state.stirred
         self._tell(stirred)
         stirred.clear()
-        BRIDGE_NODES.set(sum(map(self._bridges.serves, self._cell_log.state.nodes)))
         self._confirm()
 
     def _confirm(self) -> None:
@@ -224,6 +223,7 @@ class _Bridge:
     async def _stay(self, session: Session, topic: str) -> None:
         """Says that this bridge is there, and takes those that are silent for gone."""
         while True:
+            BRIDGE_NODES.set(sum(map(self._bridges.serves, self._cell_log.state.nodes)))
             await asyncio.sleep(ALIVE_MS / 1_000)
             await session.publish(topic, b"here", retain=True)
             for silent in self._bridges.forget_silent(_mono_ms()):

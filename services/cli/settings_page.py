@@ -9,7 +9,6 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Literal, get_args, get_origin, get_type_hints
 
-from largesse.mqtt.settings import VARIABLES as MQTT
 from largesse.process.usage import DESCRIPTIONS
 from largesse.settings import PREFIX, Settings
 from schemas.edge.base import BATCH_MAX, TASKS_MAX
@@ -116,14 +115,10 @@ def settings_page() -> str:
             "",
             *_table(("variable", "default", "unit", "meaning"), _variables(AGENT)),
             "",
-            "Over MQTT, `LARGESSE_BUS` is `mqtt://USER@HOST:PORT` or `mqtts://`, the broker of the cell's bridges.",
-            "",
-            *_table(("variable", "default", "unit", "meaning"), _variables(MQTT)),
-            "",
             "## The bridge",
             "",
-            *_table(("variable", "default", "unit", "meaning"), _variables(BRIDGE)),
-            "",
+            "An agent whose `LARGESSE_BUS` is that broker, `mqtt://` or `mqtts://`, reads the two files, too.",
+            *("", *_table(("variable", "default", "unit", "meaning"), _variables(BRIDGE)), ""),
             "## The command line",
             "",
             *_table(("variable", "default", "meaning"), ((f"`{name}`", *rest) for name, *rest in _CLIENT)),
