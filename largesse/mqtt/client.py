@@ -17,6 +17,7 @@ from socket import IPPROTO_TCP, TCP_NODELAY
 import aiomqtt
 from aiomqtt.exceptions import MqttConnectError
 from paho.mqtt import client as paho
+from paho.mqtt.enums import MQTTErrorCode
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 from paho.mqtt.reasoncodes import ReasonCode
@@ -185,6 +186,8 @@ class _Client(aiomqtt.Client):
         self.paho = self._client
         self.paho.connect_timeout = options.connect_seconds
         self.paho.manual_ack_set(True)
+        self._read_packet = self.paho.loop_read
+        self.paho.loop_read = self._read_on  # type: ignore[method-assign]
         self.place = address.place
         self.who = f"{address.user or 'a client without a name'} ({client})"
         self.packet_bytes_max = PACKET_BYTES_MAX
@@ -252,6 +255,15 @@ class _Client(aiomqtt.Client):
         for future in self._answers.values():
             if not future.done():
                 future.set_exception(MqttError(f"the session with {self.place} is over: {self._ended}"))
+
+    def _read_on(self, max_packets: int = 1) -> MQTTErrorCode:
+        """Reads on for as long as messages come: one a turn of the loop would be too few beside much else."""
+        for _ in range(self._inbox_max):
+            before = len(self.inbox)
+            code = self._read_packet(max_packets)
+            if code or len(self.inbox) == before:
+                return code
+        return MQTTErrorCode.MQTT_ERR_SUCCESS
 
     def _settle(self, kind: str, mid: int, code: int) -> None:
         future = self._answers.get((kind, mid))
