@@ -74,7 +74,7 @@ up: ## A cell in containers on this machine: http://127.0.0.1:8642 (docker-compo
 	  docker compose up --build --detach --wait
 
 down: ## End that cell and keep its data (DATA=1: not even that)
-	docker compose --profile observability down $(if $(DATA),--volumes)
+	docker compose --profile observability --profile edge down $(if $(DATA),--volumes)
 
 topics: setup ## Make the topics of a Kafka cluster, or mend them (KAFKA=host:port, CELLS=1, GROW=1 adds partitions, FLUSH=1)
 	@test -n "$(KAFKA)" || { echo "which cluster? make topics KAFKA=host:port" >&2; exit 2; }

@@ -40,6 +40,11 @@ ROUND_SECONDS = Histogram(
 ABANDONED = Counter("largesse_rounds_abandoned", "Rounds that were given up")
 GRANTS = Counter("largesse_granted_tasks", "Tasks granted in closings")
 DEAD_LETTERS = Counter("largesse_dead_letters", "Refused inputs that were written to deadletter", ["topic"])
+BRIDGE_REPORTS = Counter("largesse_bridge_reports", "Reports of nodes over MQTT that the bus has")
+BRIDGE_REFUSED = Counter("largesse_bridge_refused", "Messages of nodes over MQTT that were refused", ["reason"])
+BRIDGE_TOLD = Counter("largesse_bridge_told", "Times that nodes were told over MQTT what they have to do")
+BRIDGE_NODES = Gauge("largesse_bridge_nodes", "Registered nodes that this bridge serves")
+BRIDGE_SESSIONS = Counter("largesse_bridge_sessions", "Sessions of this bridge with the MQTT broker")
 STRUCK = Counter("largesse_struck_tasks", "Granted tasks that newer facts overtook")
 
 

@@ -17,7 +17,7 @@ from schemas.compat import breaks_between
 from schemas.edge.read import FORMS
 from schemas.envelope import Header, Record
 from schemas.registry import NEWEST
-from schemas.topics import TOPICS, Topic
+from schemas.topics import NODE_TOPICS, TOPICS, NodeTopic, Topic
 
 PUBLISHED = Path(__file__).parent / "published"
 ASYNCAPI = "asyncapi.yaml"
@@ -107,13 +107,23 @@ def asyncapi(schemas: dict[str, Document]) -> Document:
         "info": {
             "title": "Largesse",
             "version": CONTRACT_VERSION,
-            "description": "Inputs are plain documents; messages of the log and of decisions are records.",
+            "description": "Inputs are plain documents; messages of the log and of decisions are records. Topics of "
+            "nodes are MQTT's, all others Kafka's.",
         },
         "defaultContentType": "application/json",
-        "channels": {topic.name: _channel(topic) for topic in TOPICS},
-        "operations": {key: operation for topic in TOPICS for key, operation in _operations(topic)},
+        "channels": {
+            **{topic.name: _channel(topic) for topic in TOPICS},
+            **{topic.name: _node_channel(topic) for topic in NODE_TOPICS},
+        },
+        "operations": {
+            **{key: operation for topic in TOPICS for key, operation in _operations(topic)},
+            **{key: operation for node_topic in NODE_TOPICS for key, operation in _node_operations(node_topic)},
+        },
         "components": {
-            "messages": {name: _message(name, schemas) for topic in TOPICS for name in _messages_of(topic)},
+            "messages": {
+                **{name: _message(name, schemas) for topic in TOPICS for name in _messages_of(topic)},
+                **{topic.body: _message(topic.body, schemas) for topic in NODE_TOPICS},
+            },
             "schemas": dict(sorted(components.items())),
         },
     }
@@ -226,6 +236,25 @@ def _operations(topic: Topic) -> Iterator[tuple[str, Document]]:
         for service in services:
             operation = {"action": action, "channel": {"$ref": f"#/channels/{topic.name}"}}
             yield f"{service}.{action}.{topic.name}", operation
+
+
+def _node_channel(topic: NodeTopic) -> Document:
+    return {
+        "address": topic.address,
+        "description": f"over MQTT; written by {topic.writer}; read by {topic.reader}",
+        "parameters": {"cell": {"description": "The cell."}, "node": {"description": "The node."}},
+        "messages": {topic.body: {"$ref": f"#/components/messages/{topic.body}"}},
+    }
+
+
+def _node_operations(topic: NodeTopic) -> Iterator[tuple[str, Document]]:
+    """Who publishes and who subscribes."""
+    for action, service in (("send", topic.writer), ("receive", topic.reader)):
+        quality: Document = {"qos": 1, "retain": topic.retained} if action == "send" else {"qos": 1}
+        yield (
+            f"{service}.{action}.{topic.name}",
+            {"action": action, "channel": {"$ref": f"#/channels/{topic.name}"}, "bindings": {"mqtt": quality}},
+        )
 
 
 def _json(document: Document) -> str:

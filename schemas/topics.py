@@ -49,6 +49,25 @@ TOPICS = (
     Topic(SNAPSHOTS, "aside", ("Snapshot",), ("all",), ("all",), "compact"),
 )
 
+
+@dataclass(frozen=True, slots=True)
+class NodeTopic:
+    """A topic of MQTT that each node has: `address` names it by cell and node. `retained`: the broker keeps its last
+    message."""
+
+    name: str
+    address: str
+    body: str
+    writer: str
+    reader: str
+    retained: bool
+
+
+NODE_TOPICS = (
+    NodeTopic("node.up", "largesse/{cell}/node/{node}/up", "NodeUp", "agent", "bridge", False),
+    NodeTopic("node.down", "largesse/{cell}/node/{node}/down", "NodeDown", "bridge", "agent", True),
+)
+
 BY_NAME = {topic.name: topic for topic in TOPICS}
 
 SHARDED = ("asks",)

@@ -7,7 +7,7 @@ from largesse.bus.port import Bus
 from largesse.log.reader import LogReader, publish_input
 from largesse.settings import Settings
 from largesse.shell import run
-from schemas import JobEnded, RoundClosed
+from schemas import JobEnded, NodeRegistered, RoundClosed
 from services.admission import sequencer as admission
 from services.altruism import core as altruism
 from services.estimator import core as estimator
@@ -73,6 +73,15 @@ class BusCell:
                 for accepted in await self.reader.read(100):
                     if isinstance(accepted.record.body, JobEnded):
                         self.ended |= {end.job: end.outcome for end in accepted.record.body.jobs}
+                self.check()
+
+    async def until_registered(self, node: str) -> None:
+        """Until the log has that node. Raises what a service raised."""
+        reader, found = LogReader(self.bus), False
+        async with asyncio.timeout(GUARD_S):
+            while not found:
+                bodies = [accepted.record.body for accepted in await reader.read(100)]
+                found = any(isinstance(body, NodeRegistered) and body.node == node for body in bodies)
                 self.check()
 
     def check(self) -> None:

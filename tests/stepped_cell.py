@@ -12,6 +12,7 @@ from typing import Any
 
 from largesse.bus.port import Bus, Message, Outgoing
 from largesse.core import Core
+from largesse.lifecycle import node_work as agent
 from largesse.log.codec import decode, heading, unwrap
 from largesse.log.reader import LogReader, publish_input
 from largesse.settings import Settings
@@ -19,7 +20,6 @@ from largesse.shell import Shell
 from schemas import JobEnded, Record, RoundAbandoned, RoundClosed, RoundOpened
 from schemas.topics import DECISIONS, LOG, SHARDED
 from services.admission.sequencer import Sequencer
-from services.agent import core as agent
 from services.agent.outbox import Name, Result, Said, messages
 from services.altruism import core as altruism
 from services.estimator import core as estimator
@@ -112,6 +112,11 @@ class _Agent:
         self._beat_ms = 0
         self.away = False
 
+    @property
+    def work(self) -> agent.NodeWork:
+        """What the log has of its node."""
+        return self.state.nodes[self._node]
+
     def next_ms(self) -> int | None:
         """When it has something to say by itself."""
         return None if self.away else min([self._beat_ms, *(end_ms for end_ms, _ in self._ends[:1])])
@@ -123,26 +128,26 @@ class _Agent:
         read = await self._reader.read()
         for accepted in read:
             agent.fold(self.state, accepted.record)
-        said = [part for action in agent.take(self.state) for part in self._do(action, now_ms)]
+        said = [part for action in agent.take(self.state, self._node) for part in self._do(action, now_ms)]
         while self._ends and self._ends[0][0] <= now_ms:
             _, key = heappop(self._ends)
             if key in self._runs:
                 name, result = self._runs.pop(key)
                 said.append(Said(key, name, False, result))
-        for document in messages(said, self._node, self.state.epoch):
+        for document in messages(said, self._node, self.work.epoch):
             await publish_input(self._writer, "tasks", document, f"agent:{self._node}")
         if now_ms >= self._beat_ms:
             self._beat_ms = now_ms + HEARTBEAT_MS
-            await self._speak("report" if self.state.standing == "registered" else "register")
+            await self._speak("report" if self.work.standing == "registered" else "register")
         return bool(read)
 
     async def come_back(self) -> None:
         """Another process in its place, that knows of nothing."""
         self.away, self._life, self._runs, self._ends, self._beat_ms = False, self._life + 1, {}, [], 0
-        agent.renew(self.state, f"e{self._life}")
+        agent.renew(self.work, f"e{self._life}")
 
     async def _speak(self, form: str) -> None:
-        offer = {"node": self._node, "epoch": self.state.epoch, "capacity": {"cpu": self._cpu, "memory": "8Gi"}}
+        offer = {"node": self._node, "epoch": self.work.epoch, "capacity": {"cpu": self._cpu, "memory": "8Gi"}}
         await publish_input(self._writer, "nodes", {form: offer}, f"agent:{self._node}")
 
     def _do(self, action: agent.Action, now_ms: int) -> list[Said]:

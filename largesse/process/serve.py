@@ -41,11 +41,13 @@ def serve(
     start: Start,
     pages: Callable[[Settings], Pages] | None = None,
     name: Callable[[Settings], str] | None = None,
+    opened: Callable[[Settings], Bus] = open_bus,
 ) -> int:
     """Runs a service until SIGINT or SIGTERM; returns the exit code. An error is logged, and ends it.
 
     What stands on the command line is answered before anything is opened (usage.py). `pages`: what it answers over HTTP
-    beside its health. `name`: by which others ask it for that, where it is not the host's own.
+    beside its health. `name`: by which others ask it for that, where it is not the host's own. `opened`: the bus that
+    the settings name.
     """
     code = answered(usage, sys.argv[1:])
     if code is not None:
@@ -59,7 +61,7 @@ def serve(
         heap.set_up_heap()
         raise_limit()
         hosts = served_hosts(settings, settings.metrics_host, *([name(settings)] if name is not None else []))
-        asyncio.run(_serve(start, settings, hosts, pages(settings) if pages is not None else None))
+        asyncio.run(_serve(start, settings, hosts, opened, pages(settings) if pages is not None else None))
     except (SettingWrong, AddressTaken, DirectoryHeld, JournalDamaged) as error:
         sys.stderr.write(with_way_out(str(error), error, log) + "\n")
         return WRONG_USAGE
@@ -84,12 +86,14 @@ def calm_collector() -> None:
     gc.set_threshold(*COLLECTED_AFTER)
 
 
-async def _serve(start: Start, settings: Settings, hosts: Hosts, pages: Pages | None) -> None:
+async def _serve(
+    start: Start, settings: Settings, hosts: Hosts, opened: Callable[[Settings], Bus], pages: Pages | None
+) -> None:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
-    bus = open_bus(settings)
+    bus = opened(settings)
     trimming = asyncio.ensure_future(heap.keep_small(stop))
     try:
         async with AsyncExitStack() as open_now:

@@ -34,11 +34,11 @@ DESCRIPTIONS = {
 
 _ONLY_OF = {"shard": ("altruism",), "inputs_most": ("admission",)}
 _NOT_OF = {
-    "cell": ("gateway", "agent"),
-    "snapshot_rounds": ("gateway", "agent"),
-    "gap_wait_ms": ("admission", "gateway", "agent"),
-    "wait_ms": ("agent",),
-    "standby_wait_ms": ("admission", "gateway", "agent"),
+    "cell": ("gateway",),
+    "snapshot_rounds": ("gateway", "agent", "bridge"),
+    "gap_wait_ms": ("admission", "gateway", "agent", "bridge"),
+    "wait_ms": ("agent", "bridge"),
+    "standby_wait_ms": ("admission", "gateway", "agent", "bridge"),
 }
 
 

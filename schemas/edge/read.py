@@ -10,6 +10,7 @@ from schemas.edge.base import Input, Malformed
 from schemas.edge.cluster import Cluster, ClusterFile, ClusterNode, cluster_warnings, read_cluster
 from schemas.edge.config import ConfigInput, ConfigPatch, config_warnings, knob_of_text, read_config
 from schemas.edge.jobs import JobCancellation, JobChange, JobSubmission, WorkloadLine, read_job, read_workload_line
+from schemas.edge.mqtt import NodeDown, NodeUp
 from schemas.edge.nodes import NodeInput, NodeLeft, read_node
 from schemas.edge.reservations import ReservationInput, read_reservation
 from schemas.edge.tasks import TaskInput, read_task
@@ -75,9 +76,12 @@ FORMS: dict[str, tuple[type[Input], int]] = {
         ReservationInput,
         WorkloadLine,
         ClusterFile,
+        NodeUp,
+        NodeDown,
     )
 }
-"""What people and agents write, by name: its model and version. Published beside the bodies."""
+"""What people and agents write, and agents are told over MQTT, by name: its model and version. Published beside the
+bodies."""
 
 _READERS: dict[str, Callable[[object, str], InputBody]] = {
     "jobs": read_job,

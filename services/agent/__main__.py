@@ -3,17 +3,22 @@
 import sys
 
 import largesse.privacy  # noqa: F401 - first: what the environment holds can be read until then
+from largesse.mqtt.settings import VARIABLES as MQTT
 from largesse.process.health import Pages
 from largesse.process.serve import serve
 from largesse.process.usage import Usage
 from largesse.settings import Settings
+from services.agent.edge import opened
 from services.agent.settings import VARIABLES, read_node_settings
 from services.agent.shell import run
 from services.agent.task_output import pages_of
 from services.agent.task_results import results_beside
 
 USAGE = Usage(
-    "agent", "A node's agent: starts and stops tasks on this machine as the log says, and reports on them.", VARIABLES
+    "agent",
+    "A node's agent: starts and stops tasks on this machine as the log says, and reports on them. It reads the log, or "
+    "what a bridge has for it: LARGESSE_BUS=mqtt://USER@HOST:PORT, or mqtts://.",
+    {**VARIABLES, **MQTT},
 )
 
 
@@ -28,4 +33,6 @@ def _name(settings: Settings) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(serve(USAGE, lambda bus, settings, stop: run(bus, read_node_settings(settings), stop), _pages, _name))
+    sys.exit(
+        serve(USAGE, lambda bus, settings, stop: run(bus, read_node_settings(settings), stop), _pages, _name, opened)
+    )

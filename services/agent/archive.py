@@ -1,10 +1,9 @@
 """Puts away what ended jobs left on a node, in the order of their ends. clearing.py does it, in its own process."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from largesse.telemetry import logger
-from services.agent.core import State
 from services.agent.folders import live_name
 from services.agent.local import mono_ms
 from services.agent.runs import BATCH_RUNS, ClearingFailed, Runs, put_away, runs_of_jobs
@@ -39,12 +38,12 @@ class Archive:
         while self.runs.waiting:
             await self._put_away()
 
-    async def keep(self, state: State, progressed: Callable[[], None]) -> None:
-        """Puts away whatever ends, for ever. `state`: the agent's, which has folded the log to its end; `progressed` is
-        called after each batch."""
+    async def keep(self, live_runs: Callable[[], Iterable[tuple[str, int]]], progressed: Callable[[], None]) -> None:
+        """Puts away whatever ends, for ever. `live_runs`: jobs that have not ended by what the log holds now;
+        `progressed` is called after each batch."""
         folders = await asyncio.to_thread(runs_of_jobs, self._node.data)
         # Read after the folders: a run that has begun meanwhile is live.
-        live = [live_name(name, job.run) for name, job in state.jobs.items()]
+        live = [live_name(job, run) for job, run in live_runs()]
         self.runs.found(folders, dict.fromkeys(live, True))
         due_ms = mono_ms()
         while True:

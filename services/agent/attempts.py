@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from largesse import failpoints
-from services.agent.core import Start
+from largesse.lifecycle.node_work import Start
 from services.agent.documents import RESULT, Spoilt, Way
 from services.agent.executors.choice import executors_of, kind_in, kind_of
 from services.agent.executors.port import Executor, Told

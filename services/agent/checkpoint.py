@@ -11,9 +11,9 @@ from hashlib import sha256
 from pathlib import Path
 
 from largesse.bus.port import Bus, PositionGap
+from largesse.lifecycle.node_work import LAYOUT, State, renew
 from largesse.log.fencing import LogOrder
 from largesse.log.snapshots import SnapshotRefused, dump, landmark_of, load
-from services.agent.core import LAYOUT, State, renew
 from services.agent.documents import read_json, write_json
 
 CHECKPOINT = "checkpoint.json"
@@ -22,10 +22,10 @@ RECORDS_BETWEEN = 5_000
 """Log records between two checkpoints."""
 
 
-async def save(bus: Bus, partition: int, data: Path, state: State, order: LogOrder) -> None:
-    """Writes a checkpoint of `state`, the fold up to `order`. Raises BusError, OSError."""
+async def save(bus: Bus, partition: int, data: Path, node: str, state: State, order: LogOrder) -> None:
+    """Writes a checkpoint of `state`, the fold for `node` up to `order`. Raises BusError, OSError."""
     text = dump(state).decode()
-    about = {"layout": LAYOUT, "node": state.node, "order": asdict(order)}
+    about = {"layout": LAYOUT, "node": node, "order": asdict(order)}
     about["landmark"] = await landmark_of(bus, partition, order.offset)
     document = {**about, "sum": _sum(about, text), "state": text}
     await asyncio.to_thread(write_json, data / CHECKPOINT, document, durable=True)
@@ -49,7 +49,7 @@ async def restore(bus: Bus, partition: int, data: Path, node: str, epoch: str) -
         state: State = load(State, text.encode())
     except (PositionGap, SnapshotRefused):
         return None
-    renew(state, epoch)
+    renew(state.nodes[node], epoch)
     return state, order
 
 

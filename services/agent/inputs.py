@@ -16,13 +16,13 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 
+from largesse.lifecycle.handed import Handed
 from largesse.task_output import folder_name
 from largesse.task_results import Entry, FilePiece, Listed, WantedResults
 from largesse.unpacked import Unpacked
 from services.agent.documents import Spoilt, open_folder
 from services.agent.folders import INPUTS, JOBS
 from services.agent.found import Unsound
-from services.agent.handed import Handed
 from services.agent.local import Launched, Local, mono_ms, spoilt
 from services.agent.outbox import Result
 from services.agent.peers import NotServed, Peer, Silent, by_folder

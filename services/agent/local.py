@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from services.agent import core
+from largesse.lifecycle import node_work as core
 from services.agent.documents import open_folder, write_json
 from services.agent.found import StopReason
 from services.agent.outbox import Name, Result

@@ -1,17 +1,19 @@
 """The cell's log, read into what an agent knows: from the last checkpoint on, to the end and further."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 
 from largesse import failpoints
 from largesse.bus.port import Bus, BusError, PositionGap
+from largesse.lifecycle import node_work as core
+from largesse.lifecycle.handed import Handed
+from largesse.lifecycle.node_work import Action, NodeWork, Start
 from largesse.log.fencing import Accepted
 from largesse.log.reader import LogReader
 from largesse.telemetry import logger
 from schemas import JobEnded, RoundAbandoned, RoundClosed, RoundOpened
 from schemas.topics import LOG
-from services.agent import checkpoint, core
-from services.agent.core import Action
+from services.agent import checkpoint
 from services.agent.local import mono_ms
 from services.agent.reporter import RETRY_MS
 from services.agent.settings import NodeSettings
@@ -20,13 +22,11 @@ READ_WAIT_MS = 1_000
 
 
 class LogFollower:
-    """Reads for one agent. `state`: what the log has said so far; `ended`: called with each job that ends, and the seq
-    of its admission. A bus that fails for a while is waited for.
-    """
+    """Reads the log for one agent (feed.py). `ended`: called with each job that ends, and the seq of its admission."""
 
     def __init__(self, bus: Bus, node: NodeSettings, epoch: str, ended: Callable[[str, int], None]) -> None:
         self.state = core.start(node.name, epoch)
-        self.in_round = False  # Whether a round is open, of which nothing that is said now becomes a part.
+        self.in_round = False
         self._bus, self._node, self._ended = bus, node, ended
         self._log = logger(service="agent", node=node.name)
         self._reader = LogReader(bus, node.partition)
@@ -37,44 +37,70 @@ class LogFollower:
 
     @property
     def time(self) -> int:
-        """Log time of the last record, in ms."""
+        """See Feed."""
         return self._reader.order.time
 
+    @property
+    def work(self) -> NodeWork:
+        """See Feed."""
+        return self.state.nodes[self._node.name]
+
+    @property
+    def node_lease_ms(self) -> int:
+        """See Feed."""
+        return self.state.node_lease_ms
+
+    def take(self, *, may_start: bool = True) -> list[Action]:
+        """See Feed."""
+        return core.take(self.state, self._node.name, may_start=may_start)
+
+    def handed_to(self, start: Start) -> list[Handed]:
+        """See Feed."""
+        return core.handed_to(self.state, start)
+
+    def address_of(self, node: str) -> str | None:
+        """See Feed."""
+        return self.state.addresses.get(node)
+
+    def live_runs(self) -> Iterable[tuple[str, int]]:
+        """See Feed."""
+        return ((name, job.run) for name, job in self.state.jobs.items())
+
+    def renew(self, epoch: str) -> None:
+        """See Feed."""
+        core.renew(self.work, epoch)
+
     async def catch_up(self) -> None:
-        """Reads what the log has by now without acting on it: most of it is over. Raises PositionGap, Undecodable."""
+        """See Feed."""
         end = await self._where_to_begin()
         begun = self._reader.offset
         while self._reader.offset < end:
             self._fold(await self._read(0))
-            core.take(self.state)
-        core.look_again(self.state)
-        held = len(self.state.held)
-        self._log.info("caught up", from_offset=begun, offset=end, epoch=self.state.epoch, attempts=held)
+            self.take()
+        core.look_again(self.work)
+        held = len(self.work.held)
+        self._log.info("caught up", from_offset=begun, offset=end, epoch=self.work.epoch, attempts=held)
 
     async def read(self) -> None:
-        """Reads what comes next, and waits for it for a while. Raises PositionGap, Undecodable."""
+        """See Feed."""
         batch = await self._read(READ_WAIT_MS)
         failpoints.hit("agent", "before_consume")
         self._fold(batch)
         failpoints.hit("agent", "after_consume")
 
     def fell_behind(self) -> bool:
-        """Whether this agent was paused, or cut off from the log, for so long that its node may be lost, and what it
-        has read to start may run elsewhere.
-        """
+        """See Feed."""
         return mono_ms() - self._followed_ms > max(2 * READ_WAIT_MS, self.state.node_lease_ms // 2)
 
     async def kept_up(self) -> None:
-        """Returns once it has not fallen behind."""
+        """See Feed."""
         while True:
             if not self.fell_behind():
                 return
             await asyncio.sleep(RETRY_MS / 1_000)
 
     async def read_on(self, act: Callable[[list[Action]], Awaitable[None]]) -> None:
-        """Reads what the log has by now. What is over ends meanwhile, by `act`, and nothing starts. Raises PositionGap,
-        Undecodable.
-        """
+        """See Feed."""
         begun_ms = mono_ms()
         try:
             end = (await self._bus.bounds(LOG, self._node.partition))[1]
@@ -83,13 +109,11 @@ class LogFollower:
             return
         while self._reader.offset < end:
             self._fold(await self._read(0))
-            await act(core.take(self.state, may_start=False))
+            await act(self.take(may_start=False))
         self._followed_ms = begun_ms
 
     async def knows_of_the_loss(self) -> bool:
-        """Whether all is folded that the log held once this node was found lost: an agent that was paused for long
-        would else take its node back from the one that has registered it since.
-        """
+        """See Feed."""
         if self._lost_at is None:
             try:
                 self._lost_at = (await self._bus.bounds(LOG, self._node.partition))[1]
@@ -98,16 +122,18 @@ class LogFollower:
         return self._folded_to >= self._lost_at
 
     def forget_loss(self) -> None:
-        """The node is about to be registered again: a later loss is another one."""
+        """See Feed."""
         self._lost_at = None
 
     async def save(self) -> None:
-        """A checkpoint, when enough has been read since the last."""
+        """See Feed: a checkpoint."""
         if self._folded < checkpoint.RECORDS_BETWEEN:
             return
         self._folded = 0
         try:
-            await checkpoint.save(self._bus, self._node.partition, self._node.data, self.state, self._reader.order)
+            await checkpoint.save(
+                self._bus, self._node.partition, self._node.data, self._node.name, self.state, self._reader.order
+            )
         except (BusError, OSError) as error:
             self._log.warning("no checkpoint could be written", error=str(error))
 
@@ -116,7 +142,7 @@ class LogFollower:
         node = self._node
         while True:
             try:
-                found = await checkpoint.restore(self._bus, node.partition, node.data, node.name, self.state.epoch)
+                found = await checkpoint.restore(self._bus, node.partition, node.data, node.name, self.work.epoch)
                 end = (await self._bus.bounds(LOG, node.partition))[1]
             except BusError as error:
                 await self._wait_for_bus(error)

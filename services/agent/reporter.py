@@ -11,10 +11,10 @@ from typing import Any
 
 from largesse import failpoints
 from largesse.bus.port import Bus, BusError, Outgoing
+from largesse.lifecycle.node_work import NodeWork
 from largesse.telemetry import logger
 from schemas.edge.nodes import FOLDER_MAX
 from schemas.quantities import quantity_texts
-from services.agent.core import State
 from services.agent.lease_file import boot_ms
 from services.agent.local import Local, mono_ms
 from services.agent.outbox import Outbox, Said, known_attempts, messages
@@ -57,23 +57,27 @@ class Reporter:
         self._retry_ms, self._retry_wait_ms = 0, RETRY_MS
         self._log = logger(service="agent", node=node.name)
 
-    async def speak(self, state: State, locals_: Iterable[Local], *, in_round: bool = False) -> int | None:
-        """Says what is due; returns when to call again, or None: not before something happens."""
-        if state.standing in ("lost", "taken"):
+    async def speak(
+        self, work: NodeWork, lease_ms: int, locals_: Iterable[Local], *, in_round: bool = False
+    ) -> int | None:
+        """Says what is due; returns when to call again, or None: not before something happens. `lease_ms`: how long the
+        cell believes a silent node.
+        """
+        if work.standing in ("lost", "taken"):
             return None  # What still runs here has to end first, or another epoch has to be begun.
         if mono_ms() < self._retry_ms:
             return self._retry_ms
-        if state.standing != "registered":
-            return await self._register(state, list(locals_))
-        if self._epoch != state.epoch:
-            self._settle(state)
+        if work.standing != "registered":
+            return await self._register(work, list(locals_))
+        if self._epoch != work.epoch:
+            self._settle(work, lease_ms)
         now_ms = mono_ms()
         if now_ms >= self._beat_ms or self._offered != self.unschedulable:
-            offer = self._offer(state)
-            if await self._send("nodes", [{"report": offer}], state.epoch):
+            offer = self._offer(work)
+            if await self._send("nodes", [{"report": offer}], work.epoch):
                 self._offered = offer["unschedulable"]
-                self._beat_ms = now_ms + min(self._node.heartbeat_ms, state.node_lease_ms // 3)
-        await self._report(state, locals_, in_round)
+                self._beat_ms = now_ms + min(self._node.heartbeat_ms, lease_ms // 3)
+        await self._report(work, locals_, in_round)
         due_ms = self.outbox.due_ms()
         moments = [self._beat_ms] if due_ms is None else [self._beat_ms, max(due_ms, self._speaks_ms, self._begins_ms)]
         return max(self._retry_ms, min(moments))
@@ -96,43 +100,43 @@ class Reporter:
         """Another epoch is to be registered, at once."""
         self._register_ms, self._register_wait_ms = 0, REGISTER_MS
 
-    async def leave(self, state: State) -> None:
+    async def leave(self, work: NodeWork) -> None:
         """Last words: the node goes. Where the bus does not take them in time, the node's lease says the same later."""
-        if state.standing != "registered":
+        if work.standing != "registered":
             return
-        document = {"leave": {"node": state.node, "epoch": state.epoch}}
+        document = {"leave": {"node": work.node, "epoch": work.epoch}}
         try:
             async with asyncio.timeout(LEAVE_SECONDS):
-                left = await self._send("nodes", [document], state.epoch)
+                left = await self._send("nodes", [document], work.epoch)
         except TimeoutError:
             left = False
-        self._log.info("left", epoch=state.epoch, said=left)
+        self._log.info("left", epoch=work.epoch, said=left)
 
     async def drop(self) -> None:
         """Says nothing more."""
         await self._writer.drop()
 
-    async def _register(self, state: State, locals_: list[Local]) -> int:
+    async def _register(self, work: NodeWork, locals_: list[Local]) -> int:
         if mono_ms() >= self._register_ms:
-            offer = self._offer(state)
-            if self._sure[0] != state.epoch:
-                self._sure = (state.epoch, boot_ms())  # The log may show it before the bus says that it has it.
-            if await self._send("nodes", self._registration(state, offer, locals_), state.epoch):
+            offer = self._offer(work)
+            if self._sure[0] != work.epoch:
+                self._sure = (work.epoch, boot_ms())  # The log may show it before the bus says that it has it.
+            if await self._send("nodes", self._registration(work, offer, locals_), work.epoch):
                 self._offered = offer["unschedulable"]
                 # There may be no sequencer to answer, so repeats become rarer and rarer (exponential back-off).
                 self._register_ms = mono_ms() + self._register_wait_ms
                 self._register_wait_ms = min(2 * self._register_wait_ms, REGISTER_MS_MAX)
         return max(self._retry_ms, self._register_ms)
 
-    def _registration(self, state: State, offer: dict[str, Any], locals_: list[Local]) -> list[dict[str, Any]]:
-        """The messages that register the node under the state's epoch."""
-        if self._named[0] != state.epoch:
+    def _registration(self, work: NodeWork, offer: dict[str, Any], locals_: list[Local]) -> list[dict[str, Any]]:
+        """The messages that register the node under the node's epoch."""
+        if self._named[0] != work.epoch:
             loud = [local for local in locals_ if not local.quiet]
             running = [local.name for local in loud if local.result is None]
             ended = [(local.name, local.result) for local in loud if local.result is not None]
-            self._named = (state.epoch, known_attempts(running, ended))
+            self._named = (work.epoch, known_attempts(running, ended))
         *before, last = self._named[1]
-        where = {"node": state.node, "epoch": state.epoch}
+        where = {"node": work.node, "epoch": work.epoch}
         known = [{"known": {**where, "part": part, "attempts": batch}} for part, batch in enumerate(before)]
         register = {**offer, "attempts": last, "address": self._node.address, "parts": len(before)}
         first, last_port = self._node.ports
@@ -147,16 +151,16 @@ class Reporter:
         limits = {"age_ms": kept.age_ms, "bytes": kept.bytes, "runs": kept.runs, "inodes": kept.inodes}
         return {"folder": folder, **limits}
 
-    def _settle(self, state: State) -> None:
+    def _settle(self, work: NodeWork, lease_ms: int) -> None:
         """The log has the registration: from here on what is said counts."""
-        self._epoch = state.epoch
+        self._epoch = work.epoch
         self._named = ("", [])
         self._register_ms, self._register_wait_ms = 0, REGISTER_MS
-        self._beat_ms = mono_ms() + min(self._node.heartbeat_ms, state.node_lease_ms // 3)
+        self._beat_ms = mono_ms() + min(self._node.heartbeat_ms, lease_ms // 3)
         self.outbox.again(mono_ms())
-        self._log.info("registered", epoch=state.epoch)
+        self._log.info("registered", epoch=work.epoch)
 
-    async def _report(self, state: State, locals_: Iterable[Local], in_round: bool) -> None:
+    async def _report(self, work: NodeWork, locals_: Iterable[Local], in_round: bool) -> None:
         """Everything that is due in one batch, at most one every `report_flush_ms`."""
         now_ms = mono_ms()
         if now_ms < self._speaks_ms:
@@ -170,7 +174,7 @@ class Reporter:
         if said:
             self._flush_ms = now_ms + self._node.report_flush_ms
             self._gather_ms = now_ms + max(GATHER_MS, self._node.report_flush_ms)
-            if await self._send("tasks", messages(said, state.node, state.epoch), state.epoch):
+            if await self._send("tasks", messages(said, work.node, work.epoch), work.epoch):
                 self.outbox.sent(said, mono_ms())
 
     @property
@@ -199,12 +203,12 @@ class Reporter:
         self._retry_wait_ms = RETRY_MS
         return True
 
-    def _offer(self, state: State) -> dict[str, Any]:
+    def _offer(self, work: NodeWork) -> dict[str, Any]:
         node = self._node
         gpus = [{"index": gpu.index, "milli": gpu.milli, "model": gpu.model} for gpu in node.devices]
         offer = {
             "node": node.name,
-            "epoch": state.epoch,
+            "epoch": work.epoch,
             "capacity": quantity_texts(node.capacity),
             "labels": node.labels,
         }

@@ -13,14 +13,15 @@ from typing import Literal
 
 from largesse.bus.file.lock import DirectoryLock
 from largesse.bus.port import Bus
+from largesse.lifecycle.node_work import Action, Begun, NodeWork, Over, Start, Stop
 from largesse.telemetry import CAUGHT_UP, logger
 from largesse.waiting import is_set_within
-from services.agent import core
 from services.agent.archive import Archive
 from services.agent.attempts import Attempts
 from services.agent.capacity import measured
-from services.agent.core import Action, Begun, Over, Start, Stop
+from services.agent.edge import EdgeBus
 from services.agent.executors.port import LOOK_MS
+from services.agent.feed import Feed
 from services.agent.folders import live_name, take_identity
 from services.agent.inputs import Inputs
 from services.agent.keeping import Holding
@@ -79,12 +80,13 @@ class _Agent:
         self._bus, self._node = bus, node
         self._log = logger(service="agent", node=node.name)
         self._identity = take_identity(node.data)
-        self._follower = LogFollower(bus, node, self._identity.epoch, self._note_end)
+        begin = bus.feed if isinstance(bus, EdgeBus) else partial(LogFollower, bus)
+        self._feed: Feed = begin(node, self._identity.epoch, self._note_end)
         self._attempts = Attempts(node, hold=str(node.data / HOLD))
-        self._inputs = Inputs(node, peer or by_address(lambda name: self._state.addresses.get(name)))
+        self._inputs = Inputs(node, peer or by_address(lambda name: self._feed.address_of(name)))
         self._reporter = Reporter(bus, node)
         self._events = self._attempts.open_events()
-        self._archive = Archive(node, lambda: self._follower.time)
+        self._archive = Archive(node, lambda: self._feed.time)
         self._holding = Holding(node.data, self._lease_ms, alone=node.alone)
         self._troubles = Troubles(DEPARTING if node.departing else "")
         self._registered = asyncio.Event()
@@ -113,7 +115,7 @@ class _Agent:
             if not self._node.keep_running:
                 await self._end_all("lost" if self._node.leaves else "killed")
             if self._node.leaves:
-                await self._reporter.leave(self._state)
+                await self._reporter.leave(self._work)
             if self._node.departing and self._registered.is_set() and not self._attempts.alive:
                 await self._archive.put_all_away()
         finally:
@@ -147,28 +149,28 @@ class _Agent:
                 raise outcome
 
     @property
-    def _state(self) -> core.State:
-        """What the log has said so far."""
-        return self._follower.state
+    def _work(self) -> NodeWork:
+        """What the log has said so far of this node."""
+        return self._feed.work
 
     # ---------------------------------------------------------------- the log
     async def _follow(self) -> None:
         await self._catch_up()
-        follower = self._follower
+        feed = self._feed
         while True:
-            await self._act(core.take(self._state, may_start=not follower.fell_behind()))
+            await self._act(feed.take(may_start=not feed.fell_behind()))
             self._check_standing()
             self._say_troubles()
-            await follower.save()
-            if follower.fell_behind():
-                await follower.read_on(self._act)
+            await feed.save()
+            if feed.fell_behind():
+                await feed.read_on(self._act)
             else:
-                await follower.read()
+                await feed.read()
 
     async def _catch_up(self) -> None:
-        await self._follower.catch_up()
+        await self._feed.catch_up()
         for local in list(self._attempts.by_key.values()):
-            held = self._state.held.get(local.key)
+            held = self._work.held.get(local.key)
             if held is None or held.run != local.admitted:
                 self._drop(local)
         self._caught_up.set()
@@ -179,41 +181,41 @@ class _Agent:
         self._inputs.forget(job, run)
 
     def _check_standing(self) -> None:
-        state = self._state
+        work = self._work
         # A message of our own that came late, be it of the agent before us, is no rival.
-        if state.rival and state.rival not in self._identity.issued:
+        if work.rival and work.rival not in self._identity.issued:
             raise TakenOver(
-                f"node {state.node} was registered by another agent, under epoch {state.rival}: end one of the two, or "
+                f"node {work.node} was registered by another agent, under epoch {work.rival}: end one of the two, or "
                 "give this one another name (LARGESSE_NODE)"
             )
-        if state.standing == "registered":
+        if work.standing == "registered":
             self._put_off()
             self._registered.set()
-        if state.standing == "taken":
+        if work.standing == "taken":
             self._renew()
         self._wake.set()
 
     async def _may_come_back(self) -> bool:
         """Whether this node was lost, nothing runs on it any more, and no other agent has it."""
-        state = self._state
-        if state.standing != "lost" or self._attempts.alive or not await self._follower.knows_of_the_loss():
+        work = self._work
+        if work.standing != "lost" or self._attempts.alive or not await self._feed.knows_of_the_loss():
             return False
-        return not state.rival or state.rival in self._identity.issued
+        return not work.rival or work.rival in self._identity.issued
 
     def _renew(self) -> None:
-        self._follower.forget_loss()
+        self._feed.forget_loss()
         try:
             self._identity = take_identity(self._node.data)
         except OSError as error:
             self._fall(f"its epoch cannot be written down: {error.strerror or error}")
             return  # The standing stays, so it is tried again.
-        core.renew(self._state, self._identity.epoch)
+        self._feed.renew(self._identity.epoch)
         self._reporter.begin_anew()
-        self._log.warning("the node has to be registered again", epoch=self._state.epoch)
+        self._log.warning("the node has to be registered again", epoch=self._work.epoch)
 
     @property
     def _lease_ms(self) -> int:
-        return self._node.silent_ms or self._state.node_lease_ms
+        return self._node.silent_ms or self._feed.node_lease_ms
 
     async def _hold(self) -> None:
         """Holds the node's tasks as long as the cell certainly gives them to nobody else.
@@ -222,15 +224,15 @@ class _Agent:
         as after a restart, and the record says what goes on here.
         """
         while True:
-            if self._seen == self._state.epoch:
+            if self._seen == self._work.epoch:
                 self._put_off()
             await asyncio.sleep(min(HOLD_MS, self._lease_ms / HOLD_PARTS) / 1_000)
 
     def _put_off(self) -> None:
         """Tells the shims for how long their tasks may run on. Whatever the log no longer wants ends by now."""
-        epoch, holding, lease_ms = self._state.epoch, self._holding, self._lease_ms
+        epoch, holding, lease_ms = self._work.epoch, self._holding, self._lease_ms
         sure_ms = self._reporter.sure_ms(epoch)
-        if self._state.standing != "registered" or sure_ms is None:
+        if self._work.standing != "registered" or sure_ms is None:
             return
         if self._seen == epoch and boot_ms() >= holding.until_ms - holding.lease_ms // SUSPEND_PARTS:
             self._log.warning("it was not heard for long: what runs here waits until the log has it again")
@@ -270,7 +272,7 @@ class _Agent:
         for local, start in prepared:
             self._archive.runs.began(live_name(local.name.job, local.admitted), local.run_name)
             if start.stage.inputs:
-                self._inputs.begin(local, core.handed_to(self._state, start), partial(self._brought, local, start))
+                self._inputs.begin(local, self._feed.handed_to(start), partial(self._brought, local, start))
         if at_once := [(local, start) for local, start in prepared if not local.waits]:
             await self._launch(at_once)
 
@@ -279,7 +281,7 @@ class _Agent:
         if outcome is not None:
             self._take_in([outcome])
             return
-        await self._follower.kept_up()
+        await self._feed.kept_up()
         if local.phase != "ended":
             local.waits = False
             self._put_off()
@@ -305,7 +307,7 @@ class _Agent:
             if stop.held.grace_ms is not None:
                 grace_ms = stop.held.grace_ms  # What the cell takes back it has told the time for.
             self._note(self._attempts.stop(local, stop.reason, grace_ms))
-        elif stop.held.epoch == self._state.epoch:
+        elif stop.held.epoch == self._work.epoch:
             self._report(stop, Result(stop.reason, detail=f"stopped before it began: {stop.reason}"))
 
     def _report(self, action: Start | Stop, result: Result) -> None:
@@ -356,7 +358,8 @@ class _Agent:
                 if await self._may_come_back():
                     self._renew()
                 known = self._attempts.by_key.values()
-                moments.append(await self._reporter.speak(self._state, known, in_round=self._follower.in_round))
+                feed = self._feed
+                moments.append(await self._reporter.speak(feed.work, feed.node_lease_ms, known, in_round=feed.in_round))
             next_ms = min(moment for moment in moments if moment is not None)
             await self._sleep_until(next_ms)
 
@@ -401,7 +404,7 @@ class _Agent:
         if self._reporter.unschedulable and not troubles.reason:
             self._log.info("takes new tasks again")
         self._reporter.unschedulable = troubles.reason
-        if self._withheld and (self._state.unschedulable or not (troubles.reason or troubles.suspected)):
+        if self._withheld and (self._work.unschedulable or not (troubles.reason or troubles.suspected)):
             withheld, self._withheld = self._withheld, []
             for local in withheld:
                 if self._attempts.by_key.get(local.key) is local and not local.quiet and local.result is not None:
@@ -421,14 +424,14 @@ class _Agent:
                 fault = await asyncio.to_thread(probe, data, room)
                 if fault and not troubles.reason:
                     self._log.warning("takes no new tasks for now", reason=fault)
-                troubles.probed(fault, mono_ms(), logged=bool(self._state.unschedulable))
+                troubles.probed(fault, mono_ms(), logged=bool(self._work.unschedulable))
             self._say_troubles()
             await is_set_within(self._look, LOOK_MS / 1_000)
 
     async def _clear(self) -> None:
         """Puts away what ended jobs left, from the moment on at which the log has been read."""
         await self._caught_up.wait()
-        await self._archive.keep(self._state, self._look.set)
+        await self._archive.keep(self._feed.live_runs, self._look.set)
 
     async def _end_all(self, reason: Literal["killed", "lost"]) -> None:
         """Stops everything and sees it end, or gives up on what the kernel does not let go."""

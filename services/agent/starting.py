@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from largesse.descriptors import inherited_limit
+from largesse.lifecycle.node_work import Start
 from services.agent import processes
 from services.agent.cgroups import Limits
-from services.agent.core import Start
 from services.agent.folders import INPUTS, WORK
 from services.agent.settings import NodeSettings
 

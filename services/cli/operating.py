@@ -1,6 +1,7 @@
 """What operators ask of a running cell: node and config."""
 
 import re
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -14,7 +15,9 @@ from services.cli.show import plural
 REASON_MAX = 300
 """Characters of the reason for a drain, as the cell takes them."""
 
-node_app = typer.Typer(cls=Group, no_args_is_help=True, rich_markup_mode=None, help="Drain, resume and remove nodes.")
+node_app = typer.Typer(
+    cls=Group, no_args_is_help=True, rich_markup_mode=None, help="Drain, resume, remove and admit nodes."
+)
 config_app = typer.Typer(
     cls=Group, no_args_is_help=True, rich_markup_mode=None, help="Show and change queues and policy."
 )
@@ -84,6 +87,35 @@ def remove(name: Node, url: Url = None, json: Json = False) -> None:
         out(f"{name}: removed")
     else:
         out(f"{name}: asked for; the log has not said so yet")
+
+
+@node_app.command("password", short_help="Make a node's password for the MQTT broker.")
+def password(
+    name: Annotated[str, typer.Argument(help="the node", metavar="NAME")],
+    file: Annotated[Path, typer.Option("--file", help="the broker's file of passwords", metavar="PASSWD_FILE")],
+    out_file: Annotated[
+        Path | None,
+        typer.Option("--out", help="write it to a file of its owner alone instead", metavar="FILE"),
+    ] = None,
+    bridge: Annotated[bool, typer.Option("--bridge", help="for the user of bridges, not for a node")] = False,
+) -> None:
+    """Make a password with which a node reaches the MQTT broker, in place of an earlier one; it is printed once.
+
+    The broker takes it once it has read its file again: send it a SIGHUP.
+    """
+    from services.cli.node_passwords import check_user, new_password, replace, set_password
+
+    check_user(name, bridge)
+    made = new_password()
+    try:
+        if out_file is not None:
+            replace(out_file, f"{made}\n")
+        had_one = set_password(file, name, made)
+    except OSError as error:
+        raise Wrong(f"{error.filename}: {error.strerror}") from None
+    if out_file is None:
+        out(made)
+    note(f"{name} has {'another' if had_one else 'a'} password in {file}; the broker reads it again at a SIGHUP")
 
 
 @config_app.command("show", short_help="Print policy and queues.")

@@ -20,6 +20,7 @@ from schemas.policy import JOB_TASKS_MAX, KNOBS, Policy
 from schemas.presets import PRESETS
 from services.admission.core.state import LIVE_JOBS_MAX, SKIPS_MAX
 from services.agent.settings import VARIABLES as AGENT
+from services.bridge.settings import VARIABLES as BRIDGE
 from services.gateway.shell import VARIABLES as GATEWAY
 
 PAGE = Path(__file__).parents[2] / "docs" / "settings.md"
@@ -114,6 +115,10 @@ def settings_page() -> str:
             "",
             *_table(("variable", "default", "unit", "meaning"), _variables(AGENT)),
             "",
+            "## The bridge",
+            "",
+            "An agent whose `LARGESSE_BUS` is that broker, `mqtt://` or `mqtts://`, reads the two files, too.",
+            *("", *_table(("variable", "default", "unit", "meaning"), _variables(BRIDGE)), ""),
             "## The command line",
             "",
             *_table(("variable", "default", "meaning"), ((f"`{name}`", *rest) for name, *rest in _CLIENT)),

@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
+from largesse.lifecycle.node_work import HeldAttempt, Start
 from largesse.task_output import Wanted
 from schemas import Stage
 from services.agent import processes
 from services.agent.attempts import Attempts
-from services.agent.core import HeldAttempt, Start
 from services.agent.documents import CHILD, CLAIM, RESULT, STOP, TASK, claim, read_json, write_json
 from services.agent.executors.choice import kind_of
 from services.agent.executors.process import PROCESS

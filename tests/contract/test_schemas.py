@@ -11,11 +11,13 @@ import yaml
 from jsonschema import Draft7Validator, Draft202012Validator
 
 from largesse.log.codec import decode, encode
+from largesse.mqtt.topics import down_topic, up_topic
 from schemas import export
 from schemas.compat import breaks_between
+from schemas.edge.mqtt import read_down, read_up
 from schemas.edge.read import FORMS, read_cluster, read_input, read_workload_line
 from schemas.registry import NEWEST, LogBody
-from schemas.topics import BY_NAME, LOG, TOPICS
+from schemas.topics import BY_NAME, LOG, NODE_TOPICS, TOPICS
 from tests.conftest import ROOT
 
 SAMPLES = sorted((ROOT / "schemas" / "samples").glob("*.json"))
@@ -246,10 +248,26 @@ def asyncapi():
 def test_every_topic_is_a_channel_with_its_messages(asyncapi):
     assert asyncapi["asyncapi"] == "3.0.0"
     assert {"title", "version"} <= asyncapi["info"].keys()
-    assert list(asyncapi["channels"]) == list(BY_NAME)
-    for name, channel in asyncapi["channels"].items():
+    assert list(asyncapi["channels"]) == [*BY_NAME, *(topic.name for topic in NODE_TOPICS)]
+    for name, topic in BY_NAME.items():
+        channel = asyncapi["channels"][name]
         assert channel["address"] == name
-        assert len(channel["messages"]) == len(BY_NAME[name].bodies)
+        assert len(channel["messages"]) == len(topic.bodies)
+
+
+def test_a_topic_of_a_node_is_a_channel_with_the_names_in_it_as_parameters(asyncapi):
+    for topic in NODE_TOPICS:
+        channel = asyncapi["channels"][topic.name]
+        assert re.findall(r"{(\w+)}", channel["address"]) == list(channel["parameters"])
+        assert list(channel["messages"]) == [topic.body]
+        said = asyncapi["operations"][f"{topic.writer}.send.{topic.name}"]
+        assert said["bindings"]["mqtt"] == {"qos": 1, "retain": topic.retained}
+
+
+def test_the_address_of_a_node_is_the_topic_that_is_spoken_on():
+    made = [topic.address.format(cell="c", node="n") for topic in NODE_TOPICS]
+
+    assert made == [up_topic("c", "n"), down_topic("c", "n")]
 
 
 def test_the_topic_of_the_log_lists_whatever_the_log_can_hold():
@@ -330,9 +348,14 @@ def test_a_sample_is_what_its_published_schema_describes(path):
 
 @pytest.mark.parametrize("name", sorted(FORMS))
 def test_a_sample_of_what_people_write_is_accepted(name):
-    document = orjson.loads((ROOT / "schemas" / "samples" / f"{name}.v1.json").read_bytes())
+    written = (ROOT / "schemas" / "samples" / f"{name}.v1.json").read_bytes()
+    document = orjson.loads(written)
 
     match name:
+        case "NodeUp":
+            assert [read_input(message.topic, message.document, "") for message in read_up(written).messages or []]
+        case "NodeDown":
+            assert read_down(written).answered
         case "ClusterFile":
             assert len(read_cluster(document).nodes) == 101
         case "WorkloadLine":

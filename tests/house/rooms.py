@@ -104,6 +104,12 @@ ROOMS = (
         others=STDLIB | {"aiokafka", "orjson", "pydantic", "structlog"},
     ),
     Room(
+        "a client of MQTT",
+        ("largesse/mqtt/client.py",),
+        ours=("schemas", "largesse"),
+        others=(STDLIB - CLOCK_AND_CHANCE) | {"aiomqtt", "paho"},
+    ),
+    Room(
         "the engine",
         ("largesse/*",),
         ours=("schemas", "largesse"),
@@ -186,6 +192,20 @@ ROOMS = (
         ("services/agent/*",),
         ours=("schemas", "largesse", "services.agent"),
         others=STDLIB | {"psutil"},
+    ),
+    Room(
+        "what a bridge judges and deals",
+        ("services/bridge/intake.py", "services/bridge/dealing.py"),
+        ours=("schemas", "largesse.mqtt", "services.bridge"),
+        others=PURE | {"hashlib"},
+        never=("largesse.mqtt.client", "largesse.mqtt.memory", "largesse.mqtt.settings", *_AROUND_A_CORE),
+        pure=True,
+    ),
+    Room(
+        "the bridge",
+        ("services/bridge/*",),
+        ours=("schemas", "largesse", "services.bridge"),
+        others=STDLIB,
     ),
     Room(
         "a shell",  # solve.py, dry_run.py: a policy or its core as a filter, one problem from stdin.

@@ -152,9 +152,9 @@ Story = Callable[[ScriptedCell], Awaitable[None]]
 
 
 @asynccontextmanager
-async def scripted_cell() -> AsyncIterator[ScriptedCell]:
+async def scripted_cell(bus: MemoryBus | None = None) -> AsyncIterator[ScriptedCell]:
     """A cell that serves for the length of the story."""
-    cell = ScriptedCell()
+    cell = ScriptedCell(bus or MemoryBus())
     cell.serving = asyncio.ensure_future(cell.serve())
     try:
         yield cell

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from largesse.lifecycle.node_work import HeldAttempt, Start
 from schemas import Stage
 from services.agent import fork_server, forks, processes
 from services.agent.attempts import Attempts
-from services.agent.core import HeldAttempt, Start
 from services.agent.documents import CHILD
 from services.agent.executors.process import PROCESS
 from services.agent.proc import start_ticks

@@ -1,12 +1,17 @@
-"""What an agent holds true of its node is what the sequencer holds true of it, after every record of any history."""
+"""What an agent holds true of its node is what the sequencer holds true of it, after every record of any history; and
+who follows all nodes at once holds true of each what an agent does.
+"""
+
+from dataclasses import asdict
 
 from hypothesis import strategies as st
 
+from largesse.lifecycle import node_work as core
 from largesse.lifecycle.job_life import is_broken
+from largesse.lifecycle.node_work import HeldAttempt, Over, Start, Stop, attempt_key
 from services.admission import core as admission
-from services.agent import core
-from services.agent.core import HeldAttempt, Over, Start, Stop, attempt_key
 from tests.cells import SlowCell
+from tests.properties import node_work_alone as alone
 from tests.properties.histories import NODES, Play, histories
 from tests.strategies import for_all
 
@@ -50,8 +55,9 @@ def test_an_agent_holds_what_the_sequencer_holds_for_its_node(history, tree_name
             admission.fold(sequencer, record)
         for node, state in agents.items():
             core.fold(state, record)
-            assert {key: (held.epoch, held.begun) for key, held in state.held.items()} == held_on(sequencer, node)
-            for held in state.held.values():
+            holds = state.nodes[node].held.items()
+            assert {key: (held.epoch, held.begun) for key, held in holds} == held_on(sequencer, node)
+            for _, held in holds:
                 # A job that is out of retries is over before JobEnded says so to others.
                 # What a drain's deadline revokes is the agent's alone to know until it has ended.
                 if held.stop == "revoked":
@@ -69,13 +75,85 @@ def test_what_an_agent_takes_on_it_is_told_to_end_or_sees_ended(history, tree_na
         runs: dict[str, HeldAttempt] = {}
         for record in records:
             core.fold(state, record)
-            for action in core.take(state):
+            for action in core.take(state, node):
                 match action:
                     case Start(key, held):
                         assert runs.setdefault(key, held) is held, f"{key} is started twice"
                         assert held.epoch == epoch
                     case Stop(key):
-                        assert key in state.held
+                        assert key in state.nodes[node].held
                     case Over(key):
                         runs.pop(key, None)
-        assert {key for key in runs if key not in state.held} == set()
+        assert {key for key in runs if key not in state.nodes[node].held} == set()
+
+
+def said_of(work):
+    return {key: asdict(held) for key, held in work.held.items()}, work.held_of
+
+
+def action_of(action):
+    return type(action).__name__, asdict(action)
+
+
+@for_all(histories(), tree_names)
+def test_who_follows_all_nodes_holds_of_each_what_its_agent_holds(history, tree_name):
+    """The reference folds for one node at a time, as agents once did."""
+    records = played(history, tree_name)
+    epochs = {(r.body.node, r.body.epoch) for r in records if r.type == "NodeRegistered"}
+    agents = {place: alone.start(*place) for place in sorted(epochs)}
+    cell = core.start_for_all()
+    for record in records:
+        core.fold(cell, record)
+        for state in agents.values():
+            alone.fold(state, record)
+        if record.type == "NodeForgotten":  # And so are its epochs, but for those to come.
+            past = [at for at, state in agents.items() if at[0] == record.body.node and state.standing != "new"]
+            for at in past:
+                del agents[at]
+        for (node, epoch), state in agents.items():
+            if (work := cell.nodes.get(node)) is None:
+                assert not state.held
+                continue
+            assert said_of(work) == said_of(state)
+            known = work.epochs.get(epoch, core.NOT_YET)
+            assert (known.standing, known.rival, known.unschedulable) == (
+                (state.standing, state.rival, state.unschedulable)
+            )
+            assert work.runs.keys() <= state.jobs.keys()
+            for held in work.held.values():
+                if held.job in state.jobs and state.jobs[held.job].run == held.run:
+                    assert work.runs[held.job] == held.run
+        if agents:
+            (state, *_) = agents.values()
+            assert (cell.hosts, cell.addresses, cell.node_lease_ms) == (
+                (state.hosts, state.addresses, state.node_lease_ms)
+            )
+        core_jobs = {name: (job.run, job.over, job.handed) for name, job in cell.jobs.items()}
+        for state in agents.values():
+            assert core_jobs == {name: (job.run, job.over, job.handed) for name, job in state.jobs.items()}
+
+
+@for_all(histories(), tree_names)
+def test_an_agent_is_told_to_do_what_it_was_when_it_followed_its_node_alone(history, tree_name):
+    records = played(history, tree_name)
+    epochs = {record.body.node: record.body.epoch for record in records if record.type == "NodeRegistered"}
+    for node, epoch in epochs.items():
+        one, other = core.start(node, epoch), alone.start(node, epoch)
+        for record in records:
+            core.fold(one, record)
+            alone.fold(other, record)
+            assert list(map(action_of, core.take(one, node))) == list(map(action_of, alone.take(other)))
+
+
+@for_all(histories(), tree_names)
+def test_a_node_of_which_nothing_is_new_was_not_stirred_for_nothing_missed(history, tree_name):
+    """What somebody who speaks to nodes would tell one changes only where the fold says that it may have."""
+    cell, told = core.start_for_all(), {}
+    for record in played(history, tree_name):
+        core.fold(cell, record)
+        for node, work in cell.nodes.items():
+            now = (said_of(work)[0], {e: asdict(known) for e, known in work.epochs.items()}, dict(work.runs))
+            if node not in cell.stirred:
+                assert now == told[node]
+            told[node] = now
+        cell.stirred.clear()

@@ -10,10 +10,10 @@ from random import Random
 from hypothesis import example
 
 from largesse.core import OpenRound
+from largesse.lifecycle import node_work as agent
 from largesse.log.snapshots import dump, load
 from schemas import NodeLost, NodeRegistered, RoundClosed, TaskFailed, TaskFinished
 from schemas.queue_tree import upwards
-from services.agent import core as agent
 from services.gateway import view
 from services.leftover import core as leftover
 from services.leftover.core.copies import overdue
@@ -98,7 +98,7 @@ class Watched(SlowCell):
         by_agents = [
             (name, key.rpartition("/")[0], each.attempt)
             for name, s in self.agents.items()
-            for key, each in s.held.items()
+            for key, each in s.nodes[name].held.items()
         ]
         assert sorted(by_agents) == expected
         seen = [(hold.node, key, hold.attempt) for key, hold in self.view.holds.items()]

@@ -8,10 +8,10 @@ from random import Random
 
 import pytest
 
+from largesse.lifecycle import node_work as agent
 from largesse.log.codec import decode
 from schemas import JobAdmitted, JobSpec, RoundClosed
 from services.admission import core as admission
-from services.agent import core as agent
 from services.gateway import view
 from services.leftover.core.asks import asks_of
 from tests.builders import config, job, node, stage
@@ -117,7 +117,8 @@ def agents_and_the_view_follow(cell):
                 core.fold(state, record)
         for name, state in agents.items():
             agent.fold(state, record)
-            assert {key: (held.epoch, held.begun) for key, held in state.held.items()} == held_on(sequencer, name)
+            holds = state.nodes[name].held.items()
+            assert {key: (held.epoch, held.begun) for key, held in holds} == held_on(sequencer, name)
         assert set(shown.holds) == set(holds_of(sequencer))
 
 

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from largesse.lifecycle.node_work import HeldAttempt, Start
 from schemas import DeviceShare, Stage
 from services.agent import shim
 from services.agent.attempts import Attempts
-from services.agent.core import HeldAttempt, Start
 from services.agent.documents import RESULT, STOP, TASK, claim, read_json, write_json
 from services.agent.executors.process import PROCESS
 from services.agent.forks import SHIM_PATH, SHIM_START

@@ -5,6 +5,8 @@ from itertools import count
 
 import pytest
 
+from largesse.lifecycle import node_work as core
+from largesse.lifecycle.node_work import Begun, Over, Start, Stop
 from largesse.log.snapshots import dump, load
 from schemas import (
     ConfigChanged,
@@ -32,9 +34,7 @@ from schemas import (
     TimeReached,
 )
 from schemas.jobs import Counted
-from services.agent import core
 from services.agent.cgroups import Limits
-from services.agent.core import Begun, Over, Start, Stop
 from services.agent.settings import NodeSettings
 from services.agent.starting import limits_of
 
@@ -90,9 +90,14 @@ class Story:
             core.fold(self.state, Record(type(body).__name__, 1, "default", seq, 0, seq, f"default/{seq}", "", body))
         return self
 
+    @property
+    def work(self):
+        """Its node\'s part of the cell."""
+        return self.state.nodes["n"]
+
     def takes(self):
         """What there is to do since the last time, in words."""
-        return [word_of(action) for action in core.take(self.state)]
+        return [word_of(action) for action in core.take(self.state, "n")]
 
 
 def word_of(action):
@@ -125,7 +130,7 @@ def test_a_start_says_stage_devices_and_which_admission_of_the_name_it_is():
     story = Story(registered(), admitted())
     story.then(closed(granted(0, 2, devices=[[DeviceShare(1, 500)], [DeviceShare(3, 1_000)]])))
 
-    starts = [action for action in core.take(story.state) if isinstance(action, Start)]
+    starts = [action for action in core.take(story.state, "n") if isinstance(action, Start)]
 
     assert [start.stage for start in starts] == [MAP, MAP]
     assert [start.held.devices for start in starts] == [[DeviceShare(1, 500)], [DeviceShare(3, 1_000)]]
@@ -147,8 +152,8 @@ def test_what_the_log_has_of_an_attempt_is_said():
     assert story.takes() == ["begun j/map/0/1", "begun j/map/1/1"]
     story.then(finished(0), failed(1))
     assert story.takes() == ["over j/map/0/1", "over j/map/1/1"]
-    assert story.state.held == {}
-    assert story.state.held_of == {}
+    assert story.work.held == {}
+    assert story.work.held_of == {}
 
 
 @pytest.mark.parametrize(
@@ -232,7 +237,7 @@ def test_a_gang_stops_when_one_of_its_tasks_ends_without_success(breaking):
     story.then(breaking)
 
     here = [word for word in story.takes() if word.startswith("stop")]
-    assert here == [f"stop j/gang/{i}/1 gang" for i in range(3) if f"j/gang/{i}/1" in story.state.held]
+    assert here == [f"stop j/gang/{i}/1 gang" for i in range(3) if f"j/gang/{i}/1" in story.work.held]
     assert len(here) >= 2
 
 
@@ -261,7 +266,7 @@ def test_a_lost_node_holds_nothing_any_more():
     story.then(NodeLost("n", "e1", [tasks(0, 2)]))
 
     assert story.takes() == ["over j/map/0/1", "over j/map/1/1"]
-    assert story.state.standing == "lost"
+    assert story.work.standing == "lost"
 
 
 def test_after_a_loss_the_node_comes_back_under_another_epoch():
@@ -269,11 +274,11 @@ def test_after_a_loss_the_node_comes_back_under_another_epoch():
     story.then(NodeLost("n", "e1", [tasks(0)]))
     story.takes()
 
-    core.renew(story.state, "e2")
+    core.renew(story.work, "e2")
     story.then(registered("e2"), closed(granted(0, attempt=2, epoch="e2")))
 
     assert story.takes() == ["start j/map/0/2"]
-    assert story.state.standing == "registered"
+    assert story.work.standing == "registered"
 
 
 def test_another_agents_registration_takes_the_node():
@@ -281,7 +286,7 @@ def test_another_agents_registration_takes_the_node():
 
     story.then(registered("f1", lost=[tasks(0)]))
 
-    assert (story.state.standing, story.state.rival) == ("taken", "f1")
+    assert (story.work.standing, story.work.rival) == ("taken", "f1")
     assert story.takes() == ["over j/map/0/1"]
 
 
@@ -291,58 +296,58 @@ def test_an_older_registration_that_comes_again_is_no_rival():
 
     story.then(registered("f1"))
 
-    assert (story.state.standing, story.state.rival) == ("taken", "")
+    assert (story.work.standing, story.work.rival) == ("taken", "")
 
 
 def test_after_a_loss_only_a_new_registration_is_a_rival():
     story = Story(registered("f1"), registered("e1"), NodeLost("n", "e1", []), epoch="e1")
 
-    assert story.then(registered("f1")).state.rival == ""
-    assert story.then(registered("g1")).state.rival == "g1"
+    assert story.then(registered("f1")).work.rival == ""
+    assert story.then(registered("g1")).work.rival == "g1"
 
 
 def test_a_rival_is_known_behind_an_old_registration_too():
     story = Story(registered("f1"), registered("e1"), registered("f1"), registered("g1"), epoch="e1")
 
-    assert (story.state.standing, story.state.rival) == ("taken", "g1")
+    assert (story.work.standing, story.work.rival) == ("taken", "g1")
 
 
 def test_only_the_latest_epochs_of_a_node_are_remembered():
     story = Story(*(registered(f"f{number}") for number in range(core.EPOCHS_MAX + 5)), epoch="e1")
 
-    assert list(story.state.epochs) == [f"f{number}" for number in range(5, core.EPOCHS_MAX + 5)]
+    assert list(story.work.epochs) == [f"f{number}" for number in range(5, core.EPOCHS_MAX + 5)]
 
 
 def test_older_epochs_in_the_log_are_no_rivals():
     story = Story(registered("e1"), registered("e2"), epoch="e3")
 
-    assert story.state.standing == "new"
-    assert story.then(registered("e3")).state.standing == "registered"
+    assert story.work.standing == "new"
+    assert story.then(registered("e3")).work.standing == "registered"
 
 
 def test_the_loss_of_an_older_epoch_is_not_ours():
     story = Story(registered("e1"), NodeLost("n", "e1", []), epoch="e2")
 
-    assert story.state.standing == "new"
+    assert story.work.standing == "new"
 
 
 def after_a_restart(*bodies):
     """An agent of epoch e2 that reads what happened under e1, and has not acted on it."""
     story = Story(registered(), admitted(), closed(granted(0, 3)), TaskStarted([tasks(0, 3)]), *bodies, epoch="e2")
-    core.take(story.state)
-    core.look_again(story.state)
+    core.take(story.state, "n")
+    core.look_again(story.work)
     return story
 
 
 def test_a_registration_keeps_what_it_names_and_ends_the_rest():
     story = after_a_restart(finished(1))
-    assert list(story.state.held) == ["j/map/0/1", "j/map/2/1"]
+    assert list(story.work.held) == ["j/map/0/1", "j/map/2/1"]
     story.takes()
 
     story.then(registered("e2", known(0), lost=[tasks(2)]))
 
     assert story.takes() == ["over j/map/2/1", "begun j/map/0/1"]
-    assert story.state.held["j/map/0/1"].epoch == "e2"
+    assert story.work.held["j/map/0/1"].epoch == "e2"
 
 
 def test_ends_that_a_registration_tells_are_over():
@@ -368,7 +373,7 @@ def test_an_earlier_job_of_the_same_name_leaves_no_mark():
     story.then(admitted(), closed(granted(0)))
 
     assert story.takes() == ["start j/map/0/1"]
-    assert story.state.held["j/map/0/1"].run == 6
+    assert story.work.held["j/map/0/1"].run == 6
 
 
 def test_a_job_that_ended_is_forgotten_and_its_attempts_are_not():
@@ -377,7 +382,7 @@ def test_a_job_that_ended_is_forgotten_and_its_attempts_are_not():
     story.then(JobEnded([JobEnd("j", "failed")]))
 
     assert story.state.jobs == {}
-    assert list(story.state.held) == ["j/map/0/1"]
+    assert list(story.work.held) == ["j/map/0/1"]
 
 
 def test_the_lease_comes_from_the_log():
@@ -404,7 +409,7 @@ def test_an_attempt_begins_with_what_it_counts_for_beside_what_it_asks_for(tmp_p
     story = Story(registered(), body)
     story.state = load(core.State, dump(story.state))
     story.then(closed(granted(0), granted(0, 4, stage="gang")))
-    first, second, *_ = core.take(story.state)
+    first, second, *_ = core.take(story.state, "n")
     settings = NodeSettings("n", tmp_path)
 
     assert limits_of(first, settings) == Limits("hard", 1_000, None, settings.task_pids, 600)

@@ -4,14 +4,14 @@ from dataclasses import replace
 
 import pytest
 
+from largesse.lifecycle import node_work as core
+from largesse.lifecycle.handed import Handed
+from largesse.lifecycle.node_work import Start
 from largesse.log.snapshots import dump, load
 from schemas import JobSpec, NodeForgotten, Stage
 from schemas.edge.read import Malformed, read_input
 from schemas.tasks import SpareAttempt
 from services.admission.core.keys import digest_of
-from services.agent import core
-from services.agent.core import Start
-from services.agent.handed import Handed
 from tests.unit.test_agent_core import Story, admitted, closed, failed, finished, granted, registered
 
 USE = Stage("use", 2, {"cpu": 1_000}, command=["true"], after=["map", "side"], inputs=["map"])
@@ -22,7 +22,7 @@ PLAIN, FAILING = "b9f1441d16061874bb04d2e5d3a48686", "838b5432731ebdb115ea8fb9f1
 
 def handed(story):
     """What is handed on to each attempt that is to start, whatever the run."""
-    starts = [action for action in core.take(story.state) if isinstance(action, Start)]
+    starts = [action for action in core.take(story.state, "n") if isinstance(action, Start)]
     return [[replace(tasks, run=0) for tasks in core.handed_to(story.state, start)] for start in starts]
 
 

@@ -2,9 +2,10 @@
 
 import pytest
 
+from largesse.lifecycle import handed
+from largesse.lifecycle import node_work as core
+from largesse.lifecycle.handed import Handed
 from schemas import JobAdmitted, JobEnd, JobEnded, JobSpec, Stage
-from services.agent import core, handed
-from services.agent.handed import Handed
 from tests.unit.test_agent_core import Story, closed, finished, granted, registered
 
 MAP = Stage("map", 4, {"cpu": 1_000}, command=["true"])
@@ -19,7 +20,7 @@ def handed_to_reduce(story, job="j", attempt=1):
     """What the only task of the later stage is handed once it is granted."""
     story.takes()
     story.then(closed(granted(0, stage="reduce", attempt=attempt, job=job)))
-    (start,) = core.take(story.state)
+    (start,) = core.take(story.state, "n")
     return core.handed_to(story.state, start)
 
 

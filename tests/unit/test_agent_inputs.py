@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from largesse.lifecycle.handed import Handed
 from largesse.task_results import FilePiece, WantedResults
 from services.agent import inputs
 from services.agent.folders import INPUTS, attempt_folder
-from services.agent.handed import Handed
 from services.agent.inputs import GivenUp, Inputs, NotBrought
 from services.agent.local import Local
 from services.agent.outbox import Name

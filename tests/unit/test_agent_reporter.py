@@ -7,11 +7,15 @@ from pathlib import Path
 import pytest
 
 from largesse.bus.memory import MemoryBus
-from services.agent import core, reporter
+from largesse.lifecycle import node_work as core
+from schemas import Policy
+from services.agent import reporter
 from services.agent.local import Local
 from services.agent.outbox import Name, Result
 from services.agent.reporter import Reporter
 from services.agent.settings import NodeSettings
+
+LEASE_MS = Policy().node_lease_ms
 
 
 @pytest.fixture
@@ -25,10 +29,8 @@ def speaker(bus, tmp_path):
 
 
 @pytest.fixture
-def state():
-    registered = core.start("n", "e.1")
-    registered.standing = "registered"
-    return registered
+def work():
+    return core.NodeWork("n", "e.1", {"e.1": core.Registration("registered")})
 
 
 async def _said(bus) -> list[list[int]]:
@@ -46,19 +48,19 @@ def began(speaker, index: int) -> None:
     speaker.outbox.started(f"j/s/{index}/1", Name("j", "s", index, 1), 0)
 
 
-def test_reports_are_gathered_until_the_log_shows_the_last_one(bus, speaker, state, monkeypatch):
+def test_reports_are_gathered_until_the_log_shows_the_last_one(bus, speaker, work, monkeypatch):
     monkeypatch.setattr(reporter, "GATHER_MS", 10**9)
 
     async def story():
         began(speaker, 0)
-        await speaker.speak(state, [])
+        await speaker.speak(work, LEASE_MS, [])
         for index in (1, 2):
             began(speaker, index)
-            await speaker.speak(state, [])
+            await speaker.speak(work, LEASE_MS, [])
         assert await _said(bus) == [[0]]
 
         speaker.outbox.begun("j/s/0/1")
-        await speaker.speak(state, [])
+        await speaker.speak(work, LEASE_MS, [])
 
         assert await _said(bus) == [[0], [1, 2]]
 
@@ -71,29 +73,29 @@ def local(index: int, **about) -> Local:
 
 
 @pytest.mark.parametrize("begins", [True, False], ids=["an attempt that begins", "an open round"])
-def test_reports_wait_for_what_is_about_to_follow(bus, speaker, state, monkeypatch, begins):
+def test_reports_wait_for_what_is_about_to_follow(bus, speaker, work, monkeypatch, begins):
     monkeypatch.setattr(reporter, "BEGINS_MS", 10**12)
     locals_ = [local(1)] if begins else []
 
     async def story():
         began(speaker, 0)
-        again_ms = await speaker.speak(state, locals_, in_round=not begins)
+        again_ms = await speaker.speak(work, LEASE_MS, locals_, in_round=not begins)
         assert (await _said(bus), again_ms > reporter.mono_ms()) == ([], True)
 
         for each in locals_:
             each.phase = "running"
         began(speaker, 1)
-        await speaker.speak(state, locals_)
+        await speaker.speak(work, LEASE_MS, locals_)
 
         assert await _said(bus) == [[0, 1]]
 
     asyncio.run(story())
 
 
-def test_an_attempt_that_began_and_ended_at_once_is_reported_with_both(bus, speaker, state):
+def test_an_attempt_that_began_and_ended_at_once_is_reported_with_both(bus, speaker, work):
     async def story():
         speaker.note(local(0, unsaid=True, phase="ended", result=Result(None, run_ms=1)), 0)
-        await speaker.speak(state, [])
+        await speaker.speak(work, LEASE_MS, [])
         documents = [json.loads(message.value) for message in await bus.fetch("tasks", 0, 0)]
         assert [list(document) for document in documents] == [["started"], ["finished"]]
 
@@ -101,60 +103,60 @@ def test_an_attempt_that_began_and_ended_at_once_is_reported_with_both(bus, spea
 
 
 @pytest.mark.parametrize("result", [Result(None, run_ms=60_000), Result("revoked"), Result("exit_code", exit_code=1)])
-def test_what_ran_for_long_or_failed_waits_for_nothing(bus, speaker, state, result):
+def test_what_ran_for_long_or_failed_waits_for_nothing(bus, speaker, work, result):
     async def story():
         speaker.outbox.ended("j/s/0/1", Name("j", "s", 0, 1), result, reporter.mono_ms())
-        await speaker.speak(state, [local(1)], in_round=True)
+        await speaker.speak(work, LEASE_MS, [local(1)], in_round=True)
         assert (await bus.bounds("tasks", 0))[1] == 1
 
     asyncio.run(story())
 
 
-def test_nothing_is_waited_for_beyond_a_limit(bus, speaker, state, monkeypatch):
+def test_nothing_is_waited_for_beyond_a_limit(bus, speaker, work, monkeypatch):
     monkeypatch.setattr(reporter, "BEGINS_MS", 0)
 
     async def story():
         began(speaker, 0)
-        await speaker.speak(state, [local(1)], in_round=True)
+        await speaker.speak(work, LEASE_MS, [local(1)], in_round=True)
         assert await _said(bus) == [[0]]
 
     asyncio.run(story())
 
 
-def test_an_attempt_that_waits_for_results_of_others_is_not_waited_for(bus, speaker, state, monkeypatch):
+def test_an_attempt_that_waits_for_results_of_others_is_not_waited_for(bus, speaker, work, monkeypatch):
     monkeypatch.setattr(reporter, "BEGINS_MS", 10**12)
 
     async def story():
         began(speaker, 0)
-        await speaker.speak(state, [local(1, waits=True)])
+        await speaker.speak(work, LEASE_MS, [local(1, waits=True)])
         assert await _said(bus) == [[0]]
 
     asyncio.run(story())
 
 
-def test_a_log_that_shows_nothing_is_not_waited_for(bus, speaker, state, monkeypatch):
+def test_a_log_that_shows_nothing_is_not_waited_for(bus, speaker, work, monkeypatch):
     monkeypatch.setattr(reporter, "GATHER_MS", 0)
 
     async def story():
         for index in (0, 1):
             began(speaker, index)
-            await speaker.speak(state, [])
+            await speaker.speak(work, LEASE_MS, [])
 
         assert [each[-1] for each in await _said(bus)] == [0, 1]
 
     asyncio.run(story())
 
 
-def test_an_end_that_the_log_shows_is_not_awaited(bus, speaker, state, monkeypatch):
+def test_an_end_that_the_log_shows_is_not_awaited(bus, speaker, work, monkeypatch):
     monkeypatch.setattr(reporter, "GATHER_MS", 10**9)
 
     async def story():
         speaker.outbox.ended("j/s/0/1", Name("j", "s", 0, 1), Result(None), 0)
-        await speaker.speak(state, [])
+        await speaker.speak(work, LEASE_MS, [])
         speaker.outbox.over("j/s/0/1")
         began(speaker, 1)
 
-        await speaker.speak(state, [])
+        await speaker.speak(work, LEASE_MS, [])
 
         assert (await bus.bounds("tasks", 0))[1] == 2
 

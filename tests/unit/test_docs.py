@@ -12,10 +12,12 @@ import pytest
 from largesse.settings import PREFIX, Settings
 from schemas.edge.cluster import read_cluster
 from schemas.edge.jobs import TASK_VARIABLES
+from schemas.edge.mqtt import read_down, read_up
 from schemas.edge.read import read_input, warnings_of
 from schemas.policy import KNOBS, Policy
 from schemas.presets import PRESETS, Preset
 from services.agent.settings import VARIABLES as AGENT
+from services.bridge.settings import VARIABLES as BRIDGE
 from services.cli.settings_page import PAGE, settings_page
 from services.gateway.documents.jobs import WHY
 from services.gateway.http.bodies import read_yaml
@@ -57,11 +59,15 @@ def test_a_yaml_example_is_a_job_a_config_a_cluster_or_a_reservation(text):
 
 
 @pytest.mark.parametrize("text", all_blocks("json"))
-def test_a_json_example_is_a_cluster_or_a_job_of_a_workload(text):
+def test_a_json_example_is_a_cluster_a_job_of_a_workload_or_what_nodes_say_over_mqtt(text):
     document = json.loads(text)
 
     if "nodes" in document:
         assert len(read_cluster(document).nodes) == 100
+    elif "messages" in document:
+        assert [read_input(message.topic, message.document, "") for message in read_up(text.encode()).messages or []]
+    elif "work" in document:
+        assert read_down(text.encode()).answered
     else:
         document.pop("submit_ms")
         read_input("jobs", document, "")
@@ -185,7 +191,9 @@ def test_every_page_can_be_reached_from_the_readme():
 
 @pytest.mark.parametrize("page", PAGES, ids=IDS)
 def test_a_variable_or_knob_of_the_docs_is_one(page):
-    known = {PREFIX + knob.name.upper() for knob in fields(Settings)} | {PREFIX + name for name in (*AGENT, *GATEWAY)}
+    known = {PREFIX + knob.name.upper() for knob in fields(Settings)} | {
+        PREFIX + name for name in (*AGENT, *BRIDGE, *GATEWAY)
+    }
     known |= {PREFIX + name for name in ("URL", "USER", "CONTEXT", "DEBUG", "UP_OPTIONS", "ATTEMPT_KEY")}
     known |= {*TASK_VARIABLES}
 

@@ -8,14 +8,14 @@ from random import Random
 import pytest
 from hypothesis import strategies as st
 
+from largesse.lifecycle import node_work as core
+from largesse.lifecycle.node_work import Start
 from largesse.log.snapshots import dump, load
 from largesse.settings import Settings, SettingWrong
 from schemas import NodeForgotten
 from schemas.edge.base import Malformed
 from schemas.edge.jobs import TASK_VARIABLES
 from schemas.edge.nodes import read_node
-from services.agent import core
-from services.agent.core import Start
 from services.agent.settings import NodeSettings, read_node_settings
 from services.agent.starting import PEERS_MAX, environment
 from tests.builders import job, node, stage
@@ -177,7 +177,7 @@ def test_every_task_is_told_where_all_of_them_are_reached_in_order():
     told = []
     for name in hosts:
         state = load(core.State, dump(follow(story, name)))
-        for action in core.take(state):
+        for action in core.take(state, name):
             assert isinstance(action, Start)
             env = environment(action, NodeSettings(name, None), Path("/folder/0.1"))
             told.append((int(env["LARGESSE_TASK_INDEX"]), env["LARGESSE_PEERS"]))
@@ -193,7 +193,7 @@ def test_a_gang_beside_a_node_without_ports_is_told_nothing_and_other_tasks_are_
     story.take(job("j", gang(3)), job("k", stage("s", cpu=100)))
     story.settle()
     for name in ("n1", "n2"):
-        for action in core.take(follow(story, name)):
+        for action in core.take(follow(story, name), name):
             assert (
                 not {"LARGESSE_PEERS", "LARGESSE_MASTER_ADDR"}
                 & environment(action, NodeSettings(name, None), Path("/folder/0.1")).keys()
@@ -202,7 +202,7 @@ def test_a_gang_beside_a_node_without_ports_is_told_nothing_and_other_tasks_are_
 
 def test_a_list_that_is_too_long_for_a_variable_is_left_out():
     story = two_nodes()
-    (action, *_) = core.take(follow(story, "n1"))
+    (action, *_) = core.take(follow(story, "n1"), "n1")
     peers = ["a" * 100 + ":5000"] * (PEERS_MAX // 100)
     env = environment(replace(action, peers=peers), NodeSettings("n1", None), Path("/folder/0.1"))
     assert "LARGESSE_PEERS" not in env

@@ -1,7 +1,9 @@
 """The image of docker-compose.yml has what the services need: it carries a part of the lock, and no more than that."""
 
 import ast
+import os
 import re
+import subprocess
 import sys
 from importlib.metadata import packages_distributions
 from pathlib import Path
@@ -11,7 +13,9 @@ import yaml
 
 from tests.conftest import ROOT
 
-PINNED = r"largesse:latest|(apache/kafka|grafana/grafana):\d+\.\d+\.\d+|prom/prometheus:v\d+\.\d+\.\d+"
+PINNED = (
+    r"largesse:latest|(apache/kafka|eclipse-mosquitto|grafana/grafana):\d+\.\d+\.\d+|prom/prometheus:v\d+\.\d+\.\d+"
+)
 OURS = {"schemas", "largesse", "services"}
 EXTRA = {"highspy"}
 """Of the extra `planner`: started in a process of its own, and missed with a message that says so."""
@@ -63,8 +67,39 @@ def test_the_images_are_pinned_and_nobody_outside_reaches_the_cell():
     for name, service in compose.items():
         assert re.fullmatch(PINNED, service["image"]), name
         assert "build" not in service or name == "topics"
-        pulled = dict.fromkeys(("kafka", "prometheus", "grafana")) | {"topics": "missing"}
+        pulled = dict.fromkeys(("kafka", "mosquitto", "prometheus", "grafana")) | {"topics": "missing"}
         assert service.get("pull_policy") == pulled.get(name, "never")
         assert all(port.startswith("127.0.0.1:") for port in service.get("ports", [])), name
         assert service.get("healthcheck") or name != "kafka"
     assert compose["gateway"]["ports"] == ["127.0.0.1:${LARGESSE_HTTP_PORT:-8642}:8642"]
+
+
+def test_the_passwords_of_the_edge_are_made_once_and_each_lies_apart(tmp_path):
+    compose = yaml.safe_load((ROOT / "docker-compose.yml").read_text())["services"]
+    (script,) = compose["passwords"]["command"]
+    (tmp_path / "largesse").write_text(f'#!/bin/sh\nexec {sys.executable} -m services.cli.main "$@"\n')
+    (tmp_path / "largesse").chmod(0o755)
+    shared = tmp_path / "shared"
+    shared.mkdir()
+
+    def made():
+        words = [*compose["passwords"]["entrypoint"], script.replace("/shared", str(shared))]
+        path = f"{tmp_path}:{os.environ['PATH']}"
+        subprocess.run(words, env={**os.environ, "PATH": path, "PYTHONPATH": str(ROOT)}, check=True, timeout=120)
+        return {str(file.relative_to(shared)): file.read_text() for file in shared.rglob("*") if file.is_file()}
+
+    first = made()
+
+    assert sorted(first) == ["bridge/secret", "broker/passwd", "edge-a/secret", "edge-b/secret"]
+    assert [line.partition(":")[0] for line in first["broker/passwd"].splitlines()] == ["bridge", "edge-a", "edge-b"]
+    assert made() == first
+
+
+def test_what_lies_behind_the_broker_reaches_nothing_else():
+    compose = yaml.safe_load((ROOT / "docker-compose.yml").read_text())["services"]
+
+    assert [name for name, service in compose.items() if service.get("networks") == ["edge"]] == ["edge-a", "edge-b"]
+    for name in ("edge-a", "edge-b"):
+        assert compose[name]["environment"]["LARGESSE_BUS"] == f"mqtt://{name}@mosquitto:1883"
+        assert compose[name]["environment"]["LARGESSE_NODE"] == name
+        assert [volume["volume"]["subpath"] for volume in compose[name]["volumes"]] == [name]

@@ -5,10 +5,10 @@ from importlib import import_module
 import orjson
 import pytest
 
+from largesse.lifecycle import node_work as agent
 from largesse.log.codec import decode
 from largesse.log.snapshots import dump, load
 from schemas import JobCancelled
-from services.agent import core as agent
 from services.gateway.documents.jobs import job_document, job_documents
 from services.gateway.view.state import State
 from tests.gateway_watch import Watched, stage
@@ -39,7 +39,7 @@ class Everything(Watched):
         super()._hear(topic, header, content)
         if topic == "cluster.log":
             agent.fold(self.agent, decode(content))
-            agent.take(self.agent)
+            agent.take(self.agent, "n0")
 
     def entries(self):
         """By service and field of its state, how many values it holds."""

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from services.agent.core import Start
+from largesse.lifecycle.node_work import Start
 from services.agent.found import Task
 from services.agent.local import Handle, Local
 from services.agent.outbox import Result

@@ -12,10 +12,10 @@ import time
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
+from largesse.lifecycle.node_work import Start
 from services.agent import proc, processes
 from services.agent.cgroup_trees import NoCgroups
 from services.agent.cgroups import Groups, open_groups
-from services.agent.core import Start
 from services.agent.documents import CHILD, STOP, TASK, Spoilt, Way, claim, open_folder, write_json
 from services.agent.executors.port import LOOK_MS, Known, Told, of_kind
 from services.agent.forks import Forks, guard_in

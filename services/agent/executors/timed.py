@@ -9,11 +9,11 @@ import time
 from dataclasses import dataclass
 from typing import Literal
 
+from largesse.lifecycle.node_work import Start
 from schemas import Stage
 from schemas.edge.base import DURATION_MS_MAX
 from schemas.quantities import QUANTITY_MAX
 from services.agent import proc
-from services.agent.core import Start
 from services.agent.documents import CLAIM, STOP, TASK, claim, write_json
 from services.agent.executors.port import Known, Told
 from services.agent.found import Task, Unsound, claim_in, result_in, stop_in, whole_in

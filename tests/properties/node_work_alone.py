@@ -1,4 +1,4 @@
-"""Agent: what the log says must run on one node, and what must stop.
+"""What the log says must run on one node, folded for that node alone: the plain reference of lifecycle/node_work.py.
 
 Folds   JobAdmitted, JobCancelled, JobEnded, NodeRegistered, NodeReported, NodeDrained, NodeLost, NodeForgotten,
         RoundClosed, the task facts, ConfigChanged. Of every record the time: a drain may have a deadline.
@@ -6,11 +6,11 @@ Decides nothing by `decide`: `take` says what has changed for the node since it 
 exactly what the sequencer holds for the node, whatever the epoch, so a restarted agent can tell what is still wanted.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from largesse.core import Folds
+from largesse.lifecycle.handed import Handed, Past, handed_at_first, remember
 from largesse.lifecycle.job_life import end_gang_attempt
 from largesse.lifecycle.task_facts import SpareEnd, TaskFact, facts_of
 from schemas import (
@@ -37,7 +37,6 @@ from schemas import (
     Vector,
 )
 from schemas.tasks import TaskEnd, TaskFailure
-from services.agent.handed import Handed, Past, handed_at_first, remember
 
 LAYOUT = 8
 EPOCHS_MAX = 64
@@ -426,7 +425,7 @@ def _stage_of(job: Job, name: str) -> Stage:
     return next(stage for stage in job.spec.stages if stage.stage == name)
 
 
-FOLDS: Folds[State] = {
+FOLDS: dict[type, Callable[[State, Record], None]] = {
     JobAdmitted: _admitted,
     JobCancelled: _cancelled,
     JobEnded: _ended,

@@ -1,0 +1,88 @@
+"""Topics and filters as MQTT has them, and those on which a node and the cell speak to each other.
+
+Pure. A filter's `+` stands for one level, a `#` at its end for all that follow, and for none.
+"""
+
+from schemas.edge.base import shown
+
+ROOT = "largesse"
+TOPIC_BYTES_MAX = 65_535
+_WILD = ("+", "#")
+
+
+class NameWrong(ValueError):
+    """A cell or a node whose name cannot be part of a topic: says why."""
+
+
+def up_topic(cell: str, node: str) -> str:
+    """Where a node reports. Raises NameWrong."""
+    return f"{ROOT}/{_level(cell, 'cell')}/node/{_level(node, 'node')}/up"
+
+
+def down_topic(cell: str, node: str) -> str:
+    """Where a node is told what to do. Raises NameWrong."""
+    return f"{ROOT}/{_level(cell, 'cell')}/node/{_level(node, 'node')}/down"
+
+
+def up_filter(cell: str) -> str:
+    """The topics on which all nodes of a cell report. Raises NameWrong."""
+    return f"{ROOT}/{_level(cell, 'cell')}/node/+/up"
+
+
+def node_of(topic: str, cell: str) -> str | None:
+    """Which node of the cell reports on a topic; None: none does."""
+    levels = topic.split("/")
+    return levels[3] if len(levels) == 5 and levels[:3] == [ROOT, cell, "node"] and levels[4] == "up" else None
+
+
+def bridge_topic(cell: str, bridge: str) -> str:
+    """Where a bridge says that it is there. Raises NameWrong."""
+    return f"{ROOT}/{_level(cell, 'cell')}/bridge/{_level(bridge, 'bridge')}"
+
+
+def bridge_filter(cell: str) -> str:
+    """The topics on which all bridges of a cell say so. Raises NameWrong."""
+    return f"{ROOT}/{_level(cell, 'cell')}/bridge/+"
+
+
+def bridge_of(topic: str, cell: str) -> str | None:
+    """Which bridge of the cell speaks on a topic; None: none does."""
+    levels = topic.split("/")
+    return levels[3] if len(levels) == 4 and levels[:3] == [ROOT, cell, "bridge"] else None
+
+
+def check_topic(topic: str) -> None:
+    """Raises ValueError for what no message can be published on."""
+    if not topic or any(wild in topic for wild in _WILD) or _is_unusable(topic):
+        raise ValueError(f"{shown(topic)} is no topic: not empty, without +, # and NUL, and not too long")
+
+
+def check_filter(wanted: str) -> None:
+    """Raises ValueError for what is no filter."""
+    levels = wanted.split("/")
+    stray = any(wild in level and level != wild for level in levels for wild in _WILD)
+    if not wanted or stray or "#" in levels[:-1] or _is_unusable(wanted):
+        raise ValueError(f"{shown(wanted)} is no filter: + is a whole level, # the whole last one")
+
+
+def matches(wanted: str, topic: str) -> bool:
+    """Whether a filter takes in a topic. No wildcard in front takes in the broker's own ($SYS)."""
+    levels, steps = topic.split("/"), wanted.split("/")
+    if topic.startswith("$") and steps[0] in _WILD:
+        return False
+    if steps[-1] == "#":
+        steps.pop()
+        levels = levels[: len(steps)]
+    return len(levels) == len(steps) and all(step in ("+", level) for step, level in zip(steps, levels, strict=True))
+
+
+def _level(name: str, what: str) -> str:
+    if not name or "/" in name or any(wild in name for wild in _WILD) or "\0" in name:
+        raise NameWrong(
+            f'the {what} {shown(name)} cannot be part of an MQTT topic: not empty, without "/", "+" and "#"'
+        )
+    return name
+
+
+def _is_unusable(text: str) -> bool:
+    return "\0" in text or len(text.encode()) > TOPIC_BYTES_MAX

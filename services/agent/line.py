@@ -1,0 +1,140 @@
+"""An agent's line to the bridges of its cell, over MQTT: one report at a time until it is answered, and its work.
+
+Nothing on the way is trusted: a report is repeated until a document says that the cell has it, and of what the node is
+told only that counts which is not older than what it knows.
+"""
+
+import asyncio
+import random
+from collections.abc import Callable
+
+from largesse.bus.port import BusError
+from largesse.mqtt.parts import DocumentTooLarge, Gathering, payloads_of
+from largesse.mqtt.port import Broker, MqttError, Session
+from largesse.mqtt.topics import down_topic, up_topic
+from largesse.mqtt.work import Work, read_work
+from largesse.telemetry import logger
+from schemas.edge.base import Malformed
+from schemas.edge.mqtt import NodeDown, NodeUp, NodeUpMessage, read_down
+from services.agent.local import mono_ms
+
+ANSWER_MS = 5_000
+"""So long an answer is waited for. A report without one is given up for the next, which says no less."""
+AGAIN_MS, AGAIN_MS_MAX = 500, 2_000
+RETRY_MS, RETRY_MS_MAX = 100, 5_000
+
+
+class Line:
+    """Speaks for one node. `told`: called with each document that is not older than the one before, and what it holds.
+    `sure_ms`: when the last report that was answered was begun: the node knows all that the log held by then.
+    """
+
+    def __init__(self, broker: Broker, cell: str, node: str, told: Callable[[NodeDown, Work], None]) -> None:
+        self.epoch = ""
+        self.sure_ms: int | None = None
+        self._broker, self._cell, self._node, self._told = broker, cell, node, told
+        self._session: Session | None = None
+        self._connected = asyncio.Event()
+        self._turn = asyncio.Lock()
+        self._numbers: dict[str, int] = {}
+        self._awaited: tuple[str, int, asyncio.Event] | None = None
+        self._gathering: Gathering[NodeDown] = Gathering()
+        self._seq = -1
+        self._log = logger(service="agent", node=node)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether there is a session with the broker."""
+        return self._session is not None
+
+    async def run(self) -> None:
+        """Sessions with the broker, one after another, for ever."""
+        retry_ms = RETRY_MS
+        while True:
+            begun_ms = mono_ms()
+            try:
+                # Of its own for each epoch: two agents of one name would end each other's for ever.
+                async with self._broker.session(f"{self._cell}/{self._node}/{self.epoch}") as session:
+                    await session.subscribe(down_topic(self._cell, self._node))
+                    self._session = session
+                    self._connected.set()
+                    while True:
+                        for arrived in await session.next():
+                            self._hear(arrived.payload)
+            except MqttError as error:
+                self._log.warning("no session with the MQTT broker at the moment", error=str(error))
+            finally:
+                self._session = None
+                self._connected.clear()
+            if mono_ms() - begun_ms > RETRY_MS_MAX:
+                retry_ms = RETRY_MS
+            await asyncio.sleep(retry_ms * random.uniform(0.5, 1) / 1_000)
+            retry_ms = min(2 * retry_ms, RETRY_MS_MAX)
+
+    async def say(self, messages: list[NodeUpMessage]) -> None:
+        """Returns once the cell has it, and the node knows all that the log held before. Raises BusError where there is
+        no answer in time: it may or may not have arrived.
+        """
+        async with self._turn:
+            epoch = self.epoch
+            number = self._numbers.get(epoch, 0) + 1
+            self._numbers = {epoch: number}
+            up = NodeUp.model_construct(
+                cell=self._cell, node=self._node, epoch=epoch, number=number, seq=self._seq, messages=messages
+            )
+            try:
+                payloads = payloads_of(up)
+            except DocumentTooLarge as error:
+                raise BusError(str(error)) from None
+            begun_ms, answered = mono_ms(), asyncio.Event()
+            self._awaited = epoch, number, answered
+            repeating = asyncio.ensure_future(self._repeat(payloads))
+            try:
+                async with asyncio.timeout(ANSWER_MS / 1_000):
+                    await answered.wait()
+            except TimeoutError:
+                there = "no answer from a bridge" if self.is_open else "no session with the MQTT broker"
+                raise BusError(f"{there} within {ANSWER_MS} ms") from None
+            finally:
+                self._awaited = None
+                repeating.cancel()
+                await asyncio.wait((repeating,))
+            self.sure_ms = begun_ms
+
+    async def _repeat(self, payloads: list[bytes]) -> None:
+        again_ms = AGAIN_MS
+        topic = up_topic(self._cell, self._node)
+        while True:
+            await self._connected.wait()
+            session = self._session
+            try:
+                for payload in payloads:
+                    if session is not None:
+                        await session.publish(topic, payload)
+            except MqttError as error:
+                self._log.warning("a report may not have arrived", error=str(error))
+            await asyncio.sleep(again_ms * random.uniform(0.5, 1) / 1_000)
+            again_ms = min(2 * again_ms, AGAIN_MS_MAX)
+
+    def _hear(self, payload: bytes) -> None:
+        if not payload:
+            return  # The broker is to keep nothing for a node that was forgotten.
+        try:
+            down = self._gathering.take(read_down(payload))
+            if down is None:
+                return
+            if (down.cell, down.node) != (self._cell, self._node):
+                raise Malformed("node", "is another")
+            if down.seq < self._seq:
+                return  # It was late, or of a bridge that is.
+            work = read_work(down.work or {})
+        except Malformed as fault:
+            self._log.warning("what the node is told cannot be read", error=str(fault))
+            return
+        self._seq = down.seq
+        self._told(down, work)
+        answered = down.answered
+        if answered is not None and self._awaited is not None:
+            epoch, number, event = self._awaited
+            if (answered.epoch, answered.number) == (epoch, number):
+                event.set()

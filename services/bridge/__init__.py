@@ -1,0 +1,1 @@
+"""Bridge: nodes that do not reach the bus, over MQTT."""

@@ -1,0 +1,18 @@
+"""`python -m services.bridge`: a bridge between MQTT and the bus that the environment names (settings.py)."""
+
+import sys
+
+import largesse.privacy  # noqa: F401 - first: what the environment holds can be read until then
+from largesse.process.serve import serve
+from largesse.process.usage import Usage
+from services.bridge.settings import VARIABLES, read_broker
+from services.bridge.shell import run
+
+USAGE = Usage(
+    "bridge",
+    "Nodes that speak MQTT: tells them what the log has for them, and passes on what they report. Several share them.",
+    VARIABLES,
+)
+
+if __name__ == "__main__":
+    sys.exit(serve(USAGE, lambda bus, settings, stop: run(bus, settings, read_broker(settings), stop)))

@@ -1,0 +1,285 @@
+"""Bridge: nodes that speak MQTT, on a bus that speaks something else.
+
+Appends what nodes report, and answers once the bus has it and the log was read to where it ended then: so an answer
+also says that a node has been told of everything. Tells each node all that it has to do whenever that changes. Keeps
+nothing: what is lost on the way, or with a bridge, nodes say again.
+"""
+
+import asyncio
+import os
+import random
+import secrets
+import socket
+import time
+from collections.abc import Coroutine
+from itertools import count
+
+from largesse import failpoints
+from largesse.bus.port import Bus, BusError, Outgoing
+from largesse.mqtt.parts import DocumentTooLarge, payloads_of
+from largesse.mqtt.port import Broker, MqttError, Session, Will
+from largesse.mqtt.topics import bridge_filter, bridge_of, bridge_topic, down_topic, up_filter
+from largesse.mqtt.work import content_of, work_of
+from largesse.settings import Settings
+from largesse.telemetry import BRIDGE_NODES, BRIDGE_REFUSED, BRIDGE_REPORTS, BRIDGE_SESSIONS, BRIDGE_TOLD, logger
+from schemas.edge.mqtt import NodeAnswered, NodeDown
+from services.bridge.cell_log import SERVICE, CellLog
+from services.bridge.dealing import Bridges
+from services.bridge.intake import NODES_MAX, Intake, Refusal, Said
+
+TOLD_MS = 20
+"""A node is told at most so often what it has to do."""
+AT_ONCE = 64
+"""Documents that are on their way to the broker at a time."""
+RETRY_MS, RETRY_MS_MAX = 100, 5_000
+ALIVE_MS = 5_000
+"""So often a bridge says that it is there."""
+
+
+async def run(bus: Bus, settings: Settings, broker: Broker, stop: asyncio.Event, *, name: str = "") -> None:
+    """Serves the nodes of one cell until `stop` is set, `name` telling this bridge from others. A bus or a broker that
+    fails for a while is waited for. Raises PositionGap and Undecodable (the log cannot be followed).
+    """
+    name = name or f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
+    bridge = _Bridge(bus, settings, broker, name)
+    lives: list[Coroutine[object, object, object]] = [bridge.read_log(), bridge.append(), bridge.serve(), stop.wait()]
+    parts: list[asyncio.Future[object]] = [asyncio.ensure_future(life) for life in lives]
+    try:
+        await asyncio.wait(parts, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for part in parts:
+            part.cancel()
+        outcomes = await asyncio.gather(*parts, return_exceptions=True)
+        await bridge.drop()
+    for outcome in outcomes:
+        if isinstance(outcome, Exception):
+            raise outcome
+
+
+def _mono_ms() -> int:
+    return time.monotonic_ns() // 1_000_000
+
+
+class _Bridge:
+    """One bridge. Everything happens on one event loop."""
+
+    def __init__(self, bus: Bus, settings: Settings, broker: Broker, name: str) -> None:
+        self._bus, self._settings, self._broker, self._name = bus, settings, broker, name
+        self._log = logger(service=SERVICE, bridge=name)
+        self._cell_log = CellLog(bus, settings.partition, self._log_moved)
+        self._intake = Intake(settings.cell)
+        self._bridges = Bridges(name)
+        self._writer = bus.writer()
+        self._inbox: dict[str, Said] = {}  # The last report of each node that the bus has not.
+        self._arrived = asyncio.Event()
+        self._unconfirmed: list[tuple[int, list[Said]]] = []  # What is answered once the log is read to there.
+        self._answered: dict[str, NodeAnswered] = {}
+        self._untold: dict[str, bool] = {}
+        self._something_untold = asyncio.Event()
+        self._numbers = count(1)
+
+    async def drop(self) -> None:
+        """Says nothing more."""
+        await self._writer.drop()
+
+    # ---------------------------------------------------------------- the log
+    async def read_log(self) -> None:
+        """For ever, or until the log cannot be followed."""
+        await self._cell_log.follow()
+
+    def _log_moved(self) -> None:
+        stirred = self._cell_log.state.stirred
+        self._tell(stirred)
+        stirred.clear()
+        self._confirm()
+
+    def _confirm(self) -> None:
+        """Answers what the bus had when the log ended where it is read to by now."""
+        while self._unconfirmed and self._unconfirmed[0][0] <= self._cell_log.folded_to:
+            for said in self._unconfirmed.pop(0)[1]:
+                self._answered.pop(said.node, None)
+                self._answered[said.node] = NodeAnswered(epoch=said.epoch, number=said.number)
+                if len(self._answered) > NODES_MAX:
+                    del self._answered[next(iter(self._answered))]
+                self._tell({said.node: True})
+
+    def _tell(self, nodes: dict[str, bool]) -> None:
+        for node in nodes:
+            if self._bridges.serves(node):
+                self._untold[node] = True
+        if self._untold:
+            self._something_untold.set()
+
+    # ---------------------------------------------------------------- what nodes report
+    def _hear(self, topic: str, payload: bytes) -> None:
+        bridge = bridge_of(topic, self._settings.cell)
+        if bridge is not None:
+            if self._bridges.hear(bridge, is_there=bool(payload), now_ms=_mono_ms()):
+                self._deal_anew()
+            return
+        try:
+            said = self._intake.take(topic, payload)
+        except Refusal as refusal:
+            BRIDGE_REFUSED.labels(refusal.reason).inc()
+            self._log.warning("refused", topic=topic[:200], reason=refusal.reason, why=str(refusal)[:500])
+            return
+        if said is None or not self._bridges.serves(said.node):
+            return
+        waiting = self._inbox.get(said.node)
+        if waiting is None or waiting.epoch != said.epoch or waiting.number <= said.number:
+            self._inbox[said.node] = said
+            self._arrived.set()
+
+    def _deal_anew(self) -> None:
+        self._tell(dict.fromkeys(self._cell_log.state.nodes, True))
+
+    async def append(self) -> None:
+        """Appends what comes, for ever, all that has come meanwhile at once."""
+        retry_ms = RETRY_MS
+        while True:
+            await self._arrived.wait()
+            self._arrived.clear()
+            inbox, self._inbox = self._inbox, {}
+            new = [said for said in inbox.values() if not self._intake.has_taken(said)]
+            try:
+                if batch := [message for said in new for message in self._outgoing(said)]:
+                    failpoints.hit(SERVICE, "before_publish")
+                    await self._writer.send(batch)
+                    failpoints.hit(SERVICE, "after_publish")
+                end = await self._cell_log.end()
+            except BusError as error:
+                # Nodes say it again, so nothing is kept.
+                self._log.warning("the bus took no reports at the moment", error=str(error))
+                await self._writer.drop()
+                self._writer = self._bus.writer()
+                await asyncio.sleep(retry_ms / 1_000)
+                retry_ms = min(2 * retry_ms, RETRY_MS_MAX)
+                continue
+            retry_ms = RETRY_MS
+            for said in new:
+                self._intake.taken(said)
+                BRIDGE_REPORTS.inc()
+            self._unconfirmed.append((end, list(inbox.values())))
+            if self._cell_log.is_caught_up:
+                self._confirm()
+
+    def _outgoing(self, said: Said) -> list[Outgoing]:
+        headers, partition = {"author": f"agent:{said.node}"}, self._settings.partition
+        # As a rule a record follows these at once.
+        return [Outgoing(topic, partition, value, "", headers, topic == "tasks") for topic, value in said.values]
+
+    # ---------------------------------------------------------------- the broker
+    async def serve(self) -> None:
+        """Sessions with the broker, one after another, for ever."""
+        retry_ms = RETRY_MS
+        topic = bridge_topic(self._settings.cell, self._name)
+        while True:
+            begun_ms = _mono_ms()
+            try:
+                async with self._broker.session(self._name, Will(topic, b"", retain=True)) as session:
+                    BRIDGE_SESSIONS.inc()
+                    self._log.info("speaks to nodes")
+                    try:
+                        await self._serve(session, topic)
+                    finally:
+                        await self._say_goodbye(session, topic)
+            except MqttError as error:
+                self._log.warning("no session with the MQTT broker at the moment", error=str(error))
+            if _mono_ms() - begun_ms > RETRY_MS_MAX:
+                retry_ms = RETRY_MS
+            await asyncio.sleep(retry_ms * random.uniform(0.5, 1) / 1_000)
+            retry_ms = min(2 * retry_ms, RETRY_MS_MAX)
+
+    async def _serve(self, session: Session, topic: str) -> None:
+        """Until the session ends. Raises MqttError."""
+        await session.subscribe(bridge_filter(self._settings.cell))
+        await session.publish(topic, b"here", retain=True)
+        await session.subscribe(up_filter(self._settings.cell))
+        self._deal_anew()  # The broker may have forgotten what it kept.
+        lives = (self._listen(session), self._speak(session), self._stay(session, topic))
+        parts = [asyncio.ensure_future(life) for life in lives]
+        try:
+            await asyncio.wait(parts, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for part in parts:
+                part.cancel()
+            outcomes = await asyncio.gather(*parts, return_exceptions=True)
+        for outcome in outcomes:
+            if isinstance(outcome, Exception):
+                raise outcome
+
+    async def _say_goodbye(self, session: Session, topic: str) -> None:
+        try:
+            async with asyncio.timeout(1):
+                await session.publish(topic, b"", retain=True)
+        except (MqttError, TimeoutError):
+            pass  # Its will says the same.
+
+    async def _listen(self, session: Session) -> None:
+        while True:
+            for arrived in await session.next():
+                self._hear(arrived.topic, arrived.payload)
+
+    async def _stay(self, session: Session, topic: str) -> None:
+        """Says that this bridge is there, and takes those that are silent for gone."""
+        while True:
+            BRIDGE_NODES.set(sum(map(self._bridges.serves, self._cell_log.state.nodes)))
+            await asyncio.sleep(ALIVE_MS / 1_000)
+            await session.publish(topic, b"here", retain=True)
+            for silent in self._bridges.forget_silent(_mono_ms()):
+                await session.publish(bridge_topic(self._settings.cell, silent), b"", retain=True)
+                self._deal_anew()
+
+    async def _speak(self, session: Session) -> None:
+        """Tells nodes what they have to do, where that has changed."""
+        slots = asyncio.Semaphore(AT_ONCE)
+        while True:
+            await self._something_untold.wait()
+            self._something_untold.clear()
+            if not self._cell_log.is_caught_up:
+                await asyncio.sleep(TOLD_MS / 1_000)
+                self._something_untold.set()
+                continue
+            untold, self._untold = self._untold, {}
+            begun_ms = _mono_ms()
+            outcomes = await asyncio.gather(
+                *(self._tell_one(session, slots, node) for node in untold), return_exceptions=True
+            )
+            for outcome in outcomes:
+                if isinstance(outcome, BaseException):
+                    self._untold = {**untold, **self._untold}
+                    raise outcome
+            await asyncio.sleep(max(0, begun_ms + TOLD_MS - _mono_ms()) / 1_000)
+
+    async def _tell_one(self, session: Session, slots: asyncio.Semaphore, node: str) -> None:
+        async with slots:
+            topic = down_topic(self._settings.cell, node)
+            for payload, retain in self._documents(node):
+                await session.publish(topic, payload, retain=retain)
+            BRIDGE_TOLD.inc()
+
+    def _documents(self, node: str) -> list[tuple[bytes, bool]]:
+        """What a node is told now, and whether the broker is to keep it: a part alone is of no use."""
+        log, answered = self._cell_log, self._answered.get(node)
+        if node not in log.state.nodes and answered is None:
+            return [(b"", True)]  # The cell has forgotten it.
+        speaker = answered.epoch if answered is not None else ""
+        work = work_of(log.state, node, speaker)
+        down = NodeDown.model_construct(
+            cell=self._settings.cell,
+            node=node,
+            epoch=speaker or log.state.nodes[node].epoch,
+            number=next(self._numbers),
+            seq=log.seq,
+            time=log.time,
+            answered=answered,
+            in_round=log.in_round,
+            work=content_of(work),
+        )
+        try:
+            payloads = payloads_of(down)
+        except DocumentTooLarge as error:
+            self._log.error("a node cannot be told what it has to do", node=node, error=str(error))
+            BRIDGE_REFUSED.labels("too_large").inc()
+            return []
+        return [(payload, len(payloads) == 1) for payload in payloads]

@@ -1,0 +1,157 @@
+"""The configuration in infra/mosquitto with a real mosquitto: who is let in, and what each may say and hear."""
+
+import asyncio
+from contextlib import suppress
+
+import pytest
+
+from largesse.mqtt.address import read_address
+from largesse.mqtt.client import ClientBroker
+from largesse.mqtt.port import PAYLOAD_BYTES_MAX, Refused
+from largesse.mqtt.topics import down_topic, up_filter, up_topic
+from tests.mqtt_site import INFRA, Site
+
+GUARD_SECONDS = 120
+UP, DOWN = up_topic("default", "n1"), down_topic("default", "n1")
+
+
+@pytest.fixture
+def site(tmp_path):
+    made = Site(tmp_path)
+    for user in ("n1", "n2", "bridge"):
+        made.password(user)
+    made.mosquitto.start()
+    yield made
+    made.mosquitto.kill()
+
+
+def told(story):
+    async def guarded():
+        async with asyncio.timeout(GUARD_SECONDS):
+            await story()
+
+    asyncio.run(guarded())
+
+
+async def arrived(session, count):
+    found = []
+    while len(found) < count:
+        found += await session.next()
+    return [(message.topic, message.payload) for message in found]
+
+
+def test_a_node_and_a_bridge_hear_each_other(site):
+    async def story():
+        async with site.broker("n1").session("n1") as node, site.broker("bridge").session("b1") as bridge:
+            await bridge.subscribe(up_filter("default"))
+            await node.subscribe(DOWN)
+            await node.publish(UP, b"x" * PAYLOAD_BYTES_MAX)
+            assert await arrived(bridge, 1) == [(UP, b"x" * PAYLOAD_BYTES_MAX)]
+            await bridge.publish(DOWN, b"work", retain=True)
+            assert await arrived(node, 1) == [(DOWN, b"work")]
+
+    told(story)
+
+
+@pytest.mark.parametrize(
+    "topic", [up_topic("default", "n2"), DOWN, down_topic("default", "n2"), up_topic("other", "n1"), "x"]
+)
+def test_a_node_says_nothing_outside_of_its_branch(site, topic):
+    async def story():
+        async with site.broker("n1").session("n1") as node:
+            with pytest.raises(Refused, match="publish"):
+                await node.publish(topic, b"")
+            await node.publish(UP, b"")
+
+    told(story)
+
+
+@pytest.mark.parametrize(
+    "wanted", ["#", "largesse/#", "largesse/default/node/+/down", down_topic("default", "n2"), UP, up_filter("default")]
+)
+def test_a_node_hears_nothing_outside_of_its_branch(site, wanted):
+    async def story():
+        async with (
+            site.broker("n1").session("n1") as node,
+            site.broker("n2").session("n2") as other,
+            site.broker("bridge").session("b1") as bridge,
+        ):
+            await bridge.publish(down_topic("default", "n2"), b"kept", retain=True)
+            with suppress(Refused):  # Mosquitto 2.0 takes it, and sends nothing.
+                await node.subscribe(wanted)
+            await node.subscribe(DOWN)
+            await bridge.publish(down_topic("default", "n2"), b"not for n1")
+            await other.publish(up_topic("default", "n2"), b"not for n1")
+            await node.publish(UP, b"not to be heard by itself")
+            await bridge.publish(DOWN, b"for n1")
+            assert set(await arrived(node, 1)) == {(DOWN, b"for n1")}
+
+    told(story)
+
+
+@pytest.mark.parametrize(("user", "secret"), [("n1", "n2"), ("n3", "n1"), ("bridge", "n1")])
+def test_a_wrong_name_or_password_is_refused(site, user, secret):
+    async def story():
+        with pytest.raises(Refused, match="not in"):
+            async with site.broker(user, secret=secret).session(user):
+                pass
+
+    told(story)
+
+
+def test_nobody_comes_in_without_a_name(site):
+    async def story():
+        for port in (site.mosquitto.port, site.inner_port):
+            with pytest.raises(Refused):
+                async with ClientBroker(read_address(f"mqtt://127.0.0.1:{port}")).session("n1"):
+                    pass
+
+    told(story)
+
+
+@pytest.mark.parametrize(("user", "topic"), [("bridge", DOWN), ("n1", UP)])
+def test_sessions_of_one_user_with_ids_of_their_own_stand_beside_each_other(site, user, topic):
+    async def story():
+        async with site.broker(user).session("1") as one, site.broker(user).session("2") as two:
+            await one.publish(topic, b"")
+            await two.publish(topic, b"")
+            await one.publish(topic, b"")
+
+    told(story)
+
+
+def test_another_password_counts_once_the_broker_has_read_it(site):
+    async def story():
+        old = (site.folder / "n1.secret").read_text()
+        site.password("n1")
+        site.mosquitto.reload()
+        (site.folder / "old.secret").write_text(old)
+        while True:
+            try:
+                async with site.broker("n1", secret="old").session("n1"):
+                    await asyncio.sleep(0.01)
+            except Refused:
+                break
+        async with site.broker("n1").session("n1") as node:
+            await node.publish(UP, b"")
+
+    told(story)
+
+
+def lines_of(name):
+    text = (INFRA / name).read_text()
+    return {line.removeprefix("plugin_opt_") for line in text.splitlines() if line and not line.startswith("#")}
+
+
+def test_both_configurations_say_the_same_but_for_where_passwords_and_rules_are_read():
+    assert lines_of("mosquitto-2.0.conf") ^ lines_of("mosquitto-2.1.conf") == {
+        "per_listener_settings false",
+        "global_plugin /usr/lib/mosquitto_password_file.so",
+        "global_plugin /usr/lib/mosquitto_acl_file.so",
+    }
+
+
+def test_the_broker_of_the_containers_is_that_of_the_page_without_tls():
+    differing = lines_of("mosquitto-2.0.conf") ^ lines_of("compose.conf")
+
+    assert {line.split()[0] for line in differing} == {"certfile", "keyfile", "listener", "password_file"}
