@@ -191,7 +191,8 @@ class EdgeFeed:
 
     async def read(self) -> None:
         """See Feed."""
-        if mono_ms() - (self.line.sure_ms or 0) > max(READ_WAIT_MS, self.node_lease_ms // 4):
+        # Heartbeats come more often; without them, before it would count as fallen behind.
+        if mono_ms() - (self.line.sure_ms or 0) > max(READ_WAIT_MS, self.node_lease_ms * 2 // 5):
             await self._hears()
         await is_set_within(self._news, READ_WAIT_MS / 1_000)
         self._news.clear()

@@ -89,6 +89,9 @@ class _Bridge:
 
     def _log_moved(self) -> None:
         stirred = self._cell_log.state.stirred
+        for node in stirred:
+            if node not in self._cell_log.state.nodes:
+                self._answered.pop(node, None)  # The cell has forgotten it.
         self._tell(stirred)
         stirred.clear()
         self._confirm()
@@ -262,7 +265,7 @@ class _Bridge:
         """What a node is told now, and whether the broker is to keep it: a part alone is of no use."""
         log, answered = self._cell_log, self._answered.get(node)
         if node not in log.state.nodes and answered is None:
-            return [(b"", True)]  # The cell has forgotten it.
+            return [(b"", True)]
         speaker = answered.epoch if answered is not None else ""
         work = work_of(log.state, node, speaker)
         down = NodeDown.model_construct(

@@ -8,7 +8,7 @@ import pytest
 
 from largesse.bus.memory import MemoryBus
 from largesse.mqtt.topics import down_topic, up_topic
-from schemas import NodeLost, NodeRegistered, Policy, TaskFailed, TaskFinished, TaskStarted
+from schemas import NodeForgotten, NodeLost, NodeRegistered, Policy, TaskFailed, TaskFinished, TaskStarted
 from services.agent import edge, line
 from services.agent.local import mono_ms
 from services.agent.shell import TakenOver
@@ -244,6 +244,24 @@ def test_a_node_that_was_lost_stops_what_it_has_and_comes_back_under_another_epo
         first, second = [body.epoch for body in cell.bodies(NodeRegistered)][:2]
         assert first != second
         assert written(tmp_path / "out") == ["j 0 1", "j 0 2"]
+
+    told(story)
+
+
+def test_the_broker_keeps_nothing_for_a_node_that_was_forgotten_and_it_may_come_back(tmp_path):
+    async def story(cell, broker):
+        async with bridge_on(cell, broker):
+            async with edge_agent_on(broker, settings(tmp_path / "data")):
+                await registered(cell)
+            await cell.lose("n")
+            await eventually(lambda: b'"standing":"lost"' in broker.retained[DOWN])
+            await cell.put(NodeForgotten("n"))
+            await eventually(lambda: DOWN not in broker.retained)
+            async with edge_agent_on(broker, settings(tmp_path / "data")):
+                await registered(cell, 2)
+                await cell.submit("j", {"command": writes(tmp_path / "out")})
+                assert await outcome_of(cell) == "succeeded"
+        assert written(tmp_path / "out") == ["j 0 1"]
 
     told(story)
 
