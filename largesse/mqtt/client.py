@@ -40,7 +40,7 @@ class MqttOptions:
     """`keep_alive_seconds`: silence after which either side asks whether the other is there; another one without an
     answer ends the session. `answer_seconds`: longest wait for an answer. `connect_seconds`: for a connection, and TLS.
     `receive_max`: messages that are kept until they are taken. `ca_file`: whose certificates are trusted in place of
-    the system's. `password_file`: read anew for each session.
+    the system's. `password_file`: read again for each session.
     """
 
     keep_alive_seconds: int = 3

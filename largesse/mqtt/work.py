@@ -25,7 +25,7 @@ from schemas import JobSpec, Stage, Vector
 from schemas.edge.base import Malformed
 
 EPOCHS_TOLD = 8
-"""Of so many registrations a node is told, the latest, beside that of the agent that has spoken last."""
+"""A node is told of this many registrations, the latest, beside that of the agent that has spoken last."""
 
 
 @dataclass(slots=True)

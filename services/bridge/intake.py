@@ -4,7 +4,7 @@ Pure. Only what an agent may say, and of its own node, gets through; whether it 
 """
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal, TypeVar
 
 from largesse.mqtt.parts import Gathering, dumps
 from largesse.mqtt.port import PAYLOAD_BYTES_MAX
@@ -12,6 +12,8 @@ from largesse.mqtt.topics import node_of
 from schemas.edge.base import Malformed
 from schemas.edge.mqtt import NodeUp, NodeUpMessage, read_up
 from schemas.edge.strict_json import INPUT_BYTES_MAX
+
+T = TypeVar("T")
 
 FORMS = {"nodes": ("register", "known", "report", "leave"), "tasks": ("started", "finished", "failed")}
 """What agents say on each topic; the rest of what these take is for operators."""
@@ -89,7 +91,7 @@ class Intake:
         _bound(self._taken)
 
 
-def _bound(by_node: dict[str, Any]) -> None:
+def _bound(by_node: dict[str, T]) -> None:
     while len(by_node) > NODES_MAX:
         del by_node[next(iter(by_node))]
 
