@@ -125,7 +125,8 @@ class Line:
                 return
             if (down.cell, down.node) != (self._cell, self._node):
                 raise Malformed("node", "is another")
-            if down.seq < self._seq:
+            answer = self._answer_in(down)
+            if down.seq < self._seq and answer is None:
                 return  # It was late, or of a bridge that is.
             work = read_work(down.work or {})
         except Malformed as fault:
@@ -133,8 +134,15 @@ class Line:
             return
         self._seq = down.seq
         self._told(down, work)
+        if answer is not None:
+            answer.set()
+
+    def _answer_in(self, down: NodeDown) -> asyncio.Event | None:
+        """What waits for the answer that this is the first to bring. It is as new as the report, whatever was heard
+        before: a broker may have kept a document of an earlier cell of this name, whose log was longer.
+        """
         answered = down.answered
-        if answered is not None and self._awaited is not None:
-            epoch, number, event = self._awaited
-            if (answered.epoch, answered.number) == (epoch, number):
-                event.set()
+        if answered is None or self._awaited is None:
+            return None
+        epoch, number, event = self._awaited
+        return event if (answered.epoch, answered.number) == (epoch, number) and not event.is_set() else None

@@ -1,6 +1,7 @@
 """Agents that know only an MQTT broker: what the log has for them arrives, and what they say is in the log, once."""
 
 import asyncio
+import json
 import random
 from contextlib import AsyncExitStack
 
@@ -308,5 +309,23 @@ def test_what_the_broker_kept_from_before_starts_nothing(tmp_path):
                 await cell.submit("l", {"command": writes(tmp_path / "out")})
                 assert await outcome_of(cell, "l") == "succeeded"
         assert written(tmp_path / "out") == ["j 0 1", "k 0 1", "l 0 1"]
+
+    told(story)
+
+
+def test_what_the_broker_kept_of_an_earlier_cell_with_a_longer_log_keeps_no_agent_waiting(tmp_path):
+    async def story(cell, broker):
+        async with broker.session("of a cell before") as before, bridge_on(cell, broker):
+            async with edge_agent_on(broker, settings(tmp_path / "data")):
+                await registered(cell)
+                await before.subscribe(DOWN)
+                (kept, *_) = await before.next()
+            older = json.loads(kept.payload) | {"seq": 1_000_000}
+            await before.publish(DOWN, json.dumps(older).encode(), retain=True)
+            async with edge_agent_on(broker, settings(tmp_path / "data")):
+                await registered(cell, 2)
+                await cell.submit("j", {"command": writes(tmp_path / "out")})
+                assert await outcome_of(cell) == "succeeded"
+        assert written(tmp_path / "out") == ["j 0 1"]
 
     told(story)
