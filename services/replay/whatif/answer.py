@@ -115,7 +115,7 @@ def _explained(answer: Answer) -> Iterator[str]:
     told, outcomes = answer.told, answer.outcomes
     if outcomes.guessed:
         text = f"how long {plural(outcomes.guessed, 'attempt')} would have run is not in the log"
-        yield f"{text}: each takes what others of its stage took, or its estimate"
+        yield f"{text}: each takes what others of its stage took, or its estimate, and at least twice what it had run"
     late_ms = sorted(outcomes.delays_ms)
     if late_ms and (median_ms := late_ms[len(late_ms) // 2]) >= SHOWN_MS_MIN:
         text = f"tasks held their places {median_ms} ms longer than they ran (median)"

@@ -32,6 +32,8 @@ from services.simulator.cluster import AUTHOR as SIMULATOR
 
 DELAYS_KEPT = 100_000
 """How late starts and reports were is kept of this many tasks."""
+GOES_ON = 2
+"""What was cut short would have run this many times as long, at least: as long again as it had."""
 _UNKNOWN = -1
 
 Task = tuple[int, str, int]
@@ -51,8 +53,8 @@ class _Stage:
 class Outcomes:
     """Told of every record of the recording by `learn`, then of what is decided again by `admitted` and `observe`.
 
-    `guessed`: attempts whose end the recording does not tell; they take what other tasks of
-    their stage took, or else their estimate, and succeed. `slower_permille`: of the recorded times.
+    `guessed`: attempts whose end the recording does not tell; they take what other tasks of their stage took, or else
+    their estimate, and at least GOES_ON times what they had run, and succeed. `slower_permille`: of recorded times.
     `shared`: nodes were, at some time, so that tasks ran slower than they would have alone.
     `delays_ms`: what starts and reports took beside the run of each task, of at most DELAYS_KEPT tasks.
     """
@@ -88,8 +90,9 @@ class Outcomes:
             self._recorded[body.spec.job] = record.seq
         elif isinstance(body, JobEnded):
             for end in body.jobs:
-                self._recorded.pop(end.job, None)
-                self._since.pop(end.job, None)
+                seq = self._recorded.pop(end.job)
+                for (stage, index, _), (since_ms, _) in self._since.pop(end.job, {}).items():
+                    self._cut((seq, stage, index), record.time - since_ms)
 
     def _start(self, grant: Grant, time: int) -> None:
         started = self._since.setdefault(grant.job, {})
@@ -116,7 +119,11 @@ class Outcomes:
             elif reason in COUNTED:
                 self._failures.setdefault(task, []).append((lasts_ms, reason))
             else:
-                self._cut_ms[task] = max(self._cut_ms.get(task, 0), run_ms)
+                self._cut(task, run_ms)
+
+    def _cut(self, task: Task, run_ms: int) -> None:
+        """An attempt was cut short by then."""
+        self._cut_ms[task] = max(self._cut_ms.get(task, 0), run_ms)
 
     def _succeed(self, task: Task, lasts_ms: int) -> None:
         seq, name, index = task
@@ -167,7 +174,7 @@ class Outcomes:
             return _in_time(-(-_own_ms(stage, index) * true // estimated), stage)
         self.guessed += 1
         lasts_ms = known.total_ms // known.known if known is not None and known.known else stage.estimate_ms
-        return _in_time(max(lasts_ms, self._cut_ms.get(task, 0)), stage)
+        return _in_time(max(lasts_ms, GOES_ON * self._cut_ms.get(task, 0)), stage)
 
 
 def _own_ms(stage: Stage, index: int) -> int:
