@@ -319,6 +319,20 @@ def replay(
     (replaying.replay_and_verify if verify else replaying.replay)(log, until=until, json=json)
 
 
+@app.command(short_help="Show where two logs part, and what followed.")
+def diff(
+    first: LogPath,
+    second: Annotated[str, typer.Argument(help="the log to compare it with", metavar="LOG")],
+    json: Json = False,
+) -> None:
+    """Show the first record in which two logs differ, the first round that started other tasks, and the jobs that went
+    another way. The exit code is 1 where they differ.
+    """
+    from services.cli import replaying
+
+    replaying.diff(first, second, json=json)
+
+
 @app.command()
 def export(
     log: LogPath,

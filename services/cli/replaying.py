@@ -77,6 +77,30 @@ def export(log: str, target: str, *, force: bool = False) -> int:
             raise Wrong(f"{error.filename}: {error.strerror}") from None
 
 
+def diff(first: str, second: str, *, json: bool) -> None:
+    """Shows where two logs part, and what followed. Raises Refused where they do; Wrong."""
+    from services.cli.log_diff import text_of
+    from services.replay.log_diff import diff as compared
+
+    sources = source_of(first), source_of(second)
+    with reading(), progress_of("comparing", "records") as tell:
+        done = 0
+
+        def step() -> None:
+            nonlocal done
+            done += 1
+            if tell is not None and done % 64 == 0:
+                tell(done, None)
+
+        found = compared(*sources, step)
+    if json:
+        out_json(found.document())
+    else:
+        out(text_of(found))
+    if found.difference is not None:
+        raise Refused("the logs differ")
+
+
 def _watched(source: Source, tell: Tell | None) -> Source:
     """The same log; `tell` hears how many records were read."""
     return Source(source.name, lambda hear: counting(source.steps(hear), tell), source.shards_max)
