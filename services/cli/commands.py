@@ -319,6 +319,33 @@ def replay(
     (replaying.replay_and_verify if verify else replaying.replay)(log, until=until, json=json)
 
 
+@app.command(short_help="Show the last records of a log, or those from a point on.")
+def tail(
+    log: LogPath,
+    last: Annotated[int | None, _option("--last", text="so many records  [default: 20]", metavar="N")] = None,
+    since: Annotated[str | None, _option("--from", text="all from here on", metavar="SEQ|TIME")] = None,
+    types: Annotated[_Texts, _option("--type", text="like JobEnded; repeatable", metavar="TYPE")] = None,
+    job: Annotated[_Texts, _option("--job", text="that speak of this job; repeatable", metavar="ID")] = None,
+    node: Annotated[_Texts, _option("--node", text="that speak of this node; repeatable", metavar="NAME")] = None,
+    queue: Annotated[
+        _Texts, _option("--queue", text="of jobs in this queue or below it; repeatable", metavar="PATH")
+    ] = None,
+    user: Annotated[_Texts, _option("--user", text="of jobs of this user; repeatable", metavar="NAME")] = None,
+    reservation: Annotated[
+        _Texts, _option("--reservation", text="that speak of this reservation; repeatable", metavar="NAME")
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Show the last records of a log, or all from a point on, a line each; --json prints each whole. Records that only
+    say that time goes on are left out, unless --type asks for them.
+    """
+    from services.cli.tailing import Wanted
+    from services.cli.tailing import tail as show
+
+    wanted = Wanted(types or [], job or [], node or [], queue or [], user or [], reservation or [])
+    show(log, wanted, last=last, since=since, json=json)
+
+
 @app.command(short_help="Show where two logs part, and what followed.")
 def diff(
     first: LogPath,

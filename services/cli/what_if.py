@@ -4,7 +4,6 @@ import re
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
-from datetime import UTC, datetime
 from decimal import Decimal, InvalidOperation
 from multiprocessing import get_context
 from pathlib import Path
@@ -16,6 +15,7 @@ from schemas.edge.read import Malformed, read_cluster, read_input
 from schemas.queues import Queue
 from services.cli.documents import read_cluster_of, read_config_file
 from services.cli.ending import Wrong, out, out_json
+from services.cli.moments import point_of
 from services.cli.progress import progress_of
 from services.cli.replaying import reading, source_of
 from services.cli.show import listed, percent, plural, rendered, span, table
@@ -88,8 +88,8 @@ def _questions(said: Said) -> dict[str, Question]:
         without_users=said.without_users,
         slower_permille=_slower(said.slower),
     )
-    fork, fork_ms = _point("--from", said.since)
-    until, until_ms = _point("--to", said.until)
+    fork, fork_ms = point_of("--from", said.since)
+    until, until_ms = point_of("--to", said.until)
     base = replace(base, fork=fork or 0, fork_ms=fork_ms, until=until, until_ms=until_ms)
     presets = said.preset.split(",") if said.preset is not None else [None]
     if len(presets) > 1 and said.seeds:
@@ -154,22 +154,6 @@ def _slower(text: str | None) -> int:
     except (InvalidOperation, OverflowError, ValueError):
         pass
     raise Wrong(f"--slower: {text!r} has to be 0.001 to {SLOWER_MAX:,}, with at most three digits behind the point")
-
-
-def _point(option: str, text: str | None) -> tuple[int | None, int | None]:
-    """A place in a log: its record, or log time in ms. Raises Wrong."""
-    if text is None:
-        return None, None
-    if text.isascii() and text.isdecimal() and len(text) <= 18:
-        return int(text), None
-    try:
-        moment = datetime.fromisoformat(text.removesuffix(" UTC"))
-    except ValueError:
-        raise Wrong(
-            f"{option}: {text!r} is neither a record's seq nor a time like 2026-11-28T14:03 (UTC, or with its offset)"
-        ) from None
-    moment = moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment
-    return None, round(moment.timestamp() * 1_000)
 
 
 # ---------------------------------------------------------------- what is answered

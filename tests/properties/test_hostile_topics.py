@@ -39,7 +39,7 @@ class Cell(SteppedCell):
         super().__init__(bus, SETTINGS, 1, {"n1": "8"})
         self.now_ms = now_ms
         self.shells.append(Shell(view, bus, SETTINGS))
-        self.agents["n1"].state.epoch = f"e-{now_ms}"
+        self.agents["n1"].state.nodes["n1"].epoch = f"e-{now_ms}"
 
     async def restored(self):
         for shell in self.shells:

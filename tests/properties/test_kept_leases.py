@@ -59,7 +59,7 @@ class Plain(revocable.Moments):
                     of[name] = left
             if is_tail:
                 of, times = revocable._at_a_time(state, board, of, at_ms)
-            self._needs.append(revocable._need(board, self._reserved, self._lasting, at_ms, inside, of, times))
+            self._needs.append(revocable._need(self._table, self._reserved, self._lasting, at_ms, inside, of, times))
         return self._needs[at]
 
 

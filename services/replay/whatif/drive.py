@@ -124,7 +124,7 @@ class WhatIfDrive(Drive):
 
     def _register(self, body: NodeRegistered) -> None:
         """An agent that starts again finds what runs there; a machine that does has nothing left."""
-        if self._is_up(body.node):
+        if self._is_up(body.node) and self.cell.admission.nodes[body.node].holds:
             epoch = self.cell.admission.nodes[body.node].epoch
             same = NodeReported(body.node, epoch, body.capacity, body.labels, body.devices, body.author)
             self.cell.take(replace(same, unschedulable=body.unschedulable), body.author)

@@ -1,0 +1,82 @@
+"""`largesse tail`: the last records of a log, or those from a point on, a line each."""
+
+from collections import deque
+from dataclasses import dataclass, field
+
+from schemas import Record
+from schemas.registry import NEWEST
+from services.cli.ending import Wrong, out
+from services.cli.moments import point_of
+from services.cli.progress import counting, progress_of
+from services.cli.replaying import reading, source_of
+from services.cli.show import moment, plain
+from services.replay.record_lines import JobPlaces, Names, line_of
+
+LAST = 20
+"""Records that are shown where nothing else is asked for."""
+
+SILENT = ("SequencerAlive", "TimeReached")
+"""Records that say nothing but that time goes on: they are shown where they are asked for by type."""
+
+
+@dataclass(slots=True)
+class Wanted:
+    """Which records: of any of the types, and of any of the names of each kind that is given."""
+
+    types: list[str] = field(default_factory=list)
+    jobs: list[str] = field(default_factory=list)
+    nodes: list[str] = field(default_factory=list)
+    queues: list[str] = field(default_factory=list)
+    users: list[str] = field(default_factory=list)
+    reservations: list[str] = field(default_factory=list)
+
+    def has(self, record: Record, names: Names) -> bool:
+        """Whether a record is one of them. A queue stands for those below it, too."""
+        if record.type not in self.types if self.types else record.type in SILENT:
+            return False
+        return all(
+            not asked or any(name in found for name in asked)
+            for asked, found in (
+                (self.jobs, names.jobs),
+                (self.nodes, names.nodes),
+                (self.users, names.users),
+                (self.reservations, names.reservations),
+            )
+        ) and (
+            not self.queues
+            or any(found == queue or found.startswith(f"{queue}/") for queue in self.queues for found in names.queues)
+        )
+
+
+def tail(log: str, wanted: Wanted, *, last: int | None, since: str | None, json: bool) -> None:
+    """Prints the last records that are wanted, or all from a point on. Raises Wrong."""
+    for name in wanted.types:
+        if name not in NEWEST:
+            raise Wrong(f"--type: {name!r} is no type of record: one of {', '.join(sorted(NEWEST))}")
+    if last is not None and since is not None:
+        raise Wrong("--last: goes without --from")
+    seq, time_ms = point_of("--from", since)
+    places = JobPlaces()
+    shown: deque[tuple[Record, bytes]] = deque(maxlen=None if since is not None else LAST if last is None else last)
+    results_elsewhere = since is None
+    with reading(), progress_of("reading", "records", results_elsewhere=results_elsewhere) as tell:
+        for step in counting(source_of(log).steps(), tell):
+            record = step.accepted.record
+            names = places.names_in(record)
+            if (seq is not None and record.seq < seq) or (time_ms is not None and record.time < time_ms):
+                continue
+            if not wanted.has(record, names):
+                continue
+            if since is not None:
+                _show(record, step.accepted.content, json)
+            else:
+                shown.append((record, step.accepted.content))
+    for record, content in shown:
+        _show(record, content, json)
+
+
+def _show(record: Record, content: bytes, json: bool) -> None:
+    if json:
+        out(content.decode())
+        return
+    out(plain(f"{record.seq:>8} {moment(record.time)}  {record.type:<14} {line_of(record)}").rstrip())
