@@ -322,7 +322,7 @@ def replay(
 @app.command(short_help="Show the last records of a log, or those from a point on.")
 def tail(
     log: LogPath,
-    last: Annotated[int | None, _option("--last", text="so many records  [default: 20]", metavar="N")] = None,
+    last: Annotated[int | None, _option("--last", text="how many records  [default: 20]", metavar="N")] = None,
     since: Annotated[str | None, _option("--from", text="all from here on", metavar="SEQ|TIME")] = None,
     types: Annotated[_Texts, _option("--type", text="like JobEnded; repeatable", metavar="TYPE")] = None,
     job: Annotated[_Texts, _option("--job", text="that speak of this job; repeatable", metavar="ID")] = None,
