@@ -5,6 +5,7 @@ loop: whoever cancelled it then waits for ever. tests/house holds it out of the 
 """
 
 import asyncio
+from collections.abc import Coroutine, Iterable
 
 
 async def is_set_within(event: asyncio.Event, seconds: float) -> bool:
@@ -15,3 +16,19 @@ async def is_set_within(event: asyncio.Event, seconds: float) -> bool:
     except TimeoutError:
         return event.is_set()
     return True
+
+
+async def until_first_ends(lives: Iterable[Coroutine[object, object, object]]) -> None:
+    """Runs all of these until the first has ended, and the others have been cancelled. Raises what the first of them,
+    in their order, raised.
+    """
+    parts: list[asyncio.Future[object]] = [asyncio.ensure_future(life) for life in lives]
+    try:
+        await asyncio.wait(parts, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for part in parts:
+            part.cancel()
+        outcomes = await asyncio.gather(*parts, return_exceptions=True)
+    for outcome in outcomes:
+        if isinstance(outcome, Exception):
+            raise outcome

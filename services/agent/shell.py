@@ -15,7 +15,7 @@ from largesse.bus.file.lock import DirectoryLock
 from largesse.bus.port import Bus
 from largesse.lifecycle.node_work import Action, Begun, NodeWork, Over, Start, Stop
 from largesse.telemetry import CAUGHT_UP, logger
-from largesse.waiting import is_set_within
+from largesse.waiting import is_set_within, until_first_ends
 from services.agent.archive import Archive
 from services.agent.attempts import Attempts
 from services.agent.capacity import measured
@@ -137,16 +137,7 @@ class _Agent:
             lives.append(self._registered.wait())
         else:
             lives += [self._watch_node(), self._watch_bus(), self._clear()]
-        parts: list[asyncio.Future[object]] = [asyncio.ensure_future(life) for life in lives]
-        try:
-            await asyncio.wait(parts, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for part in parts:
-                part.cancel()
-            outcomes = await asyncio.gather(*parts, return_exceptions=True)
-        for outcome in outcomes:
-            if isinstance(outcome, Exception):
-                raise outcome
+        await until_first_ends(lives)
 
     @property
     def _work(self) -> NodeWork:

@@ -11,7 +11,6 @@ import random
 import secrets
 import socket
 import time
-from collections.abc import Coroutine
 from itertools import count
 
 from largesse import failpoints
@@ -22,6 +21,7 @@ from largesse.mqtt.topics import bridge_filter, bridge_of, bridge_topic, down_to
 from largesse.mqtt.work import content_of, work_of
 from largesse.settings import Settings
 from largesse.telemetry import BRIDGE_NODES, BRIDGE_REFUSED, BRIDGE_REPORTS, BRIDGE_SESSIONS, BRIDGE_TOLD, logger
+from largesse.waiting import until_first_ends
 from schemas.edge.mqtt import NodeAnswered, NodeDown
 from services.bridge.cell_log import SERVICE, CellLog
 from services.bridge.dealing import Bridges
@@ -42,18 +42,10 @@ async def run(bus: Bus, settings: Settings, broker: Broker, stop: asyncio.Event,
     """
     name = name or f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
     bridge = _Bridge(bus, settings, broker, name)
-    lives: list[Coroutine[object, object, object]] = [bridge.read_log(), bridge.append(), bridge.serve(), stop.wait()]
-    parts: list[asyncio.Future[object]] = [asyncio.ensure_future(life) for life in lives]
     try:
-        await asyncio.wait(parts, return_when=asyncio.FIRST_COMPLETED)
+        await until_first_ends([bridge.read_log(), bridge.append(), bridge.serve(), stop.wait()])
     finally:
-        for part in parts:
-            part.cancel()
-        outcomes = await asyncio.gather(*parts, return_exceptions=True)
         await bridge.drop()
-    for outcome in outcomes:
-        if isinstance(outcome, Exception):
-            raise outcome
 
 
 def _mono_ms() -> int:
@@ -199,17 +191,7 @@ class _Bridge:
         await session.publish(topic, b"here", retain=True)
         await session.subscribe(up_filter(self._settings.cell))
         self._deal_anew()  # The broker may have forgotten what it kept.
-        lives = (self._listen(session), self._speak(session), self._stay(session, topic))
-        parts = [asyncio.ensure_future(life) for life in lives]
-        try:
-            await asyncio.wait(parts, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for part in parts:
-                part.cancel()
-            outcomes = await asyncio.gather(*parts, return_exceptions=True)
-        for outcome in outcomes:
-            if isinstance(outcome, Exception):
-                raise outcome
+        await until_first_ends([self._listen(session), self._speak(session), self._stay(session, topic)])
 
     async def _say_goodbye(self, session: Session, topic: str) -> None:
         try:
