@@ -310,7 +310,7 @@ def replay(
     if not what_if and (option := said.first()):
         raise Wrong(f"{option}: goes with --what-if")
     if what_if and (verify or until is not None):
-        raise Wrong(f"--what-if: goes without {'--verify' if verify else '--until: write --to'}")
+        raise Wrong(f"--what-if: cannot be combined with {'--verify' if verify else '--until: write --to'}")
     if what_if:
         from services.cli import what_if as asking
 
@@ -322,7 +322,9 @@ def replay(
 @app.command(short_help="Show the last records of a log, or those from a point on.")
 def tail(
     log: LogPath,
-    last: Annotated[int | None, _option("--last", text="how many records  [default: 20]", metavar="N")] = None,
+    last: Annotated[
+        int | None, typer.Option("--last", help="how many records  [default: 20]", metavar="N", min=1, max=1_000_000)
+    ] = None,
     since: Annotated[str | None, _option("--from", text="all from here on", metavar="SEQ|TIME")] = None,
     types: Annotated[_Texts, _option("--type", text="like JobEnded; repeatable", metavar="TYPE")] = None,
     job: Annotated[_Texts, _option("--job", text="that speak of this job; repeatable", metavar="ID")] = None,

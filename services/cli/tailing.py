@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from schemas import Record
 from schemas.registry import NEWEST
-from services.cli.ending import Wrong, out
+from services.cli.ending import Wrong, note, out
 from services.cli.moments import point_of
 from services.cli.progress import counting, progress_of
 from services.cli.replaying import reading, source_of
@@ -54,11 +54,12 @@ def tail(log: str, wanted: Wanted, *, last: int | None, since: str | None, json:
         if name not in NEWEST:
             raise Wrong(f"--type: {name!r} is no type of record: one of {', '.join(sorted(NEWEST))}")
     if last is not None and since is not None:
-        raise Wrong("--last: goes without --from")
+        raise Wrong("--last: cannot be combined with --from")
     seq, time_ms = point_of("--from", since)
     places = JobPlaces()
     shown: deque[tuple[Record, bytes]] = deque(maxlen=None if since is not None else LAST if last is None else last)
     results_elsewhere = since is None
+    found = 0
     with reading(), progress_of("reading", "records", results_elsewhere=results_elsewhere) as tell:
         for step in counting(source_of(log).steps(), tell):
             record = step.accepted.record
@@ -67,10 +68,13 @@ def tail(log: str, wanted: Wanted, *, last: int | None, since: str | None, json:
                 continue
             if not wanted.has(record, names):
                 continue
+            found += 1
             if since is not None:
                 _show(record, step.accepted.content, json)
             else:
                 shown.append((record, step.accepted.content))
+    if not found:
+        note("no record of this log is as asked for")
     for record, content in shown:
         _show(record, content, json)
 

@@ -18,7 +18,7 @@ from services.cli.ending import Wrong, out, out_json
 from services.cli.moments import point_of
 from services.cli.progress import progress_of
 from services.cli.replaying import reading, source_of
-from services.cli.show import listed, percent, plural, rendered, span, table
+from services.cli.show import in_blocks, listed, percent, plural, rendered, span, table
 from services.cli.simulating import Asked, values_of
 from services.cli.what_if_options import Said
 from services.replay.whatif.answer import document_of
@@ -90,6 +90,10 @@ def _questions(said: Said) -> dict[str, Question]:
     )
     fork, fork_ms = point_of("--from", said.since)
     until, until_ms = point_of("--to", said.until)
+    if (fork is not None and until is not None and fork > until) or (
+        fork_ms is not None and until_ms is not None and fork_ms > until_ms
+    ):
+        raise Wrong("--to: lies before --from")
     base = replace(base, fork=fork or 0, fork_ms=fork_ms, until=until, until_ms=until_ms)
     presets = said.preset.split(",") if said.preset is not None else [None]
     if len(presets) > 1 and said.seeds:
@@ -176,10 +180,13 @@ def _text(answers: dict[str, Document]) -> str:
     heads = ["", "recorded", *answers]
     one = len(answers) == 1
     rows = []
+    ended = [_ended(first, "recorded"), *(_ended(answer, "decided") for answer in answers.values())]
+    rows.append(["jobs that ended", *(f"{count:,}" for count in ended), *([""] if one else [])])
     for name, value_of, shown in _MEASURES:
-        before = value_of(recorded)
-        row = [name, shown(before), *(shown(value_of(answer["decided"])) for answer in answers.values())]
-        rows.append([*row, _change(before, value_of(first["decided"]))] if one else row)
+        worlds = [recorded, *(answer["decided"] for answer in answers.values())]
+        row = [name, *(shown(value_of(world)) if count else "-" for world, count in zip(worlds, ended, strict=True))]
+        change = _change(value_of(recorded), value_of(first["decided"])) if all(ended) else ""
+        rows.append([*row, change] if one else row)
     for resource, before in recorded["utilisation"].items():
         after = [answer["decided"]["utilisation"].get(resource, 0) for answer in answers.values()]
         row = [f"{resource} in use", percent(before), *map(percent, after)]
@@ -188,13 +195,20 @@ def _text(answers: dict[str, Document]) -> str:
         worlds = [recorded, *(answer["decided"] for answer in answers.values())]
         met = ["{met} of {of}".format(**world.get("deadlines", {"met": 0, "of": 0})) for world in worlds]
         rows.append(["deadlines kept", *met, *([""] if one else [])])
-    text += rendered(table([*heads, "change"] if one else heads, rows, kinds="k" + "n" * (len(rows[0]) - 1)))
+    if one:
+        text += rendered(table([*heads, "change"], rows, kinds="k" + "n" * (len(rows[0]) - 1)))
+    else:
+        text += in_blocks(heads, rows)
     if one:
         text += _groups(first) + _losers(first)
     remarks = dict.fromkeys(remark for answer in answers.values() for remark in answer["explained"])
     return text + (
         "\n" + rendered(table(("", ""), [("note:", remark) for remark in remarks], gap=1)) if remarks else ""
     )
+
+
+def _ended(answer: Document, world: str) -> int:
+    return sum(job[f"{world}_outcome"] is not None for job in answer["jobs"])
 
 
 def _changes(answers: dict[str, Document]) -> str:

@@ -71,9 +71,10 @@ class JobPlaces:
         """What this record, the next one, speaks of."""
         body, names = record.body, Names()
         if isinstance(body, JobAdmitted | JobRejected):
-            names.jobs[body.spec.job] = names.queues[body.spec.queue] = names.users[body.spec.user] = True
+            user = body.spec.user or body.author  # Who sent it, where it names nobody.
+            names.jobs[body.spec.job] = names.queues[body.spec.queue] = names.users[user] = True
             if isinstance(body, JobAdmitted):
-                self._of[body.spec.job] = body.spec.queue, body.spec.user
+                self._of[body.spec.job] = body.spec.queue, user
         for job in _jobs_in(body):
             names.jobs[job] = True
             if job in self._of:

@@ -80,13 +80,15 @@ def test_what_speaks_of_a_job_a_node_a_queue_a_user_or_a_reservation_is_found(lo
     reservation = next(each["body"]["reservation"] for each in whole if each["type"] == "ReservationRequested")
     found = {row[4] for row in shown(log, "--from", 1, "--reservation", reservation)}
     assert {"ReservationRequested", "Plans"} <= found
-    assert shown(log, "--from", 1, "--job", "nobody") == []
+    nothing = largesse("tail", log, "--from", 1, "--job", "nobody")
+    assert (nothing.code, nothing.out) == (0, "")
+    assert "no record of this log is as asked for" in nothing.err
 
 
 def test_what_makes_no_sense_is_named(log):
     for words, fault in (
         (("--type", "Nothing"), "--type: 'Nothing' is no type of record: one of "),
-        (("--last", 3, "--from", 2), "--last: goes without --from"),
+        (("--last", 3, "--from", 2), "--last: cannot be combined with --from"),
         (("--from", "then"), "--from: 'then' is neither a record's seq nor a time"),
     ):
         said = largesse("tail", log, *words)

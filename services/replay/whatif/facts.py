@@ -113,6 +113,11 @@ class Told:
         return dict(sorted(total.items()))
 
 
+def user_of(body: JobAdmitted | JobRejected) -> str:
+    """Whose job it is: who sent it, where it names nobody."""
+    return body.spec.user or body.author
+
+
 def is_restart(body: NodeRegistered) -> bool:
     """Whether the machine itself began again: nothing that ran there goes on."""
     return bool(body.lost) and not any(fact for fact in facts_of(body)[len(body.lost) :])

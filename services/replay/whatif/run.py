@@ -27,7 +27,7 @@ from services.replay.refold import Refold
 from services.replay.source import Source
 from services.replay.verify import recorded_winners
 from services.replay.whatif.drive import WhatIfDrive
-from services.replay.whatif.facts import NodeFails, Told, facts_after
+from services.replay.whatif.facts import NodeFails, Told, facts_after, user_of
 from services.replay.whatif.outcomes import Outcomes
 from services.replay.whatif.recorded import RecordedRuns
 from services.simulator.cluster import SimCluster
@@ -125,8 +125,8 @@ def _read(source: Source, question: Question, outcomes: Outcomes, heard: Told) -
         elif isinstance(body, JobAdmitted | JobRejected):
             if body.spec.job in jobs:
                 jobs[body.spec.job] = True
-            if body.spec.user in users:
-                users[body.spec.user] = True
+            if user_of(body) in users:
+                users[user_of(body)] = True
         shared = record.time <= question.fork_ms if question.fork_ms is not None else record.seq <= question.fork
         if not in_round and (shared or (fork == record.seq - 1 and isinstance(body, Releases | Plans))):
             fork = record.seq  # Forecasts that follow a closing were made with its round.
@@ -258,9 +258,8 @@ class _Run:
         self._reserved.observe(record)
         if isinstance(record.body, JobAdmitted | JobRejected):
             spec = record.body.spec
-            if spec.user:
-                self._users_of[record.seq] = spec.user
-            if spec.job in self._jobs or spec.user in self._users:
+            self._users_of[record.seq] = user_of(record.body)
+            if spec.job in self._jobs or user_of(record.body) in self._users:
                 self._left_out[record.seq] = True
 
     def _following(self, records: Iterator[Record]) -> Iterator[Record]:
@@ -287,8 +286,8 @@ class _Run:
     def _changed(self, body: object) -> object | None:
         question = self._question
         match body:
-            case JobAdmitted(spec=spec) | JobRejected(spec=spec):
-                return None if spec.job in self._jobs or spec.user in self._users else body
+            case JobAdmitted() | JobRejected():
+                return None if body.spec.job in self._jobs or user_of(body) in self._users else body
             case ConfigChanged(policy=policy, queues=queues):
                 if policy is not None and question.values:
                     policy = with_knobs(policy, question.values)
