@@ -119,7 +119,7 @@ def test_tasks_of_an_agent_that_was_killed_for_good_end_before_others_run_them(t
     async def story():
         async with guarded(tmp_path) as cell:
             await cell.run_lines(4, 60)
-            commands = cell.commands(0)
+            commands = await eventually(lambda: cell.commands(0))  # A shim names its command a moment later.
             await cell.agents[0].kill()
             await cell.until(lambda: cell.bodies(NodeLost))
             assert commands
@@ -165,7 +165,7 @@ def test_tasks_of_an_agent_that_is_cut_off_wait_until_it_is_known_who_has_them(t
     async def story():
         async with guarded(tmp_path) as cell:
             await cell.run_lines(4, 60)
-            commands = cell.commands(0)
+            commands = await eventually(lambda: cell.commands(0))  # A shim names its command a moment later.
             cell.ways[0].cut = True
             await cell.until(lambda: cell.bodies(NodeLost))
             before = [line for line in cell.lines() if line[1] == 1]
