@@ -11,6 +11,7 @@ from typing import Literal
 
 from largesse.bus.local import LocalBus
 from largesse.bus.port import BusError, BusFull, Message, Outgoing, check_sizes
+from largesse.injected import take_due
 
 FaultKind = Literal["lost", "late", "unknown", "torn", "full"]
 """What becomes of an append whose sender sees an error: nothing arrives (`lost`, and `full` with BusFull); it arrives
@@ -129,17 +130,7 @@ class MemoryBus(LocalBus):
 
     def _due_fault(self, batch: list[Outgoing]) -> _Fault | None:
         topics = [outgoing.topic for outgoing in batch]
-        due = None
-        for fault in self._faults:
-            if fault.topic is not None and fault.topic not in topics:
-                continue
-            if fault.skip > 0:
-                fault.skip -= 1
-            elif due is None:
-                due = fault
-        if due is not None:
-            self._faults.remove(due)
-        return due
+        return take_due(self._faults, lambda fault: fault.topic is None or fault.topic in topics)
 
     def _let_late_in(self) -> None:
         waiting, self._late = self._late, deque()

@@ -54,6 +54,13 @@ def facts_of(body: TaskRecord) -> list[TaskFact]:
     return _facts_of(body)
 
 
+def run_ms_of(ended: TaskEnd | TaskFailure | SpareEnd, place: int) -> int | None:
+    """How long the task at a place of a range ran: a range says it of each, or once for all; None: it does not."""
+    if not ended.run_ms:
+        return None
+    return ended.run_ms[place] if len(ended.run_ms) == ended.count else ended.run_ms[0]
+
+
 def _facts_of(body: TaskFinished | TaskFailed | NodeLost | NodeRegistered) -> list[TaskFact]:
     if isinstance(body, _REPORTS):
         return cast(list[TaskFact], body.items)

@@ -11,6 +11,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Literal
 
+from largesse.injected import take_due
 from largesse.mqtt.port import PAYLOAD_BYTES_MAX, Arrived, MqttError, Refused, Will
 from largesse.mqtt.topics import check_filter, check_topic, matches
 
@@ -162,17 +163,7 @@ class MemoryBroker:
             raise MqttError(f"the connection was lost (injected: {kind})")
 
     def _due_fault(self, topic: str) -> _Fault | None:
-        due = None
-        for fault in self._faults:
-            if fault.wanted is not None and not matches(fault.wanted, topic):
-                continue
-            if fault.skip > 0:
-                fault.skip -= 1
-            elif due is None:
-                due = fault
-        if due is not None:
-            self._faults.remove(due)
-        return due
+        return take_due(self._faults, lambda fault: fault.wanted is None or matches(fault.wanted, topic))
 
     def _let_late_in(self) -> None:
         waiting, self._late = self._late, deque()

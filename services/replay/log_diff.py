@@ -5,10 +5,9 @@ from dataclasses import asdict, dataclass, field, replace
 from itertools import zip_longest
 
 from largesse.log.codec import decode
-from schemas import JobAdmitted, NodeRegistered, NodeReported, Record, RoundClosed, RoundOpened
+from schemas import JobAdmitted, Record, RoundClosed, RoundOpened
 from services.replay.differences import Difference, first_difference, shown
 from services.replay.source import Source, Step
-from services.replay.whatif.facts import Told
 from services.replay.whatif.recorded import RecordedRuns
 from services.simulator.metrics import Metrics
 from services.simulator.result import JobRow
@@ -78,14 +77,10 @@ class _Side:
     """One of the logs. `closings`: rounds that were not compared yet."""
 
     def __init__(self, source: Source) -> None:
-        told = Told()
-        for step in source.steps():  # What the cell has is known only at the end, and measures are parts of it.
-            if isinstance(step.accepted.record.body, NodeRegistered | NodeReported):
-                told.learn(step.accepted.record)
         self.records = 0
         self.closings: list[Record] = []
         self._source = source
-        self._runs = RecordedRuns(Metrics(told.capacity))
+        self._runs = RecordedRuns(Metrics({}))  # Of which only the jobs are looked at, no parts of a capacity.
         self._names: list[tuple[str, int]] = []
         self._times: dict[str, int] = {}
 

@@ -23,6 +23,7 @@ from schemas import (
     ReservationDeleted,
     ReservationRequested,
     ReservationUpdated,
+    RoundOpened,
     SeriesEnded,
     SeriesRequested,
     TaskFailed,
@@ -59,9 +60,10 @@ class Fact:
 
 @dataclass(slots=True)
 class Told:
-    """What a first reading of a recording finds beside the facts. `fails`: the nodes that stopped; `jobs`,
-    `records`: how many; `refused`: inputs whose content the log has not, since they were; `proposed`: plans that a
-    solver improved. `policy`, `queues`: in force at the end of what was read. `capacity`: of all nodes there were.
+    """What a first reading of a recording finds beside the facts. `fails`: the nodes that stopped; `jobs`, `records`:
+    how many; `refused`: inputs whose content the log has not, since they were; `proposed`: plans that a solver
+    improved. `shards`: of altruism, at most. `policy`, `queues`: in force at the end of what was read. `nodes`: what
+    each node that there was had last.
     """
 
     fails: list[NodeFails] = field(default_factory=list)
@@ -69,6 +71,7 @@ class Told:
     records: int = 0
     refused: int = 0
     proposed: int = 0
+    shards: int = 1
     time: int = 0
     first_ms: int | None = None
     policy: Policy = field(default_factory=Policy)
@@ -96,6 +99,8 @@ class Told:
             self.fails.append(NodeFails(body.node, record.time - silent_ms, record.seq))
         elif isinstance(body, ConfigChanged):
             self.policy, self.queues = body.policy or self.policy, body.queues or self.queues
+        elif isinstance(body, RoundOpened):
+            self.shards = max(self.shards, body.shards)
         elif isinstance(body, JobAdmitted | JobRejected):
             self.jobs += 1
         elif isinstance(body, InputRefused):

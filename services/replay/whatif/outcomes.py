@@ -9,7 +9,7 @@ from array import array
 from dataclasses import dataclass, field
 
 from largesse.lifecycle.job_life import COUNTED
-from largesse.lifecycle.task_facts import TaskFact, facts_of
+from largesse.lifecycle.task_facts import TaskFact, facts_of, run_ms_of
 from schemas import (
     ConfigChanged,
     Grant,
@@ -108,12 +108,13 @@ class Outcomes:
             since = started.pop((fact.stage, index, fact.attempt), None)
             if since is None:
                 continue
-            run_ms = (fact.run_ms[place] if len(fact.run_ms) == fact.count else fact.run_ms[0]) if fact.run_ms else 0
+            run_ms = run_ms_of(fact, place) or 0
             held_ms = time - since[0]
-            lasts_ms = run_ms if self._simulated.get(since[1]) and fact.run_ms else max(held_ms, run_ms)
+            is_late = not (self._simulated.get(since[1]) and fact.run_ms)
+            lasts_ms = max(held_ms, run_ms) if is_late else run_ms
             task = seq, fact.stage, index
             if reason is None:
-                if len(self.delays_ms) < DELAYS_KEPT and lasts_ms is not run_ms:
+                if is_late and len(self.delays_ms) < DELAYS_KEPT:
                     self.delays_ms.append(lasts_ms - run_ms)
                 self._succeed(task, lasts_ms)
             elif reason in COUNTED:

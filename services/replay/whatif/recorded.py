@@ -4,7 +4,7 @@ from dataclasses import dataclass, field, replace
 
 from largesse.lifecycle.job_classes import class_name
 from largesse.lifecycle.job_life import succeed
-from largesse.lifecycle.task_facts import SpareEnd, facts_of
+from largesse.lifecycle.task_facts import SpareEnd, facts_of, run_ms_of
 from schemas import (
     ConfigChanged,
     Grant,
@@ -160,13 +160,13 @@ class RecordedRuns:
         if job is None:
             return  # It has ended before, and its attempts with it.
         running = self.running.get(name, {})
-        run_ms = fact.run_ms if self._simulated.get(fact.node) else []
+        is_exact = self._simulated.get(fact.node, False)
         for place, index in enumerate(range(fact.first, fact.first + fact.count)):
             ended = running.pop((stage, index, fact.attempt), None)
             if ended is not None:
                 self.metrics.ended(name, stage, 1, time)
                 # A simulation tells of ends a little later, and when they were.
-                took_ms = run_ms and (run_ms[place] if len(run_ms) == fact.count else run_ms[0])
+                took_ms = run_ms_of(fact, place) if is_exact else None
                 end_ms = ended.start_ms + took_ms if took_ms else time
                 self._end_ms[self._rows[name]] = max(end_ms, self._end_ms.get(self._rows[name], 0))
         at = job.graph.position[stage]

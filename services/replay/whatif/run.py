@@ -183,7 +183,7 @@ class _Run:
 
     def answer(self, told: Callable[[int, int], None] | None) -> Answer:
         question, heard = self._question, self._heard
-        shards = max(self._source.shards_max(), int(str(question.values.get("altruism_shards", 1))))
+        shards = max(heard.shards, int(str(question.values.get("altruism_shards", 1))))
         cell, agents, follow = self._begin(shards)
         drive = WhatIfDrive(
             cell,
