@@ -113,7 +113,7 @@ def test_every_record_is_decided_again_also_where_nodes_failed(tmp_path, preset,
 
 
 @pytest.mark.parametrize("seed", [5, 6])
-def test_without_failures_even_the_bytes_are_the_same(tmp_path, seed):
+def test_without_failures_even_the_bytes_are_the_same_and_from_any_fork_the_records(tmp_path, seed, monkeypatch):
     jobs = [
         (
             at * 700,
@@ -124,6 +124,12 @@ def test_without_failures_even_the_bytes_are_the_same(tmp_path, seed):
     source, result = recorded(tmp_path / "log", jobs, read_cluster(cluster(2, 5)), {"preset": "largesse"})
 
     assert ask(source, Question()).digest == result["digest"]
+    records = [step.accepted.record for step in source.steps()]
+    decided = watched(monkeypatch)
+    for fork in range(1, len(records), len(records) // 6):
+        decided.clear()
+        after = ask(source, Question(fork=fork)).fork
+        assert [plainly(each) for each in decided.values()] == [plainly(each) for each in records[after:]]
 
 
 @pytest.mark.parametrize(("preset", "seed"), [("largesse", 8), ("rayon", 9), ("slots", 10)])

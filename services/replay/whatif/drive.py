@@ -101,9 +101,16 @@ class WhatIfDrive(Drive):
         known = self.cell.admission.nodes.get(node)
         return known is not None and not known.lost and not self.agents.is_down(node)
 
-    def report(self) -> None:
-        """What the agents have to say by now."""
+    def begin(self) -> None:
+        """What is left of the moment of the fork: what agents have to say, and what is due where nothing more comes."""
+        cell, agents = self.cell, self.agents
         self._report()
+        agents.end_until(cell.time)
+        if cell.time >= cell.earliest_opening_ms():
+            self._report_ends()
+        if self.arrival is None or self.arrival[0] > cell.time:
+            while cell.settle() is not None or agents.reports:
+                self._report()
 
     def lose_node(self, node: str, *, left: bool) -> None:
         """The cell finds a node lost, if it has it."""

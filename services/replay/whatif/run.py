@@ -195,7 +195,7 @@ class _Run:
         )
         drive.admitted += self._before.seqs
         self._differ(cell, drive)
-        drive.report()
+        drive.begin()
         drive.run()
         measured = agents.metrics.result()
         return Answer(
