@@ -12,33 +12,20 @@ from typing import Generic
 from largesse import failpoints
 from largesse.bus.port import Bus, BusError, Writer
 from largesse.core import RULES, Core, OpenRound, S
+from largesse.folding import CoreStopped, Folded
 from largesse.log.decisions import FORECASTS, DecisionReader, messages_of
 from largesse.log.fencing import Accepted
 from largesse.log.reader import Lookahead, wait_for_more
 from largesse.log.snapshots import SnapshotKeeper, dump
 from largesse.log.wanted import Wanted, answer, wanted_of
-from largesse.rounds import folds
 from largesse.settings import Settings
 from largesse.telemetry import ANSWERED, CAUGHT_UP, DECIDE_SECONDS, FOLDED, SEQ, VOID, logger, stopwatch
 from schemas import Record, RoundAbandoned, RoundClosed, RoundOpened
 from schemas.rounds import DecisionBody
 from schemas.topics import LOG, SHARDED
 
-FOLDING = "folding"
-
 CAUGHT_UP_WITHIN = 1_000
 """An instance at most this many messages behind the log has caught up: folding them takes a small part of a second."""
-
-
-class CoreStopped(Exception):
-    """A core raised: names the service and the record at which it stopped. The record is not skipped. `what`: doing
-    what with it.
-    """
-
-    def __init__(self, service: str, what: str, record: Record) -> None:
-        super().__init__(f"{service} stopped at seq {record.seq}, {what} {record.type} {record.id}")
-        self.what = what
-        self.record = record
 
 
 async def run(
@@ -96,11 +83,9 @@ class Shell(Generic[S]):
         active: asyncio.Event | None = None,
     ) -> None:
         self.core = core
-        self.state = core.start(shard, of)
         self.shard, self.of = shard, of
         self.name = name or (f"{core.NAME}-{shard}" if core.TOPIC in SHARDED else core.NAME)
-        self.log = Lookahead(bus, settings.partition)
-        self.decisions = DecisionReader(bus, settings.partition)
+        self.folded = Folded(core, bus, settings, shard=shard, of=of, name=self.name)
         self._bus = bus
         self._settings = settings
         self._stop = stop or asyncio.Event()
@@ -110,19 +95,31 @@ class Shell(Generic[S]):
         self._is_left = False
         self._writer: Writer | None = None
         self._snapshots = SnapshotKeeper(bus, settings, core.NAME, shard, core.LAYOUT, self.name)
-        self._opening: Record | None = None
         self._line: dict[str, object] = {}
-        self._seq, self._folded, self._void = SEQ.labels(self.name), FOLDED.labels(self.name), VOID.labels(self.name)
+        self._seq, self._records, self._void = SEQ.labels(self.name), FOLDED.labels(self.name), VOID.labels(self.name)
         self._said = logger(service=self.name)
+
+    @property
+    def state(self) -> S:
+        """The core's state."""
+        return self.folded.state
+
+    @property
+    def log(self) -> Lookahead:
+        """Where it stands in the log."""
+        return self.folded.log
+
+    @property
+    def decisions(self) -> DecisionReader:
+        """Where it stands in the decision topics."""
+        return self.folded.decisions
 
     async def restore(self) -> None:
         """Takes the newest snapshot that may be restored; without one the fold starts at the log's start."""
         found = await self._snapshots.restore(type(self.state))
         if found is not None:
-            self.state, snapshot = found
-            self.of = snapshot.of
-            self.log = Lookahead(self._bus, self._settings.partition, snapshot.order)
-            self.decisions = DecisionReader(self._bus, self._settings.partition, snapshot.decisions)
+            self.folded.go_on(*found)
+            self.of = found[1].of
 
     async def has_caught_up(self) -> bool:
         """Whether it has folded the log but for CAUGHT_UP_WITHIN messages. False where the bus does not say."""
@@ -139,51 +136,23 @@ class Shell(Generic[S]):
     async def step(self) -> bool:
         """Folds the next record and, if it opens a round, answers it. False where the log has none now."""
         failpoints.hit(self.name, "before_consume")
-        accepted = await self.log.take()
+        before = self.folded.folds
+        accepted = await self.folded.take()
         if accepted is None:
             return False
+        self._records.inc(self.folded.folds - before)
         record = accepted.record
-        if isinstance(record.body, RoundClosed):
-            await self._feed_winners(record)
-        self._fold(record)
         # Not the record's: a claim has none, and leaves the log where it stood.
         self._seq.set(self.log.order.seq)
         failpoints.hit(self.name, "after_consume")
         if isinstance(record.body, RoundOpened):
-            self._opening = record
             self.of = record.body.shards if self.core.TOPIC in SHARDED else 1
             await self._answer(record)
         elif isinstance(record.body, RoundClosed | RoundAbandoned):
             await self._end_round(accepted)
         return True
 
-    # ---------------------------------------------------------------- folding
-    def _fold(self, record: Record) -> None:
-        learn = self.core.FOLDS.get(type(record.body))
-        if learn is None:
-            return
-        try:
-            learn(self.state, record)
-        except Exception as error:
-            raise CoreStopped(self.name, FOLDING, record) from error
-        self._folded.inc()
-
-    async def _feed_winners(self, closing: Record) -> None:
-        """Gives the core the winning records that it reads, in the order of READS; of its own topic its own shard."""
-        named = [
-            each
-            for topic in self.core.READS
-            for each in closing.body.hashes
-            if each.topic == topic and folds(self.core.TOPIC, self.shard, topic, each.shard)
-        ]
-        for winner in await self.decisions.winners(closing, named, self._settings.gap_wait_ms):
-            self._fold(winner.record)
-
     async def _end_round(self, accepted: Accepted) -> None:
-        opening, self._opening = self._opening, None
-        if opening is not None:
-            self.decisions.forget(opening.seq)
-        await self.decisions.sift(self.log.order.seq, self.log.offset)
         record = accepted.record
         if self._is_left and isinstance(record.body, RoundClosed):
             self.left_to_others += 1

@@ -5,10 +5,10 @@ import shlex
 from largesse.bus.file.bus import DirectoryHeld, JournalDamaged
 from largesse.bus.file.head import RESTORE as RESTORE_FILE
 from largesse.bus.port import PositionGap
+from largesse.folding import FOLDING, CoreStopped
 from largesse.log.codec import Undecodable
 from largesse.log.decisions import DecisionGap
 from largesse.log.inputs import InputStopped
-from largesse.shell import FOLDING, CoreStopped
 
 RESTORE = "restore the topic, or the data folder, from a replica or a copy; nothing is written until then"
 

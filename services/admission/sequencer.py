@@ -13,6 +13,7 @@ from copy import deepcopy
 
 from largesse import failpoints
 from largesse.bus.port import Bus, BusError, BusFull, PositionGap, Writer
+from largesse.folding import FOLDING, CoreStopped
 from largesse.ids import content_hash
 from largesse.log.fencing import Accepted, LogOrder
 from largesse.log.reader import LogReader, wait_for_more
@@ -20,7 +21,6 @@ from largesse.log.snapshots import SnapshotKeeper, dump
 from largesse.log.wanted import wanted_of
 from largesse.log.writer import Fenced, LogWriter, claim_message
 from largesse.settings import Settings
-from largesse.shell import FOLDING, CoreStopped
 from largesse.telemetry import CAUGHT_UP, CLAIMS, FOLDED, INPUTS, SEQ, STANDBYS, logger
 from schemas import (
     DecisionHash,

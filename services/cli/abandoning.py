@@ -14,13 +14,13 @@ from typing import Any
 from largesse.bus.file.bus import DirectoryHeld, FileBus, JournalDamaged
 from largesse.bus.file.journal import has_journal
 from largesse.bus.port import BusError, PositionGap
+from largesse.folding import CoreStopped
 from largesse.log.codec import Undecodable
 from largesse.log.fencing import LogOrder
 from largesse.log.inputs import InputStopped
 from largesse.log.reader import LogReader, publish_input, wait_for_more
 from largesse.process.ways_out import with_way_out
 from largesse.settings import SettingWrong, read_settings
-from largesse.shell import CoreStopped
 from largesse.telemetry import configure
 from schemas import InputRefused, InputSkipped, Record
 from schemas.topics import LOG

@@ -11,9 +11,9 @@ import pytest
 
 from largesse.bus.file.bus import Disk, FileBus
 from largesse.bus.file.reading import read_journal
+from largesse.folding import CoreStopped
 from largesse.log.codec import decode, record_of, unwrap
 from largesse.process.ways_out import way_out
-from largesse.shell import CoreStopped
 from schemas import Record, RoundAbandoned, SequencerAlive
 from services.cli import hosting
 from services.cli.ending import Broken

@@ -31,7 +31,7 @@ class Beside:
         self.cell = Cell(registered("n1", cpu=8_000, memory=16_384), **knobs)
         self.now_s = 0
         self._shell = Shell(core, MemoryBus(), Settings())
-        self._shell.state = self.cell.story.state
+        self._shell.folded.state = self.cell.story.state
         self.renewer = Renewer(self._shell, MemoryBus(), Settings(), lambda: self.now_s)
 
     def due(self):
@@ -96,7 +96,7 @@ def test_a_restart_goes_on_where_the_log_stands():
     beside = begun()
     beside.requested()
     again = Beside()
-    again._shell.state = beside.cell.story.state
+    again._shell.folded.state = beside.cell.story.state
     assert again.due() == []
     again.now_s = HOUR_S + STEP_S
     assert [each["request"]["reservation"] for each in again.due()] == names(7)

@@ -5,10 +5,10 @@ import asyncio
 import pytest
 
 from largesse.bus.port import Bus
+from largesse.folding import CoreStopped
 from largesse.log.decisions import partition_of
 from largesse.process.shards import run_assigned, shared
 from largesse.settings import Settings
-from largesse.shell import CoreStopped
 from schemas import JobCancelled
 from tests.bus_stories import Scribe, story
 from tests.toy import Toy

@@ -5,11 +5,12 @@ import asyncio
 import pytest
 
 from largesse.core import RULES
+from largesse.folding import CoreStopped
 from largesse.log.codec import unwrap
 from largesse.log.decisions import DecisionGap
 from largesse.log.wanted import Wanted
 from largesse.settings import Settings
-from largesse.shell import CoreStopped, Shell, run
+from largesse.shell import Shell, run
 from largesse.telemetry import exposition
 from schemas import Asks, DecisionHash, JobCancelled, Shares
 from schemas.shares import Level

@@ -11,12 +11,12 @@ from typer.testing import CliRunner
 
 from largesse.bus.file.bus import DirectoryHeld, FileBus, JournalDamaged
 from largesse.bus.port import BusError, PositionGap
+from largesse.folding import FOLDING, CoreStopped
 from largesse.log.codec import Undecodable, record_of
 from largesse.log.decisions import DecisionGap
 from largesse.log.inputs import InputStopped
 from largesse.log.reader import LogReader, publish_input
 from largesse.process.ways_out import way_out
-from largesse.shell import FOLDING, CoreStopped
 from schemas import InputRefused, InputSkipped, SequencerAlive
 from services.admission import sequencer as admission
 from services.cli.commands import app as cli
