@@ -26,6 +26,7 @@ class Settings:
     `bus`: `kafka://HOST:PORT`, `file:DIRECTORY` or `memory:` (bus/open.py). `partition`: where the cell's log lies
     in every topic. `shard`: which altruism shard this instance serves; without it, what the bus assigns to it. A
     snapshot is taken at the first closing after `snapshot_rounds` rounds, of a large state later (log/snapshots.py).
+    `checkpoints`: how many past states the gateway keeps at most, so that it can show any moment soon (0: none).
     `inputs_most`: messages taken from one input topic before what they came to is appended. `gap_wait_ms`: how long
     a decision that a closing names may stay away before it counts as lost. `wait_ms`: the longest a service sleeps
     without looking up. `standby_wait_ms`: so long after its own decision a standby still waits for the active
@@ -40,6 +41,7 @@ class Settings:
     partition: int = 0
     shard: int | None = None
     snapshot_rounds: int = 1_000
+    checkpoints: int = 128
     inputs_most: int = 256
     gap_wait_ms: int = 5_000
     wait_ms: int = 1_000

@@ -93,13 +93,19 @@ class Lookahead:
         """Messages so far that did not count."""
         return self._reader.order.void
 
-    async def take(self) -> Accepted | None:
-        """The next record, or None where there is none yet. Raises as LogReader does."""
+    async def peek(self) -> Accepted | None:
+        """The next record, which is still to be taken, or None where there is none yet. Raises as LogReader does."""
         while not self._kept:
             if not await self._look(self._reader):
                 return None
-        accepted = self._kept.popleft()
-        follow(self.order, accepted)
+        return self._kept[0]
+
+    async def take(self) -> Accepted | None:
+        """The next record, or None where there is none yet. Raises as LogReader does."""
+        accepted = await self.peek()
+        if accepted is not None:
+            self._kept.popleft()
+            follow(self.order, accepted)
         return accepted
 
     async def is_over(self, round_number: int) -> bool:

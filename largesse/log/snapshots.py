@@ -119,7 +119,7 @@ class SnapshotKeeper:
 
     async def take(
         self, writer: Writer, state: bytes, order: LogOrder, decisions: dict[str, int], *, of: int, durable: bool
-    ) -> None:
+    ) -> Snapshot:
         """Writes a snapshot of a state as `dump` gave it directly after the record before `order.offset`."""
         partition = self._settings.partition
         landmark = await landmark_of(self._bus, partition, order.offset)
@@ -137,6 +137,7 @@ class SnapshotKeeper:
         TAKEN.labels(self._service, "taken").inc()
         log = logger(service=self._name)
         log.info("snapshot", seq=order.seq, round=order.round, state_bytes=len(state))
+        return snapshot
 
 
 async def landmark_of(bus: Bus, partition: int, offset: int) -> str:
@@ -145,25 +146,31 @@ async def landmark_of(bus: Bus, partition: int, offset: int) -> str:
     return sha256(messages[0].value).hexdigest() if messages and messages[0].offset == offset - 1 else ""
 
 
-def messages_of(snapshot: Snapshot, cell: str, partition: int) -> list[Outgoing]:
-    """What to send. Keys name service, shard, slot and part."""
+def messages_of(
+    snapshot: Snapshot, cell: str, partition: int, *, kept_as: str = "", slot: int | None = None
+) -> list[Outgoing]:
+    """What to send. Keys name service, shard, slot and part. `kept_as`: in place of the service; `slot`: else by the
+    number.
+    """
+    service = kept_as or snapshot.service
     head = orjson.dumps({**asdict(snapshot), "state": None})
     document = head + b"\n" + snapshot.state
     packed = zlib.compress(document, 1)
     pieces = [packed[at : at + PART_BYTES_MAX] for at in range(0, len(packed), PART_BYTES_MAX)]
-    slot = snapshot.number % SLOTS
+    slot = snapshot.number % SLOTS if slot is None else slot
     messages = []
     for part, piece in enumerate(pieces):
         about = {
-            "service": snapshot.service,
+            "service": service,
             "shard": snapshot.shard,
             "seq": snapshot.order.seq,
+            "time": snapshot.order.time,
             "part": part,
             "parts": len(pieces),
             "sum": sha256(document).hexdigest(),
         }
         value = orjson.dumps({"snapshot": about, "data": b64encode(piece).decode()})
-        key = f"{cell}/{snapshot.service}/{snapshot.shard}/{slot}/{part}"
+        key = f"{cell}/{service}/{snapshot.shard}/{slot}/{part}"
         messages.append(Outgoing(SNAPSHOTS, partition, value, key))
     return messages
 
@@ -179,7 +186,7 @@ async def newest(
     gathered: dict[str, dict[int, str]] = {}
     refusals = 0
     async for message in _backwards(bus, partition):
-        found = _piece_of(message, service, shard)
+        found = piece_of(message, service, shard)
         if found is None:
             continue
         about, data = found
@@ -188,8 +195,8 @@ async def newest(
         if len(pieces) < about["parts"]:
             continue
         try:
-            snapshot = _unpack(about, [pieces[part] for part in sorted(pieces)])
-            state = await _judge(bus, partition, snapshot, layout, kind)
+            snapshot = unpack(about, [pieces[part] for part in sorted(pieces)])
+            state = await judge(bus, partition, snapshot, layout, kind)
         except SnapshotRefused as refused:
             log.warning("snapshot_refused", seq=about["seq"], offset=message.offset, reason=str(refused))
             TAKEN.labels(service, "refused").inc()
@@ -222,7 +229,7 @@ async def _backwards(bus: Bus, partition: int) -> AsyncIterator[Message]:
         step = STEP_BACK if messages else 2 * step
 
 
-def _piece_of(message: Message, service: str, shard: int) -> tuple[dict[str, Any], str] | None:
+def piece_of(message: Message, service: str, shard: int) -> tuple[dict[str, Any], str] | None:
     """What a message says of itself and its data; None where it is about another service or cannot be read."""
     if not message.value.startswith(b'{"snapshot":{"service":"%b","shard":%d,' % (service.encode(), shard)):
         return None
@@ -236,7 +243,8 @@ def _piece_of(message: Message, service: str, shard: int) -> tuple[dict[str, Any
         return None
 
 
-def _unpack(about: dict[str, object], pieces: list[str]) -> Snapshot:
+def unpack(about: dict[str, object], pieces: list[str]) -> Snapshot:
+    """The snapshot that came in these pieces. Raises SnapshotRefused where they are damaged."""
     try:
         document = zlib.decompress(b"".join(b64decode(piece, validate=True) for piece in pieces))
     except (ValueError, zlib.error) as error:
@@ -252,7 +260,8 @@ def _unpack(about: dict[str, object], pieces: list[str]) -> Snapshot:
     return snapshot
 
 
-async def _judge(bus: Bus, partition: int, snapshot: Snapshot, layout: int, kind: type[S]) -> S:
+async def judge(bus: Bus, partition: int, snapshot: Snapshot, layout: int, kind: type[S]) -> S:
+    """The state of a snapshot. Raises SnapshotRefused where it is of another layout or another log."""
     if snapshot.layout != layout:
         raise SnapshotRefused(f"it has layout {snapshot.layout}, this core has {layout}")
     if await landmark_of(bus, partition, snapshot.order.offset) != snapshot.landmark:

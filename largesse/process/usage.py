@@ -20,6 +20,7 @@ DESCRIPTIONS = {
     "partition": "partition of this cell in every topic",
     "shard": "altruism shard that this instance serves; without it, the bus assigns shards",
     "snapshot_rounds": "least number of rounds between two snapshots",
+    "checkpoints": "how many past states are kept at most, so that any moment can be shown soon; 0: none",
     "inputs_most": "most messages that are taken from an input topic at a time",
     "gap_wait_ms": "how long to wait for a decision that a closed round names before it counts as missing",
     "wait_ms": "longest wait before looking for new records",
@@ -32,10 +33,10 @@ DESCRIPTIONS = {
 }
 """What each setting is, in a line. `Settings` says more."""
 
-_ONLY_OF = {"shard": ("altruism",), "inputs_most": ("admission",)}
+_ONLY_OF = {"shard": ("altruism",), "inputs_most": ("admission",), "checkpoints": ("gateway",)}
 _NOT_OF = {
     "cell": ("gateway",),
-    "snapshot_rounds": ("gateway", "agent", "bridge"),
+    "snapshot_rounds": ("agent", "bridge"),
     "gap_wait_ms": ("admission", "gateway", "agent", "bridge"),
     "wait_ms": ("agent", "bridge"),
     "standby_wait_ms": ("admission", "gateway", "agent", "bridge"),

@@ -233,6 +233,12 @@ OverToo = Annotated[
     bool, typer.Option("--all", help="on a terminal too, all of a series, and those that were deleted or have ended")
 ]
 Json = Annotated[bool, typer.Option("--json", help="print one JSON document and nothing else", callback=expect_json)]
+At = Annotated[
+    str | None,
+    typer.Option(
+        "--at", help="as it was: behind a record of the log, or at a time like 2026-11-28T14:03", metavar="SEQ|TIME"
+    ),
+]
 Zone = Annotated[
     str | None, typer.Option("--zone", help="time zone of the times shown  [default: this machine's]", metavar="ZONE")
 ]

@@ -3,13 +3,14 @@
 import os
 from collections.abc import Iterator
 from contextlib import closing
-from time import monotonic, sleep
+from time import monotonic, sleep, time
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlsplit
 
 from services.cli.contexts import asked, config_path, current_context
-from services.cli.ending import Broken, Ending, Later, Refused, Unanswered, Wrong, visible
-from services.cli.show import in_zone
+from services.cli.ending import Broken, Ending, Later, Refused, Unanswered, Wrong, note, visible
+from services.cli.moments import point_of
+from services.cli.show import in_zone, moment
 
 if TYPE_CHECKING:  # Half of the time of a short command would go into importing it; `Gateway` does when it is made.
     import httpx
@@ -121,16 +122,20 @@ Row = dict[str, Any]
 class Gateway:
     """One cell's gateway. `url`: what `--url` says; where it says nothing, LARGESSE_URL, the context or URL_DEFAULT.
 
-    Raises Wrong for no URL, and as `current_context` does.
+    `at`: what `get` shows is the cell as it was then; `as_of` says which moment that is. Raises Wrong for no URL or no
+    moment, and as `current_context` does.
     """
 
-    def __init__(self, url: str | None = None, *, timeout_s: float = TIMEOUT_S) -> None:
+    def __init__(self, url: str | None = None, *, timeout_s: float = TIMEOUT_S, at: str | None = None) -> None:
         from services.cli.http_library import httpx
 
         self.url = gateway_url(url)[0]
         # A proxy has no business with what runs on this machine.
         proxied = urlsplit(self.url).hostname not in _LOOPBACK
         self._timeout_s = timeout_s
+        point_of("--at", at)
+        self._at = at
+        self.as_of: Row | None = None
         try:
             self._http = httpx.Client(
                 base_url=self.url,
@@ -218,7 +223,23 @@ class Gateway:
 
     def get(self, path: str, *fields: str, **params: Any) -> Any:
         """The document at a path, which has these fields; parameters that are None are left out."""
-        return self.document("GET", path, *fields, params={k: v for k, v in params.items() if v is not None})
+        params = {**params, "at": self._at}
+        found = self.document("GET", path, *fields, params={k: v for k, v in params.items() if v is not None})
+        if self._at is not None:
+            self.as_of = found.get("at")
+        return found
+
+    def dated(self, name: str, found: list[Row]) -> object:
+        """A list as programs get it: of the past, with the moment beside it."""
+        return found if self.as_of is None else {"at": self.as_of, name: found}
+
+    def moment_ms(self, *, told: bool = True) -> float:
+        """The time of what `get` has shown, in Unix ms. Where that is past, a note says so if it is to be `told`."""
+        if self.as_of is None:
+            return time() * 1_000
+        if told:
+            note(f"as of record {self.as_of['seq']:,}, {moment(self.as_of['time'])}")
+        return float(self.as_of["time"])
 
     def events(self, job: str) -> Iterator[object]:
         """The job's document whenever it changes, until it ends. Raises as `ask` does; Unanswered where the stream ends

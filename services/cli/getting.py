@@ -2,12 +2,11 @@
 
 from collections.abc import Sequence
 from decimal import ROUND_DOWN, Decimal
-from time import time
 from typing import Annotated, Any
 
 import typer
 
-from services.cli.arguments import Job, Json, OverToo, States, Url, Zone, queues_named, use_zone
+from services.cli.arguments import At, Job, Json, OverToo, States, Url, Zone, queues_named, use_zone
 from services.cli.classes import HEADS, KINDS, about_pools, class_rows
 from services.cli.client import Gateway, job_path
 from services.cli.ending import Wrong, note, out, out_json
@@ -40,6 +39,7 @@ def get_jobs(
         int | None, typer.Option("--limit", help=f"the most jobs to show  [default: {JOBS_MOST}]", min=1, max=10_000)
     ] = None,
     follow: Annotated[bool, typer.Option("--watch", "-w", help="show them again and again, until Ctrl-C")] = False,
+    at: At = None,
     url: Url = None,
     json: Json = False,
 ) -> None:
@@ -52,6 +52,8 @@ def get_jobs(
 
     if follow and json:
         raise Wrong("--watch: one JSON document has an end: leave one of --watch and --json out")
+    if follow and at is not None:
+        raise Wrong("--watch: the past does not change: leave one of --watch and --at out")
     wanted: dict[str, object] = {
         "state": state,
         "queue": queue,
@@ -64,7 +66,7 @@ def get_jobs(
         from services.cli.printing import since_ms
 
         wanted["since_ms"] = since_ms(since)
-    gateway = Gateway(url)
+    gateway = Gateway(url, at=at)
     if follow:
         watch_jobs(lambda: listing(gateway, wanted), ended_most)
     found = listing(gateway, wanted)
@@ -74,49 +76,55 @@ def get_jobs(
         if missing := not_in_tree(gateway, queue):
             note(missing)
     if json:
-        out_json(found)
+        out_json(gateway.dated("jobs", found))
         return
-    out(jobs_text(found, drawing(), ended_most))
+    out(jobs_text(found, drawing(), ended_most, now_ms=gateway.moment_ms()))
 
 
 @get_app.command("job", short_help="One job: its stages, where tasks run, why others wait.")
-def get_job(job: Job, url: Url = None, json: Json = False) -> None:
+def get_job(job: Job, at: At = None, url: Url = None, json: Json = False) -> None:
     """One job with its stages, why tasks wait, on which nodes they run, and attempts that failed."""
-    document = Gateway(url).get(job_path(job), "job", "stages")
+    gateway = Gateway(url, at=at)
+    document = gateway.get(job_path(job), "job", "stages")
     if json:
         out_json(document)
     else:
+        gateway.moment_ms()
         from services.cli.watching import job_text
 
         out(job_text(document, drawing()))
 
 
 @get_app.command("queues", short_help="The queue tree: shares, jobs and limits.")
-def get_queues(url: Url = None, json: Json = False) -> None:
+def get_queues(at: At = None, url: Url = None, json: Json = False) -> None:
     """The queue tree: what is guaranteed, fair, held, lent and borrowed, jobs, and limits.
 
     Guaranteed is what a queue can count on now, by its weight or by what the config guarantees it; the latter stands
     among its limits.
     """
-    tree = Gateway(url).get("/v1/queues", "queue")
+    gateway = Gateway(url, at=at)
+    tree = gateway.get("/v1/queues", "queue")
     if json:
         out_json(tree)
     else:
+        gateway.moment_ms()
         from services.cli.queues import tree_rows, tree_text
 
         out(tree_text(tree) if on_terminal() else tree_rows(tree))
 
 
 @get_app.command("nodes", short_help="Nodes with their state and free capacity.")
-def get_nodes(url: Url = None, json: Json = False) -> None:
+def get_nodes(at: At = None, url: Url = None, json: Json = False) -> None:
     """Nodes with their state and free capacity, room that is held for a large task or a gang, and why a node takes
     no new tasks.
     """
-    found = Gateway(url).get("/v1/nodes", "nodes")["nodes"]
+    gateway = Gateway(url, at=at)
+    found = gateway.get("/v1/nodes", "nodes")["nodes"]
     if json:
-        out_json(found)
+        out_json(gateway.dated("nodes", found))
         return
-    rows = [node_row(node) for node in sorted(found, key=lambda node: numbered(node["node"]))]
+    now_ms = gateway.moment_ms()
+    rows = [node_row(node, now_ms) for node in sorted(found, key=lambda node: numbered(node["node"]))]
     _draw(drawing(), ("node", "state", "tasks", "free"), rows, "kkrl", "no nodes")
 
 
@@ -135,7 +143,7 @@ def numbered(name: str) -> tuple[str, int, str]:
     return stem, int(name[len(stem) :] or 0), name
 
 
-def node_row(node: dict[str, Any]) -> tuple[str, str, int, str]:
+def node_row(node: dict[str, Any], now_ms: float) -> tuple[str, str, int, str]:
     """One node of the gateway's, as `get nodes` lists it."""
     amounts = [
         f"{kind} {rounded(node['free'][kind])} of {rounded(amount)}" for kind, amount in node["capacity"].items()
@@ -155,20 +163,22 @@ def node_row(node: dict[str, Any]) -> tuple[str, str, int, str]:
     if drain := node.get("drain"):
         said.append(f"drained by {drain['author']}" + (f": {drain['reason']}" if drain["reason"] else ""))
         if (until_ms := drain["until_ms"]) is not None:
-            text = "what ran there was ended" if until_ms <= time() * 1_000 else "what runs there is ended"
+            text = "what ran there was ended" if until_ms <= now_ms else "what runs there is ended"
             said.append(f"{text} at {moment(until_ms)}")
     return node["node"], node["state"], node["running"], "; ".join(said)
 
 
 @get_app.command("classes", short_help="Classes of jobs: pools, what they hold, forecasts.")
-def get_classes(url: Url = None, json: Json = False) -> None:
+def get_classes(at: At = None, url: Url = None, json: Json = False) -> None:
     """Classes of jobs: the pool of each, what its tasks hold and are forecast to give back, and how far forecasts were
     off. `--json` also has the pools over time.
     """
-    found = Gateway(url).get("/v1/classes", "classes")
+    gateway = Gateway(url, at=at)
+    found = gateway.get("/v1/classes", "classes")
     if json:
         out_json(found)
         return
+    gateway.moment_ms()
     _draw(drawing(), HEADS, class_rows(found), KINDS, "no classes")
     if on_terminal() and (more := about_pools(found)):
         out("\n" + more)
@@ -177,6 +187,7 @@ def get_classes(url: Url = None, json: Json = False) -> None:
 @get_app.command("ledger", short_help="What queues and jobs have given away and received.")
 def get_ledger(
     jobs: Annotated[bool, typer.Option("--jobs", help="a row for each job, the latest first")] = False,
+    at: At = None,
     url: Url = None,
     json: Json = False,
 ) -> None:
@@ -184,10 +195,12 @@ def get_ledger(
     with tasks that had to start, in resource-time: 120 of cpu is 120 cores for a second; and how much later jobs ended
     than by their own plans.
     """
-    found = Gateway(url).get("/v1/ledger", "queues", "jobs")
+    gateway = Gateway(url, at=at)
+    found = gateway.get("/v1/ledger", "queues", "jobs")
     if json:
         out_json(found)
         return
+    gateway.moment_ms()
     rows = [
         (
             each["job"] if jobs else each["queue"],
@@ -214,9 +227,11 @@ def _over_time(kind: str, amount: str) -> str:
 
 
 @get_app.command("reservations", short_help="Reservations, and what is promised to them.")
-def get_reservations(over: OverToo = False, zone: Zone = None, url: Url = None, json: Json = False) -> None:
+def get_reservations(
+    over: OverToo = False, zone: Zone = None, at: At = None, url: Url = None, json: Json = False
+) -> None:
     """Reservations with the planner's answer, and their plan as a chart: the higher a bar, the more is promised."""
     use_zone(zone)
     from services.cli.plan_chart import list_reservations
 
-    list_reservations(Gateway(url), json, over=over)
+    list_reservations(Gateway(url, at=at), json, over=over)

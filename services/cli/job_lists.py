@@ -24,20 +24,23 @@ ENDED_SHOWN = 20
 """Ended jobs that a terminal shows where no option chooses jobs: the latest."""
 
 
-def jobs_text(found: "list[Document]", draw: Draw = listed, ended_most: int | None = None) -> str:
+def jobs_text(
+    found: "list[Document]", draw: Draw = listed, ended_most: int | None = None, *, now_ms: float | None = None
+) -> str:
     """Jobs as tables; on a narrow terminal without their users. For programs all are in one. `ended_most`: the most
-    ended jobs that are shown; how many more there are is said.
+    ended jobs that are shown; how many more there are is said. `now_ms`: when they were so; None: now.
     """
+    now_ms = time() * 1_000 if now_ms is None else now_ms
     if draw is not listed:
-        return draw(HEADS, [_row(job) for job in found])
+        return draw(HEADS, [_row(job, now_ms) for job in found])
     if not found:
         return "no jobs"
     live = [job for job in found if job["ended_ms"] is None]
     ended = [job for job in found if job["ended_ms"] is not None]
-    texts = [_listed(HEADS, [_row(job) for job in live], "kkllrrl")] if live else []
+    texts = [_listed(HEADS, [_row(job, now_ms) for job in live], "kkllrrl")] if live else []
     if ended:
         heads = ("ended job", "state", "queue", "user", "ago", "took", "done", "why")
-        texts.append(_listed(heads, [_ended_row(job) for job in ended[:ended_most]], "kkllrrrl"))
+        texts.append(_listed(heads, [_ended_row(job, now_ms) for job in ended[:ended_most]], "kkllrrrl"))
         if ended_most is not None and len(ended) > ended_most:
             texts.append(
                 f"and {len(ended) - ended_most:,} more that have ended: --state, --since or --limit shows them\n"
@@ -51,21 +54,21 @@ def _listed(heads: tuple[str, ...], rows: list[tuple[object, ...]], kinds: str) 
     return remarked(heads[:3] + heads[4:], [row[:3] + row[4:] for row in rows], kinds=kinds[:3] + kinds[4:])
 
 
-def _row(job: "Document") -> tuple[object, ...]:
-    return (*_about(job), _ago(job["submitted_ms"]), _done(job), _why(job))
+def _row(job: "Document", now_ms: float) -> tuple[object, ...]:
+    return (*_about(job), _ago(job["submitted_ms"], now_ms), _done(job), _why(job))
 
 
-def _ended_row(job: "Document") -> tuple[object, ...]:
+def _ended_row(job: "Document", now_ms: float) -> tuple[object, ...]:
     took = span(job["ended_ms"] - job["submitted_ms"])
-    return (*_about(job), _ago(job["ended_ms"]), took, _done(job), _why(job))
+    return (*_about(job), _ago(job["ended_ms"], now_ms), took, _done(job), _why(job))
 
 
 def _about(job: "Document") -> tuple[object, ...]:
     return job["job"], job["state"], job["queue"], job["user"] or job["author"]
 
 
-def _ago(moment_ms: int) -> str:
-    return span(max(0, time() * 1_000 - moment_ms))
+def _ago(moment_ms: int, now_ms: float) -> str:
+    return span(max(0, now_ms - moment_ms))
 
 
 def _done(job: "Document") -> str:
@@ -86,7 +89,7 @@ def watch_jobs(look: "Callable[[], list[Document]]", ended_most: int | None = No
     for found in _looks(look):
         now = {job["job"]: (*_about(job), _done(job), _why(job)) for job in found}
         news = [job for job in found if before.get(job["job"]) != now[job["job"]]]
-        out("".join(tabbed(("",), [_row(job)]) for job in news))
+        out("".join(tabbed(("",), [_row(job, time() * 1_000)]) for job in news))
         before = now
 
 

@@ -1,6 +1,5 @@
 """Plans of reservations in a terminal: one row each, bars as high as what is promised at the time."""
 
-import time
 from collections.abc import Sequence
 from textwrap import fill
 from typing import Any
@@ -46,10 +45,10 @@ def list_reservations(gateway: Gateway, json: bool, *, over: bool = False) -> No
     the others.
     """
     found = reservations_in(gateway)
-    now_s = int(time.time())
+    now_s = int(gateway.moment_ms(told=not json) / 1_000)
     recurring = [_recurring(series, found, now_s) for series in series_in(gateway)]
     if json:
-        out_json([*found, *recurring])
+        out_json(gateway.dated("reservations", [*found, *recurring]))
         return
     draw = drawing()
     if draw is not listed:

@@ -16,6 +16,7 @@ from largesse.shell import Shell
 from schemas.topics import INPUTS
 from services.gateway import view
 from services.gateway.answers import Answer, Answers
+from services.gateway.past import Past
 from services.gateway.view.state import State
 
 TURN_RECORDS = 100
@@ -23,7 +24,9 @@ TURN_RECORDS = 100
 
 
 class Follower:
-    """Follows one cell. `run` drives it; requests read `state`, and `send` inputs. Belongs to one event loop."""
+    """Follows one cell. `run` drives it; requests read `state`, or the `past`, and `send` inputs. Belongs to one event
+    loop.
+    """
 
     def __init__(self, bus: Bus, settings: Settings, *, stop: asyncio.Event) -> None:
         self.ready = False
@@ -31,7 +34,8 @@ class Follower:
         self._bus = bus
         self._settings = settings
         core: Any = view
-        self._shell = Shell(core, bus, settings, stop=stop)
+        self._shell = Shell(core, bus, settings, stop=stop, keeps_past=True)
+        self.past = Past(core, bus, settings)
         self._answers = {topic: Answers() for topic in INPUTS}
         self._writer: Writer | None = None
         self._turn: asyncio.Future[None] | None = None
@@ -73,6 +77,7 @@ class Follower:
         finally:
             self.ready = False
             self._tell()
+            await self.past.close()
             await shell.close()
             if self._writer is not None:
                 await self._writer.drop()

@@ -99,7 +99,7 @@ ROOMS = (
     ),
     Room(
         "the engine beside the world",
-        ("largesse/shell.py", "largesse/bus/*/bus.py", "largesse/bus/*.py"),
+        ("largesse/shell.py", "largesse/moments.py", "largesse/bus/*/bus.py", "largesse/bus/*.py"),
         ours=("schemas", "largesse"),
         others=STDLIB | {"aiokafka", "orjson", "pydantic", "structlog"},
     ),

@@ -215,6 +215,24 @@ def test_the_log_of_a_cell_that_runs_is_decided_again_as_it_stands(cell, tmp_pat
     assert largesse("replay", tmp_path / "log.gz", "--verify").code == 0
 
 
+def test_the_cell_is_shown_as_it_was(cell):
+    cell.ask("submit", "-", stdin=job("then", "true", tasks=2))
+    assert cell.ask("watch", "then").code == 0
+    told = largesse("tail", cell.data, "--job", "then", "--from", "1", "--json").out.splitlines()
+    admitted, *_ = [json.loads(line) for line in told if '"type":"JobAdmitted"' in line]
+
+    was = cell.ask("get", "job", "then", "--at", str(admitted["seq"]), "--json").json
+    assert (was["state"], was["at"]["seq"]) == ("waiting", admitted["seq"])
+    listed = cell.ask("get", "jobs", "--at", str(admitted["seq"]))
+    assert "then\twaiting" in listed.out
+    assert f"as of record {admitted['seq']:,}" in listed.err
+    assert cell.ask("get", "jobs", "--at", str(admitted["seq"]), "--json").json["at"] == was["at"]
+    assert cell.ask("get", "job", "then", "--at", str(admitted["seq"] - 1)).code == 1
+    for at, problem in (("soon", "--at: 'soon' is neither"), ("99999999", "at: the log ends at record")):
+        refused = cell.ask("get", "queues", "--at", at)
+        assert (refused.code, problem in refused.err) == (2, True)
+
+
 @pytest.mark.rotating(3)
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_tasks_outlive_the_cell_and_the_next_one_takes_them_over(tmp_path, number):

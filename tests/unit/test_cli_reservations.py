@@ -2,6 +2,7 @@
 
 import json
 from contextvars import copy_context
+from time import time
 
 import pytest
 
@@ -66,6 +67,12 @@ class Listing:
 
     def get(self, path, *_):
         return {"reservations": list(self.found)} if path == "/v1/reservations" else {"series": list(self.series)}
+
+    def moment_ms(self, *, told):
+        return time() * 1_000
+
+    def dated(self, name, found):
+        return found
 
 
 DAILY = {"series": "s", "user": "ann", "queue": "q", "every": "86400", "zone": "UTC", "start_s": 4_000_000_000,

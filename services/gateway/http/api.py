@@ -10,6 +10,9 @@ from fastapi.responses import Response
 from fastapi.routing import APIRoute
 
 from largesse.descriptors import connections_within
+from largesse.folding import CoreStopped
+from largesse.log.decisions import DecisionGap
+from largesse.moments import moment_of
 from largesse.readers import Readers, ReadersBusy
 from largesse.task_output import Piece, Wanted
 from largesse.task_results import FilePiece, Listed, WantedResults
@@ -31,6 +34,7 @@ from services.gateway.http.problems import Problem, dumped, malformed
 from services.gateway.http.reading import read_document, read_request
 from services.gateway.http.streams import StreamLimit
 from services.gateway.http.watching import WATCHERS_MAX, Watching
+from services.gateway.past import PastBusy
 from services.gateway.view.state import State
 
 ANSWER_WAIT_S = 10.0
@@ -100,11 +104,33 @@ class Api:
         if not self.follower.ready:
             raise Problem(503, "not_ready", "the gateway has not read the whole log yet")
 
-    def job(self, name: str) -> Document:
-        """The job's document. Raises Problem."""
-        document = job_document(self.follower.state, name)
+    async def view(self, at: str | None) -> State:
+        """The cell now, or as it was. Raises Problem where the log has no such moment, or it cannot be shown yet."""
+        now = self.follower.state
+        if at is None:
+            return now
+        try:
+            moment = moment_of(at)
+        except ValueError as error:
+            raise malformed(Malformed("at", str(error))) from None
+        if moment.seq is not None and moment.seq > now.seq:
+            raise malformed(Malformed("at", f"the log ends at record {now.seq}"))
+        try:
+            found = await self.follower.past.at(moment)
+        except PastBusy as busy:
+            raise Problem(503, "busy", str(busy), "at") from None
+        except (CoreStopped, DecisionGap) as error:
+            raise Problem(500, "internal", f"the log cannot be folded up to there: {error}", "at") from None
+        if not found.seq:
+            raise malformed(Malformed("at", "the log begins later"))
+        return found
+
+    def job(self, name: str, view: State | None = None) -> Document:
+        """The job's document, of now unless a view is given. Raises Problem."""
+        view = self.follower.state if view is None else view
+        document = job_document(view, name)
         if document is None:
-            close = _nearest_job(self.follower.state, name)
+            close = _nearest_job(view, name)
             text = f'did you mean "{close}"?' if close else "ended jobs are remembered for a while only"
             raise Problem(404, "unknown_job", f'job "{name}" is unknown; {text}')
         return document
@@ -161,6 +187,11 @@ class Api:
     async def until(self, holds: Callable[[State], bool]) -> bool:
         """Waits until the view shows what is asked for; False where it does not within ANSWER_WAIT_S."""
         return await self.follower.until(holds, ANSWER_WAIT_S)
+
+
+def as_of(document: Document, state: State, at: str | None) -> Document:
+    """A document, if it shows the past with the moment that it shows: its last record, and log time then."""
+    return document if at is None else {**document, "at": {"seq": state.seq, "time": state.time}}
 
 
 def _nearest_job(state: State, name: str) -> str | None:

@@ -31,10 +31,10 @@ from services.gateway.follow import Follower
 from services.gateway.http.agents.output import ReadOutput, check_task, first_of, printed, why_nothing
 from services.gateway.http.agents.results import ReadResults
 from services.gateway.http.agents.stage_logs import JsonLines, node_in, output_rows, wanted_of_job
-from services.gateway.http.api import Api
+from services.gateway.http.api import Api, as_of
 from services.gateway.http.front_page import add_front_page
 from services.gateway.http.guard import Budget, Guard
-from services.gateway.http.openapi import EVERYWHERE, Asker, Responses, answer, complete, operation_id, problems
+from services.gateway.http.openapi import EVERYWHERE, Asker, At, Responses, answer, complete, operation_id, problems
 from services.gateway.http.problems import Problem, as_json, install, malformed
 from services.gateway.http.reading import message_of
 from services.gateway.http.routes.changes import add_changes
@@ -163,22 +163,24 @@ def _add_jobs(app: FastAPI, api: Api) -> None:
         ] = None,
         reservation: Annotated[str | None, Query(description="only jobs that run under it")] = None,
         limit: Annotated[int, Query(ge=1, le=JOBS_MAX)] = JOBS_DEFAULT,
+        at: At = None,
     ) -> Response:
         """Jobs in brief: those that have not ended first, then ended ones, latest first. `queue`: with those below.
         `user`: the job's, or its author where it names none."""
-        view = api.follower.state
+        view = await api.view(at)
         if job_class is not None and job_class not in (known := known_classes(view)):
             raise malformed(Malformed("class", f"has to be one of {', '.join(known)}"))
         wanted = WantedJobs(state or [], queue, user, job_class, since_ms, reservation)
         each = each_job_document(view, wanted, limit=limit)
-        return await api.listed("jobs", each, ended_kept_max=ENDED_JOBS_MAX)
+        return await api.listed("jobs", each, **as_of({"ended_kept_max": ENDED_JOBS_MAX}, view, at))
 
     @app.get(
         "/v1/jobs/{job}", tags=["jobs"], dependencies=ready, responses={200: answer(Job, "the job"), **problems(404)}
     )
-    async def get_job(job: str) -> Response:
+    async def get_job(job: str, at: At = None) -> Response:
         """One job with its stages, why tasks wait, on which nodes they run, and the attempts that failed."""
-        return as_json(api.job(job))
+        view = await api.view(at)
+        return as_json(as_of(api.job(job, view), view, at))
 
 
 def _submitted(name: str, found: Answer, answer: Document, before: str | None, hint: str) -> Response:

@@ -20,9 +20,20 @@ from services.gateway.http.problems import MEDIA_TYPE, TITLES
 
 Responses = dict[int | str, dict[str, Any]]
 
+AT_CHARACTERS_MAX = 64
+
 USER_HEADER = "Largesse-User"
 Asker = Annotated[
     str, Header(alias=USER_HEADER, description="who asks: a name for the log. Nothing checks it; by default the cell's")
+]
+
+At = Annotated[
+    str | None,
+    Query(
+        max_length=AT_CHARACTERS_MAX,
+        description="as it was: behind this record of the log (its seq), or at this time (ISO 8601; UTC unless it has"
+        " an offset)",
+    ),
 ]
 
 Owner = Annotated[str | None, Query(description="whose it is; by default the one whom Largesse-User names")]

@@ -20,8 +20,10 @@ from services.gateway.documents.models.config import Config, ConfigApplied, DryR
 from services.gateway.documents.models.reservations import Ledger
 from services.gateway.documents.nodes import each_node_document, node_document
 from services.gateway.documents.queues import queue_document
+from services.gateway.documents.tally import Tally
+from services.gateway.http.api import as_of
 from services.gateway.http.dry_runs import config as dry
-from services.gateway.http.openapi import Asker, Responses, answer, problems
+from services.gateway.http.openapi import Asker, At, Responses, answer, problems
 from services.gateway.http.problems import Problem, as_json, dumped, malformed
 from services.gateway.http.reading import message_of
 
@@ -61,25 +63,29 @@ def add_cluster(app: FastAPI, api: "Api") -> None:
     ready = [Depends(api.is_ready)]
 
     @app.get("/v1/queues", tags=["cluster"], dependencies=ready, responses={200: answer(QueueStatus, "the root queue")})
-    async def get_queues() -> Response:
+    async def get_queues(at: At = None) -> Response:
         """The queue tree: weights, limits, shares, jobs."""
-        return as_json(queue_document(api.follower.state))
+        view = await api.view(at)
+        return as_json(as_of(queue_document(view), view, at))
 
     @app.get("/v1/nodes", tags=["cluster"], dependencies=ready, responses={200: answer(Nodes, "all nodes")})
-    async def list_nodes() -> Response:
+    async def list_nodes(at: At = None) -> Response:
         """Nodes with their capacity, what is free, and their state."""
-        return await api.listed("nodes", each_node_document(api.follower.state))
+        view = await api.view(at)
+        return await api.listed("nodes", each_node_document(view), **as_of({}, view, at))
 
     @app.get("/v1/classes", tags=["cluster"], dependencies=ready, responses={200: answer(Classes, "all classes")})
-    async def get_classes() -> Response:
+    async def get_classes(at: At = None) -> Response:
         """Classes of jobs: their pools, also over time, what is to come of them, and how far forecasts were off."""
-        state = api.follower.state
-        return as_json(classes_document(state, await api.metrics.tally.look(state)))
+        state = await api.view(at)
+        tally = api.metrics.tally if at is None else Tally()
+        return as_json(as_of(classes_document(state, await tally.look(state)), state, at))
 
     @app.get("/v1/ledger", tags=["cluster"], dependencies=ready, responses={200: answer(Ledger, "all accounts")})
-    async def get_ledger() -> Response:
+    async def get_ledger(at: At = None) -> Response:
         """What queues and jobs have given away and received, where jobs are planned (preset `carbyne`)."""
-        return as_json(ledger_document(api.follower.state))
+        view = await api.view(at)
+        return as_json(as_of(ledger_document(view), view, at))
 
     @app.post("/v1/rounds/{number}/abandon", tags=["cluster"], dependencies=ready, responses=_ABANDONED)
     async def abandon_round(number: Annotated[int, Path(ge=1)], asker: Asker = "") -> Response:
@@ -149,9 +155,10 @@ def add_config(app: FastAPI, api: "Api") -> None:
     ready = [Depends(api.is_ready)]
 
     @app.get("/v1/config", tags=["cluster"], dependencies=ready, responses={200: answer(Config, "what is in force")})
-    async def get_config() -> Response:
+    async def get_config(at: At = None) -> Response:
         """Knobs and queue tree in force."""
-        return as_json(config_document(api.follower.state))
+        view = await api.view(at)
+        return as_json(as_of(config_document(view), view, at))
 
     @app.put("/v1/config", tags=["cluster"], dependencies=ready, responses=_CONFIGURED)
     async def apply_config(request: Request, dry_run: bool = False, asker: Asker = "") -> Response:

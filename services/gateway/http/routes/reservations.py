@@ -15,11 +15,12 @@ from services.gateway.answers import Answer
 from services.gateway.documents import Document
 from services.gateway.documents.models.reservations import Reservation, Reservations
 from services.gateway.documents.reservations import dry_document, reservation_document, reservation_documents
+from services.gateway.http.api import as_of
 from services.gateway.http.dry_runs.reservations import would_answer
-from services.gateway.http.openapi import Asker, Owner, Responses, answer, problems
+from services.gateway.http.openapi import Asker, At, Owner, Responses, answer, problems
 from services.gateway.http.problems import Problem, as_json, dumped, malformed
 from services.gateway.http.reading import message_of, owner_of
-from services.gateway.view.state import ReservationRow
+from services.gateway.view.state import ReservationRow, State
 
 if TYPE_CHECKING:
     from services.gateway.http.api import Api
@@ -61,14 +62,16 @@ def _add_reading(app: FastAPI, api: "Api") -> None:
     ready = [Depends(api.is_ready)]
 
     @app.get("/v1/reservations", tags=["reservations"], dependencies=ready, responses=_LISTED)
-    async def list_reservations() -> Response:
+    async def list_reservations(at: At = None) -> Response:
         """Reservations in the order of their requests, with what the planner answered and promised."""
-        return as_json({"reservations": reservation_documents(api.follower.state)})
+        view = await api.view(at)
+        return as_json(as_of({"reservations": reservation_documents(view)}, view, at))
 
     @app.get(_ONE, tags=["reservations"], dependencies=ready, responses=_FOUND)
-    async def get_reservation(reservation: str) -> Response:
+    async def get_reservation(reservation: str, at: At = None) -> Response:
         """One reservation: its terms, the planner's last answer, and its plan."""
-        return as_json(reservation_document(_row(api, reservation)))
+        view = await api.view(at)
+        return as_json(as_of(reservation_document(_row(view, reservation)), view, at))
 
 
 def _add_asking(app: FastAPI, api: "Api") -> None:
@@ -99,7 +102,7 @@ def _add_changing(app: FastAPI, api: "Api") -> None:
         if reservation in api.follower.state.series:
             detail = series_unchanged(reservation)
             raise Problem(409, "refused:input", detail, "reservation", reason=detail)
-        mine = _row(api, reservation)
+        mine = _row(api.follower.state, reservation)
         document, body = await _document(api, request, "update", {"reservation": reservation}, asker)
         if dry_run:
             return await _tried(api, body)
@@ -112,7 +115,7 @@ def _add_changing(app: FastAPI, api: "Api") -> None:
         if reservation in api.follower.state.series:
             detail = series_undeleted(reservation)
             raise Problem(409, "refused:input", detail, "reservation", reason=detail)
-        mine = _row(api, reservation)
+        mine = _row(api.follower.state, reservation)
         document = {"delete": {"reservation": reservation, **owner_of(user, asker)}}
         try:
             read_input("reservations", document, "")
@@ -122,9 +125,9 @@ def _add_changing(app: FastAPI, api: "Api") -> None:
         return await _answered(api, mine, found, 200)
 
 
-def _row(api: "Api", name: str) -> ReservationRow:
-    found = api.follower.state.reservations.get(name)
-    if found is None and name in api.follower.state.series:
+def _row(view: State, name: str) -> ReservationRow:
+    found = view.reservations.get(name)
+    if found is None and name in view.series:
         text = f'"{name}" is a series, not a reservation: look at /v1/series/{name} (largesse reserve why {name})'
         raise Problem(404, "unknown_reservation", text, "reservation")
     if found is None:

@@ -16,9 +16,10 @@ from schemas.edge.read import Malformed, read_input
 from services.gateway.documents import Document
 from services.gateway.documents.models.reservations import Series, SeriesList, UnreadSeries
 from services.gateway.documents.reservations import series_document
+from services.gateway.http.api import as_of
 from services.gateway.http.dry_runs.queue_rules import check_queue
 from services.gateway.http.dry_runs.reservations import is_live
-from services.gateway.http.openapi import Asker, Owner, Responses, answer, problems
+from services.gateway.http.openapi import Asker, At, Owner, Responses, answer, problems
 from services.gateway.http.problems import Problem, as_json, dumped, malformed
 from services.gateway.http.reading import message_of, owner_of
 from services.gateway.view.state import SeriesRow, State
@@ -48,14 +49,16 @@ def add_series(app: FastAPI, api: "Api") -> None:
     ready = [Depends(api.is_ready)]
 
     @app.get("/v1/series", tags=["reservations"], dependencies=ready, responses=_LISTED)
-    async def list_series() -> Response:
+    async def list_series(at: At = None) -> Response:
         """Reservations that recur, in the order of their requests."""
-        return as_json({"series": [series_document(row) for row in api.follower.state.series.values()]})
+        view = await api.view(at)
+        return as_json(as_of({"series": [series_document(row) for row in view.series.values()]}, view, at))
 
     @app.get(_ONE, tags=["reservations"], dependencies=ready, responses=_FOUND)
-    async def get_series(series: str) -> Response:
+    async def get_series(series: str, at: At = None) -> Response:
         """One reservation that recurs. Its occurrences are reservations."""
-        return as_json(series_document(_row(api, series)))
+        view = await api.view(at)
+        return as_json(as_of(series_document(_row(view, series)), view, at))
 
     @app.post("/v1/series", tags=["reservations"], status_code=201, dependencies=ready, responses=_MADE)
     async def request_series(request: Request, dry_run: bool = False, asker: Asker = "") -> Response:
@@ -84,15 +87,15 @@ def add_series(app: FastAPI, api: "Api") -> None:
     @app.delete(_ONE, tags=["reservations"], dependencies=ready, responses=_ENDED)
     async def delete_series(series: str, user: Owner = None, asker: Asker = "") -> Response:
         """Ends a series, as its owner. Its occurrences that have not begun are given back."""
-        before = series_document(_row(api, series))
+        before = series_document(_row(api.follower.state, series))
         document: Document = {"series": series, **owner_of(user, asker)}
         _check("end_series", document)
         found = await api.send("reservations", dumped({"end_series": document}), asker)
         return as_json(before, 200 if found.answered else 202)
 
 
-def _row(api: "Api", name: str) -> SeriesRow:
-    found = api.follower.state.series.get(name)
+def _row(view: State, name: str) -> SeriesRow:
+    found = view.series.get(name)
     if found is None:
         raise Problem(404, "unknown_series", f'series "{name}" is not known here', "series")
     return found

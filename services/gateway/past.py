@@ -1,0 +1,93 @@
+"""The cell as it was: the view folded again up to a moment of the log, from the nearest checkpoint before it."""
+
+import asyncio
+from collections import OrderedDict
+
+from largesse.bus.port import Bus
+from largesse.core import Core
+from largesse.folding import Folded
+from largesse.log.checkpoints import Checkpoints
+from largesse.moments import Moment
+from largesse.settings import Settings
+from schemas import Record
+from services.gateway.view.state import State
+
+STATES_KEPT = 2
+"""Past states that stay in memory, those asked for last: lists of them are often asked for one after another."""
+
+FOLDS_MAX = 4
+"""Moments that are being folded at most, one after another; further ones are refused."""
+
+WAIT_S = 20.0
+"""A request waits so long for its moment; the fold goes on behind it, for the next that asks."""
+
+TURN_S = 0.005
+"""Seconds for which is folded before others get a turn."""
+
+
+class PastBusy(Exception):
+    """A moment cannot be shown yet; says why. Asking again helps."""
+
+
+class Past:
+    """Past states of one cell, read from its bus. Belongs to one event loop. States that it returns never change."""
+
+    def __init__(self, core: Core[State], bus: Bus, settings: Settings) -> None:
+        self._core, self._bus, self._settings = core, bus, settings
+        self._checkpoints = Checkpoints(bus, settings.partition, core.NAME, core.LAYOUT)
+        self._kept: OrderedDict[Moment, State] = OrderedDict()
+        self._folds: dict[Moment, asyncio.Task[State]] = {}
+        self._turn = asyncio.Lock()
+
+    async def at(self, moment: Moment) -> State:
+        """The view behind the last record up to `moment`, which the log has reached. Raises PastBusy; BusError,
+        CoreStopped, DecisionGap where the log cannot be folded to there.
+        """
+        kept = self._kept.get(moment)
+        if kept is not None:
+            self._kept.move_to_end(moment)
+            return kept
+        fold = self._folds.get(moment)
+        if fold is None:
+            if len(self._folds) >= FOLDS_MAX:
+                raise PastBusy("other moments of the past are being read: try again")
+            fold = self._folds[moment] = asyncio.create_task(self._fold(moment))
+            fold.add_done_callback(lambda done: self._ended(moment, done))
+        done, _ = await asyncio.wait((fold,), timeout=WAIT_S)
+        if not done:
+            raise PastBusy(f"reading the log up to there takes longer than {WAIT_S:.0f} s: try again")
+        return fold.result()
+
+    async def close(self) -> None:
+        """Gives up what is being folded."""
+        for fold in list(self._folds.values()):
+            fold.cancel()
+        await asyncio.gather(*self._folds.values(), return_exceptions=True)
+
+    def _ended(self, moment: Moment, fold: "asyncio.Task[State]") -> None:
+        del self._folds[moment]
+        if not fold.cancelled() and fold.exception() is None:
+            self._kept[moment] = fold.result()
+            while len(self._kept) > STATES_KEPT:
+                self._kept.popitem(last=False)
+
+    async def _fold(self, moment: Moment) -> State:
+        async with self._turn:
+            folded = Folded(self._core, self._bus, self._settings, shard=0, of=1, name="gateway.past")
+            found = await self._checkpoints.before(State, moment.seq, moment.time_ms)
+            if found is not None:
+                folded.go_on(*found)
+            clock = asyncio.get_running_loop().time
+            begun = clock()
+            while (ahead := await folded.log.peek()) is not None and not _is_beyond(moment, ahead.record):
+                await folded.take()
+                if clock() - begun >= TURN_S:
+                    await asyncio.sleep(0)
+                    begun = clock()
+            return folded.state
+
+
+def _is_beyond(moment: Moment, record: Record) -> bool:
+    if moment.seq is not None:
+        return record.seq > moment.seq
+    return moment.time_ms is not None and record.time > moment.time_ms
