@@ -13,10 +13,10 @@ export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup docs fmt check quick test durations live demo up down topics sim replay rooms schemas compile bench figures sustained lock clean
+.PHONY: help setup docs fmt check quick test durations live demo up down topics sim replay rooms schemas compile bench replay-corpus figures sustained lock clean
 
 help:
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: $(VENV)/.ready ## Make .venv with everything locked in requirements.lock (PYTHON=python3.12 chooses the interpreter)
 
@@ -109,6 +109,9 @@ bench: setup ## Time the hot paths, with compiled cores where there is a C compi
 	@test -n "$(PURE)" || $(MAKE) --no-print-directory compile || echo "left as they stand"
 	PYTHONSAFEPATH=1 PYTHONPATH=$$(test -z "$(PURE)" && test -f $(COMPILED)/.ready && echo $(COMPILED):)$(CURDIR) \
 	  $(RUN) -m benchmarks.run
+
+replay-corpus: setup ## Decide the kept logs of all earlier rules again, and say what these rules decide otherwise
+	@for log in tests/golden/*.jsonl.gz; do $(VENV)/bin/largesse replay $$log --verify --across-rules || true; done
 
 figures: setup ## What presets give on the workloads in TRACES=folder, as factors over drf (MINUTES=90 of CPU time)
 	@test -n "$(TRACES)" || { echo "make figures TRACES=FOLDER: the folder with A-4.jsonl.gz, A.pool.json and so on" >&2; exit 2; }

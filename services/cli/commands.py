@@ -281,6 +281,9 @@ def replay(
     verify: Annotated[
         bool, _option("--verify", text="decide every round again and compare; exit code 1 if they differ")
     ] = False,
+    across_rules: Annotated[
+        bool, _option("--across-rules", text="with --verify: decide rounds of other rules with these, too")
+    ] = False,
     until: Annotated[int | None, typer.Option("--until", help="only up to this record", metavar="SEQ", min=1)] = None,
     what_if: WhatIf = False,
     preset: OtherPresets = None,
@@ -309,6 +312,8 @@ def replay(
     said.slower, said.since, said.until, said.seeds = slower, since, to, seeds
     if not what_if and (option := said.first()):
         raise Wrong(f"{option}: goes with --what-if")
+    if across_rules and not verify:
+        raise Wrong("--across-rules: goes with --verify")
     if what_if and (verify or until is not None):
         raise Wrong(f"--what-if: cannot be combined with {'--verify' if verify else '--until: write --to'}")
     if what_if:
@@ -316,7 +321,10 @@ def replay(
 
         asking.what_if(log, said, json=json)
         return
-    (replaying.replay_and_verify if verify else replaying.replay)(log, until=until, json=json)
+    if verify:
+        replaying.replay_and_verify(log, until=until, json=json, across_rules=across_rules)
+    else:
+        replaying.replay(log, until=until, json=json)
 
 
 @app.command(short_help="Show the last records of a log, or those from a point on.")

@@ -42,10 +42,12 @@ def replay(log: str, *, until: int | None, json: bool) -> None:
     out(rendered(table(("", ""), rows)))
 
 
-def replay_and_verify(log: str, *, until: int | None, json: bool) -> None:
-    """Decides the log again. Raises Refused where it differs, or nothing could be compared; Wrong."""
+def replay_and_verify(log: str, *, until: int | None, json: bool, across_rules: bool = False) -> None:
+    """Decides the log again, with `across_rules` what was decided under others, too. Raises Refused where it differs,
+    or nothing could be compared; Wrong.
+    """
     with reading(), progress_of("verifying", "records") as tell:
-        verdict = verify(_watched(source_of(log), tell), until)
+        verdict = verify(_watched(source_of(log), tell), until, across_rules=across_rules)
     if verdict.difference is None:
         _check_until(until, verdict.records)
     if json:
@@ -53,9 +55,8 @@ def replay_and_verify(log: str, *, until: int | None, json: bool) -> None:
     else:
         out(verdict.text())
     if not verdict.is_same:
-        raise Refused(
-            "the log was not decided again in the same way" if verdict.difference else "no round was compared"
-        )
+        differs = verdict.difference or any(span.rounds_differing for span in verdict.fed)
+        raise Refused("the log was not decided again in the same way" if differs else "no round was compared")
 
 
 def _check_until(until: int | None, last: int) -> None:

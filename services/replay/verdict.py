@@ -8,11 +8,16 @@ from services.replay.differences import Difference
 
 @dataclass(slots=True)
 class Span:
-    """Rounds of other rules, whose recorded winners were fed."""
+    """Rounds of other rules, whose recorded winners were fed. Where they were decided again beside that:
+    `rounds_compared` of them, `rounds_differing` otherwise than recorded, first as `difference` says.
+    """
 
     rules: int
     round_first: int
     round_last: int
+    rounds_compared: int = 0
+    rounds_differing: int = 0
+    difference: Difference | None = None
 
 
 @dataclass(slots=True)
@@ -30,7 +35,8 @@ class Verdict:
     @property
     def is_same(self) -> bool:
         """Whether something was compared, and all of it was the same."""
-        return self.difference is None and self.rounds_compared > 0
+        compared = self.rounds_compared + sum(span.rounds_compared for span in self.fed)
+        return self.difference is None and compared > 0 and not any(span.rounds_differing for span in self.fed)
 
     def document(self) -> dict[str, object]:
         """As plain data, for --json."""
@@ -39,14 +45,27 @@ class Verdict:
     def text(self) -> str:
         """For people."""
         compared = f"{plural(self.rounds_compared, 'round')} compared, {plural(self.records, 'record')}"
-        fed = "".join(f"; {_rounds(s)} of rules {s.rules}: fed, not compared" for s in self.fed)
+        fed = "".join(f"; {_rounds(s)} of rules {s.rules}: {_across(s)}" for s in self.fed)
         if self.difference is None:
-            word = "same" if self.rounds_compared else "nothing of these rules to compare"
+            word = "same" if self.is_same else "nothing of these rules to compare"
+            if any(span.rounds_differing for span in self.fed):
+                word = "decided otherwise under other rules"
             return f"{self.source}: {word}: {compared}{fed}"
-        d = self.difference
-        where = f"round {d.round}, seq {d.seq}, {d.topic}: {d.what}"
-        path = f"\n  at {d.path}\n  recorded {d.recorded}\n  decided  {d.decided}" if d.path else ""
-        return f"{self.source}: diverged: {where}{path}\n  {compared} before{fed}"
+        return f"{self.source}: diverged: {_told(self.difference)}\n  {compared} before{fed}"
+
+
+def _told(d: Difference) -> str:
+    where = f"round {d.round}, seq {d.seq}, {d.topic}: {d.what}"
+    return where + (f"\n  at {d.path}\n  recorded {d.recorded}\n  decided  {d.decided}" if d.path else "")
+
+
+def _across(span: Span) -> str:
+    if not span.rounds_compared:
+        return "fed, not compared"
+    if span.difference is None:
+        return f"{plural(span.rounds_compared, 'round')} compared, the same under these rules"
+    few = f"{span.rounds_differing:,} of {plural(span.rounds_compared, 'round')} compared are decided otherwise"
+    return f"{few} under these rules, first\n  {_told(span.difference)}"
 
 
 def _rounds(span: Span) -> str:

@@ -71,9 +71,11 @@ _JUDGED_WHOLE = (
 )
 
 
-def verify(source: Source, until: int | None = None) -> Verdict:
-    """Goes through the log up to seq `until`. Raises what reading the source raises (damage, gaps)."""
-    check = _Check(Refold(source.shards_max()), Verdict(source.name))
+def verify(source: Source, until: int | None = None, *, across_rules: bool = False) -> Verdict:
+    """Goes through the log up to seq `until`. `across_rules`: rounds of other rules are decided, too, each from what
+    was recorded before it. Raises what reading the source raises (damage, gaps).
+    """
+    check = _Check(Refold(source.shards_max()), Verdict(source.name), across_rules)
     try:
         for step in source.steps(check.documents.hear):
             if until is not None and step.accepted.record.seq > until:
@@ -94,8 +96,9 @@ def verify(source: Source, until: int | None = None) -> Verdict:
 class _Check:
     """One pass over a log. `rules`: of the latest opening; None before the first."""
 
-    def __init__(self, cores: Refold, verdict: Verdict) -> None:
+    def __init__(self, cores: Refold, verdict: Verdict, across_rules: bool) -> None:
         self.cores = cores
+        self.across_rules = across_rules
         self.verdict = verdict
         self.documents = Documents()
         self.rules: int | None = None
@@ -201,6 +204,8 @@ class _Check:
         self.opening = opening
         if opening.body.rules != RULES:
             self._feed_span(opening)
+            if self.across_rules:
+                self.answers = self.cores.decide(opening)
             return
         self.answers = self.cores.decide(opening)
         self.documents.opened(self.answers)
@@ -220,7 +225,9 @@ class _Check:
         closing = step.accepted.record
         if self.opening is None or closing.cause != self.opening.id:
             raise Diverged(_at(closing, "cluster.log", "it closes a round that is not open"))
-        if self.answers is None:
+        if self.answers is None or self.rules != RULES:
+            if self.answers is not None:
+                self._compare_across(self.verdict.fed[-1], step, closing, self.answers)
             self.cores.feed(recorded_winners(step, closing))
             return
         mine = self.answers.closing
@@ -235,6 +242,21 @@ class _Check:
         self._compare_log(step, body, closing.cause)
         self.cores.feed([(each.wanted, each.record) for each in mine])
         self.verdict.rounds_compared += 1
+
+    def _compare_across(self, span: Span, step: Step, closing: Record, answers: Answers) -> None:
+        """What these rules answer to a round of others, beside what was answered. What an earlier version did not say
+        yet counts as said empty.
+        """
+        span.rounds_compared += 1
+        recorded = dict(recorded_winners(step, closing))
+        for each in answers.closing:
+            winner = recorded.get(each.wanted)
+            found = first_difference(None if winner is None else _plain(winner.body), _plain(each.record.body))
+            if found is not None:
+                span.rounds_differing += 1
+                topic = f"{each.wanted.topic} of shard {each.wanted.shard} of {each.wanted.of}"
+                span.difference = span.difference or _at(closing, topic, "these rules answer otherwise", *found)
+                return
 
     def _differ(self, step: Step, closing: Record, wanted: Wanted, content: bytes) -> None:
         """Names where an answer differs; without the recorded bytes, that it does."""

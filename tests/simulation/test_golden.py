@@ -37,3 +37,12 @@ def test_a_kept_log_is_read_and_where_its_rules_are_ours_decided_again(rules):
     assert verdict.difference is None, CHANGED
     assert (verdict.rounds_compared > 0) == (rules == RULES)
     assert verdict.records > 300
+
+
+@pytest.mark.parametrize("rules", [rules for rules in KEPT if rules != RULES])
+def test_a_kept_log_of_other_rules_is_decided_by_these_beside_what_was_recorded(rules):
+    verdict = verify(open_source(log_path(rules)), across_rules=True)
+
+    assert verdict.difference is None
+    assert sum(span.rounds_compared for span in verdict.fed) > 50
+    assert all(bool(span.difference) == bool(span.rounds_differing) for span in verdict.fed)

@@ -393,6 +393,44 @@ def test_rounds_of_other_rules_are_fed_and_named(tmp_path, monkeypatch):
     assert f"rounds 4 to 7 are of rules {RULES + 1}" in verdict.text()
 
 
+def test_rounds_of_other_rules_are_decided_too_where_that_is_asked_for(tmp_path, monkeypatch):
+    mixed(tmp_path / "log", monkeypatch)
+    verdict = verify(open_source(tmp_path / "log"), across_rules=True)
+
+    (span,) = verdict.fed
+    assert verdict.is_same, verdict.text()
+    assert (span.rounds_compared, span.rounds_differing) == (4 - verdict.rounds_abandoned, 0)
+    assert "compared, the same under these rules" in verdict.text()
+    assert verdict.rounds_compared == verify(open_source(tmp_path / "log")).rounds_compared
+
+
+def test_what_these_rules_decide_otherwise_is_told_field_by_field_and_the_rest_is_compared_on(tmp_path, monkeypatch):
+    mixed(tmp_path / "log", monkeypatch)
+    items = items_of(tmp_path / "log")
+    for i, (topic, header, content) in enumerate(items):
+        record = decode(content)
+        if record.type == "Shares" and record.round == 6:
+            record.body.wake_ms = record.time + 77
+            items[i] = (topic, header, encode(record))
+            shares = record
+        elif record.type == "RoundClosed" and record.round == 6:
+            record.body.hashes[0] = DecisionHash("shares", 0, 1, content_hash(encode(shares)))
+            items[i] = (topic, header, encode(record))
+    # Later openings name the hash of all before them.
+    last = next(i for i, item in enumerate(items) if b'"RoundClosed"' in item[2] and decode(item[2]).round == 6)
+    fed = rewritten(tmp_path / "other", items[: last + 1])
+    verdict = verify(open_source(tmp_path / "other"), across_rules=True)
+
+    assert fed.is_same  # Recorded answers of other rules are taken as they are.
+    assert not verdict.is_same
+    (span,) = verdict.fed
+    assert (span.round_last, span.rounds_differing) == (6, 1)
+    assert (span.difference.round, span.difference.topic) == (6, "shares of shard 0 of 1")
+    assert (span.difference.path, span.difference.decided) == ("$.wake_ms", "null")
+    assert "are decided otherwise under these rules, first" in verdict.text()
+    assert verdict.rounds_compared == fed.rounds_compared
+
+
 def test_where_nothing_is_of_these_rules_the_answer_is_no(tmp_path, monkeypatch):
     mixed(tmp_path / "log", monkeypatch)
     items = items_of(tmp_path / "log")
