@@ -334,6 +334,7 @@ def tail(
         int | None, typer.Option("--last", help="how many records  [default: 20]", metavar="N", min=1, max=1_000_000)
     ] = None,
     since: Annotated[str | None, _option("--from", text="all from here on", metavar="SEQ|TIME")] = None,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="go on with what is appended, until Ctrl-C")] = False,
     types: Annotated[_Texts, _option("--type", text="like JobEnded; repeatable", metavar="TYPE")] = None,
     job: Annotated[_Texts, _option("--job", text="that speak of this job; repeatable", metavar="ID")] = None,
     node: Annotated[_Texts, _option("--node", text="that speak of this node; repeatable", metavar="NAME")] = None,
@@ -346,14 +347,14 @@ def tail(
     ] = None,
     json: Json = False,
 ) -> None:
-    """Show the last records of a log, or all from a point on, a line each; --json prints each whole. Records that only
-    say that time goes on are left out, unless --type asks for them.
+    """Show the last records of a log, or all from a point on, a line each (--json prints each whole), with --follow also
+    those to come. Records that only say that time goes on are left out, unless --type asks for them.
     """
     from services.cli.tailing import Wanted
     from services.cli.tailing import tail as show
 
     wanted = Wanted(types or [], job or [], node or [], queue or [], user or [], reservation or [])
-    show(log, wanted, last=last, since=since, json=json)
+    show(log, wanted, last=last, since=since, follow=follow, json=json)
 
 
 @app.command(short_help="Show where two logs part, and what followed.")

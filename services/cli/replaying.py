@@ -104,7 +104,7 @@ def diff(first: str, second: str, *, json: bool) -> None:
 
 def _watched(source: Source, tell: Tell | None) -> Source:
     """The same log; `tell` hears how many records were read."""
-    return Source(source.name, lambda hear: counting(source.steps(hear), tell), source.shards_max)
+    return Source(source.name, lambda hear: counting(source.steps(hear), tell), source.shards_max, source.follow)
 
 
 def source_of(log: str) -> Source:

@@ -2,6 +2,7 @@
 
 from collections import deque
 from dataclasses import dataclass, field
+from time import sleep
 
 from schemas import Record
 from schemas.registry import NEWEST
@@ -11,6 +12,9 @@ from services.cli.progress import counting, progress_of
 from services.cli.replaying import reading, source_of
 from services.cli.show import moment, plain
 from services.replay.record_lines import JobPlaces, Names, line_of
+
+LOOK_S = 0.5
+"""Between two looks at a log that is followed."""
 
 LAST = 20
 """Records that are shown where nothing else is asked for."""
@@ -48,8 +52,8 @@ class Wanted:
         )
 
 
-def tail(log: str, wanted: Wanted, *, last: int | None, since: str | None, json: bool) -> None:
-    """Prints the last records that are wanted, or all from a point on. Raises Wrong."""
+def tail(log: str, wanted: Wanted, *, last: int | None, since: str | None, follow: bool, json: bool) -> None:
+    """Prints the last records that are wanted, or all from a point on, with `follow` what comes, too. Raises Wrong."""
     for name in wanted.types:
         if name not in NEWEST:
             raise Wrong(f"--type: {name!r} is no type of record: one of {', '.join(sorted(NEWEST))}")
@@ -60,19 +64,31 @@ def tail(log: str, wanted: Wanted, *, last: int | None, since: str | None, json:
     shown: deque[tuple[Record, bytes]] = deque(maxlen=None if since is not None else LAST if last is None else last)
     results_elsewhere = since is None
     found = 0
-    with reading(), progress_of("reading", "records", results_elsewhere=results_elsewhere) as tell:
-        for step in counting(source_of(log).steps(), tell):
-            record = step.accepted.record
+    source = source_of(log)
+    if follow and source.follow is None:
+        raise Wrong("--follow: an exported log does not grow")
+
+    def at_end() -> None:
+        nonlocal shown
+        for record, content in shown:
+            _show(record, content, json)
+        shown = deque(maxlen=0)
+        sleep(LOOK_S)
+
+    with reading(), progress_of("reading", "records", results_elsewhere=results_elsewhere and not follow) as tell:
+        records = source.follow(at_end) if follow and source.follow else (each.accepted for each in source.steps())
+        for accepted in counting(records, tell):
+            record = accepted.record
             names = places.names_in(record)
             if (seq is not None and record.seq < seq) or (time_ms is not None and record.time < time_ms):
                 continue
             if not wanted.has(record, names):
                 continue
             found += 1
-            if since is not None:
-                _show(record, step.accepted.content, json)
+            if shown.maxlen == 0 or since is not None:
+                _show(record, accepted.content, json)
             else:
-                shown.append((record, step.accepted.content))
+                shown.append((record, accepted.content))
     if not found:
         note("no record of this log is as asked for")
     for record, content in shown:

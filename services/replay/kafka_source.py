@@ -4,7 +4,7 @@ What the topics hold comes out as one sequence of messages, every decision befor
 """
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from heapq import heappop, heappush
 
@@ -96,6 +96,22 @@ def log_messages(place: CellTopics) -> Iterator[Message]:
             runner.run(bus.close())
 
 
+def follow_log(place: CellTopics, at_end: Callable[[], None]) -> Iterator[Message]:
+    """The messages of the log, and then without end what comes. `at_end` is called each time that all has been read; it
+    waits for a while, and may raise to end this. Raises as log_messages.
+    """
+    with asyncio.Runner() as runner:
+        bus = open_bus(place.bus, client_id="largesse-replay")
+        try:
+            topic = _Topic(runner, bus, LOG, place.partition)
+            while True:
+                yield from topic.rest()
+                at_end()
+                topic.look_on()
+        finally:
+            runner.run(bus.close())
+
+
 def messages(place: CellTopics) -> Iterator[Message]:
     """The messages of the log and, before each that ends a round, those that may answer it; at the end what is left of
     decisions. Raises as log_messages.
@@ -168,6 +184,11 @@ class _Topic:
         yield from (message for _, _, message in sorted(self._later))
         self._later = []
         yield from self._messages
+
+    def look_on(self) -> None:
+        """From here on `rest` has what came since everything had been read."""
+        begin, self._end = self._end, self._runner.run(self._bus.bounds(self._topic, self._partition))[1]
+        self._messages = self._read(begin)
 
     def up_to(self, seq: int, last: int) -> Iterator[Message]:
         """Decisions that answer openings before `seq`. An opening is answered by the time its round ends, or never, so

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from largesse.bus.file.journal import has_journal
-from largesse.bus.file.reading import read_journal
+from largesse.bus.file.reading import follow_journal, read_journal
 from largesse.bus.open import BusUrlWrong
 from largesse.bus.port import BusError, Message
 from largesse.ids import content_hash, decision_id
@@ -56,11 +56,14 @@ def deaf(_name: str, _content: bytes) -> None:
 class Source:
     """A recorded log. `read` gives its steps from its start, as often as it is asked, and tells of every document of
     the decision topics: of those before a record of the log before its step, of those after the last one at the end.
+    `follow` gives its records and then without end what is appended; it calls what it is given each time that all has
+    been read, which waits. None: this log does not grow.
     """
 
     name: str
     read: Callable[[Hear], Iterator[Step]]
     shards_max: Callable[[], int]
+    follow: Callable[[Callable[[], None]], Iterator[Accepted]] | None = None
 
     def steps(self, hear: Hear = deaf) -> Iterator[Step]:
         """The log from its start."""
@@ -79,6 +82,7 @@ def open_source(location: Path | str, partition: int = 0) -> Source:
             str(path),
             lambda hear: steps_of(read_journal(path), partition, hear),
             lambda: _most_shards(read_journal(path), partition),
+            lambda at_end: records_of(follow_journal(path, at_end), partition),
         )
     if not path.exists():
         raise NoLog(f"{path}: there is no such file or folder")
@@ -114,6 +118,16 @@ def _winning(step: Step, closing: Record) -> Iterator[tuple[str, bytes]]:
         content = step.decisions.get(decision_id(topic, 0, 1, closing.cause))
         if content is not None:
             yield topic, content
+
+
+def records_of(messages: Iterable[Message], partition: int = 0) -> Iterator[Accepted]:
+    """The records of the log alone that messages come to."""
+    order = LogOrder()
+    for message in messages:
+        if message.topic == LOG and message.partition == partition:
+            accepted = advance(order, message.offset, message.value)
+            if accepted is not None and not isinstance(accepted.record.body, SequencerClaimed):
+                yield accepted
 
 
 def steps_of(messages: Iterable[Message], partition: int = 0, hear: Hear = deaf) -> Iterator[Step]:
@@ -194,6 +208,7 @@ def _on_kafka(url: str) -> Source:
         url,
         lambda hear: steps_of(kafka_source.messages(place), partition, hear),
         lambda: _most_shards(kafka_source.log_messages(place), partition),
+        lambda at_end: records_of(kafka_source.follow_log(place, at_end), partition),
     )
 
 

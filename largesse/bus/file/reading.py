@@ -1,6 +1,6 @@
 """Reads the journal of a data folder without opening its bus."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import structlog
@@ -28,6 +28,21 @@ def read_journal(directory: Path | str) -> Iterator[Message]:
     if scan.repair is not None:
         report(scan.repair, None)
     report_missing(scan)
+
+
+def follow_journal(directory: Path | str, at_end: Callable[[], None]) -> Iterator[Message]:
+    """The same, and then without end what a process appends. `at_end` is called each time that all has been read; it
+    waits for a while, and may raise to end this. Raises as `read_journal`.
+    """
+    scan = Scan(Path(directory))
+    lines = iter(scan)
+    while True:
+        for line in lines:
+            for topic, partition, offset, item in line.items:
+                if topic not in COMPACTED:
+                    yield message_of(topic, partition, offset, item)
+        at_end()
+        lines = scan.again()
 
 
 def report(repair: Repair, kept: Path | None) -> None:

@@ -30,7 +30,8 @@ class Line:
 
 
 class Scan:
-    """One pass over everything, verifying every byte. Iterate once; what it found is in its fields afterwards.
+    """One pass over everything, verifying every byte. Iterate once; what it found is in its fields afterwards, and
+    `again` goes on with what was written since.
 
     Sees what was there when each file was reached, so it may run beside a writer. Raises JournalDamaged.
     """
@@ -57,18 +58,31 @@ class Scan:
         return max(0, self.mark.line - self.line) if self.mark is not None else 0
 
     def __iter__(self) -> Iterator[Line]:
-        before = 1
-        for first in self.segments:
-            if first != self.line + 1:
-                self._out_of_place(before, first)
-            yield from self._segment(first)
-            before = first
+        yield from self._segments(self.segments, 1)
         self._check_head()
 
-    def _segment(self, first: int) -> Iterator[Line]:
+    def again(self) -> Iterator[Line]:
+        """What a process that writes here has appended since everything had been read. Raises as the pass does."""
+        self.mark, self.repair = read_mark(self.directory), None
+        last = self.segments[-1] if self.segments else 0
+        self.segments = list_segments(self.directory)
+        if last:
+            yield from self._segment(last, self.position)
+        yield from self._segments([first for first in self.segments if first > last], last)
+
+    def _segments(self, segments: list[int], before: int) -> Iterator[Line]:
+        for first in segments:
+            if first != self.line + 1:
+                self._out_of_place(before, first)
+            yield from self._segment(first, 0)
+            before = first
+
+    def _segment(self, first: int, position: int) -> Iterator[Line]:
+        """The lines of a file from a position on."""
         path = segment_path(self.directory, first)
-        self.position = 0
+        self.position = position
         with path.open("rb", buffering=READ_BYTES) as file:
+            file.seek(position)
             size = os.fstat(file.fileno()).st_size
             while self.position < size:
                 raw = file.readline(size - self.position)
