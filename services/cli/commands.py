@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from services.cli import changing, contexts, live
-from services.cli.arguments import Json, knobs_named, presets_named
+from services.cli.arguments import At, Json, Url, knobs_named, presets_named
+from services.cli.client import Gateway
 from services.cli.context_commands import context_app
 from services.cli.ending import Wrong, out, out_json
 from services.cli.getting import get_app
@@ -347,14 +348,29 @@ def tail(
     ] = None,
     json: Json = False,
 ) -> None:
-    """Show the last records of a log, or all from a point on, a line each (--json prints each whole), with --follow also
-    those to come. Records that only say that time goes on are left out, unless --type asks for them.
+    """Show the last records of a log, or all from a point on, a line each (--json: whole), with --follow also those to
+    come. Records that only say that time goes on are left out, unless --type asks for them.
     """
     from services.cli.tailing import Wanted
     from services.cli.tailing import tail as show
 
     wanted = Wanted(types or [], job or [], node or [], queue or [], user or [], reservation or [])
     show(log, wanted, last=last, since=since, follow=follow, json=json)
+
+
+@app.command("top", short_help="The cell at a glance: queues, what waits for what, nodes.")
+def top_of(
+    once: Annotated[bool, _option("--once", text="print it once, as in a pipe")] = False,
+    at: At = None,
+    url: Url = None,
+    json: Json = False,
+) -> None:
+    """The cell at a glance, drawn every 2 seconds: queues with what they hold and are due, what waits for what, jobs of
+    a queue, nodes. Keys sort and go into a queue. In a pipe, with --once, --at or --json it is printed once.
+    """
+    from services.cli.top import top
+
+    top(Gateway(url, at=at), once=once or at is not None, json=json)
 
 
 @app.command(short_help="Show where two logs part, and what followed.")

@@ -215,6 +215,23 @@ def test_the_log_of_a_cell_that_runs_is_decided_again_as_it_stands(cell, tmp_pat
     assert largesse("replay", tmp_path / "log.gz", "--verify").code == 0
 
 
+def test_the_cell_at_a_glance_is_drawn_once_in_a_pipe_and_says_what_get_says(cell):
+    piped = cell.ask("top")
+    code, shown = on_a_terminal("top", "--once", "--url", cell.url, columns=60)
+    summary = cell.ask("top", "--json").json
+    again = cell.ask("top", "--json", "--at", str(summary["seq"])).json
+
+    assert (piped.code, code) == (0, 0)
+    assert piped.out.startswith("default (")
+    assert "queue\tguaranteed\tdue\thas" in piped.out
+    assert max(map(len, shown.splitlines())) <= 60
+    assert again.pop("at")["seq"] == summary["seq"]
+    assert again == summary
+    tree = cell.ask("get", "queues", "--at", str(summary["seq"]), "--json").json
+    assert tree.pop("at")
+    assert summary["queues"] == tree
+
+
 def test_the_cell_is_shown_as_it_was(cell):
     cell.ask("submit", "-", stdin=job("then", "true", tasks=2))
     assert cell.ask("watch", "then").code == 0

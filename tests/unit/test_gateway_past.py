@@ -102,6 +102,10 @@ def test_http_says_the_moment_beside_what_it_shows():
             then, now = [(await cell.get(f"/v1/{path}", **more)).json() for more in ({"at": str(last)}, {})]
             assert then.pop("at")["seq"] == last
             assert then == now
+        summary = (await cell.get("/v1/summary", at=str(last))).json()
+        assert summary["at"]["seq"] == summary["seq"] == last
+        assert summary["queues"] == (await cell.get("/v1/queues")).json()
+        assert sum(each["tasks"] for each in summary["waiting"]) > 0
         config = (await cell.get("/v1/config", at=str(seqs["big", "waiting"]))).json()
         assert config["set"]["headroom"] != "off"
 

@@ -20,6 +20,16 @@ Count = Annotated[int, Field(ge=0)]
 JobState = Literal["waiting", "running", "succeeded", "failed", "cancelled", "rejected"]
 
 
+class Moment(BaseModel):
+    """The last record of the log up to a moment, and log time then."""
+
+    seq: Count
+    time: Ms
+
+
+At = Annotated[Moment | None, Field(description="of the past, where it was asked for")]
+
+
 class ReservationAnswer(BaseModel):
     accepted: bool
     reason: PlanReason
@@ -133,6 +143,33 @@ class QueueStatus(BaseModel):
     breach: Shortage | None
     children: list["QueueStatus"]
     preset: Annotated[Preset | None, Field(description="the preset in force; at the root alone")] = None
+    at: At = None
+
+
+class WaitingTasks(BaseModel):
+    """Tasks of a leaf queue that wait for one reason. `since_ms`: when the oldest of their jobs was submitted."""
+
+    queue: str
+    reason: str
+    tasks: Count
+    since_ms: Ms | None
+
+
+class Summary(BaseModel):
+    """The cell at one record of its log. `capacity`, `used`: of nodes that are there; `waiting`: most tasks first."""
+
+    cell: str
+    seq: Count
+    round: Count
+    time: Ms
+    preset: Preset
+    jobs: dict[JobState, Count]
+    nodes: dict[str, Count]
+    capacity: Quantities
+    used: Quantities
+    waiting: list[WaitingTasks]
+    queues: QueueStatus
+    at: At = None
 
 
 # ---------------------------------------------------------------- nodes
@@ -191,6 +228,7 @@ class Node(BaseModel):
 
 class Nodes(BaseModel):
     nodes: list[Node]
+    at: At = None
 
 
 # ---------------------------------------------------------------- classes
@@ -249,6 +287,7 @@ class Classes(BaseModel):
     forecast_ms: Ms | None
     scores: list[ForecasterScore]
     history: list[PoolsSince]
+    at: At = None
 
 
 # ---------------------------------------------------------------- rounds, inputs

@@ -6,7 +6,7 @@ from pydantic import BaseModel
 
 from schemas.edge.config import Knobs
 from schemas.policy import KnobValue
-from services.gateway.documents.models.cell import Quantities, QueueLimits, Share
+from services.gateway.documents.models.cell import At, Quantities, QueueLimits, Share
 
 
 class QueueConfig(BaseModel):
@@ -29,6 +29,7 @@ class Config(BaseModel):
 
     set: Knobs
     queues: QueueConfig | None
+    at: At = None
 
 
 class ConfigApplied(Config):

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, Field
 
 from schemas.tasks import Failure
-from services.gateway.documents.models.cell import Count, JobState, Ms
+from services.gateway.documents.models.cell import At, Count, JobState, Ms
 from services.gateway.documents.queueing import PendingReason
 from services.gateway.view.jobs import SPANS_MAX
 
@@ -190,8 +190,10 @@ class Job(JobSummary):
     stages: list[StageStatus]
     failures: list[FailedAttempt]
     results: list[Results]
+    at: At = None
 
 
 class Jobs(BaseModel):
     jobs: list[JobSummary]
     ended_kept_max: Annotated[int, Field(description="ended jobs that are kept at most")]
+    at: At = None

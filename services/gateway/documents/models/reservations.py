@@ -4,7 +4,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from services.gateway.documents.models.cell import Count, Ms, Quantities, ReservationAnswer
+from services.gateway.documents.models.cell import At, Count, Ms, Quantities, ReservationAnswer
 from services.gateway.view.state import ReservationState
 
 
@@ -39,10 +39,12 @@ class Reservation(BaseModel):
     weight: int
     rdl: dict[str, Any]
     steps: list[PromisedStep]
+    at: At = None
 
 
 class Reservations(BaseModel):
     reservations: list[Reservation]
+    at: At = None
 
 
 class Series(BaseModel):
@@ -59,6 +61,7 @@ class Series(BaseModel):
     asked_s: int | None
     weight: int
     rdl: dict[str, object]
+    at: At = None
 
 
 class UnreadSeries(BaseModel):
@@ -69,6 +72,7 @@ class UnreadSeries(BaseModel):
 
 class SeriesList(BaseModel):
     series: list[Series]
+    at: At = None
 
 
 class QueueAccount(BaseModel):
@@ -100,3 +104,4 @@ class JobAccount(BaseModel):
 class Ledger(BaseModel):
     queues: list[QueueAccount]
     jobs: list[JobAccount]
+    at: At = None

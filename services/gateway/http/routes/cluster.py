@@ -15,11 +15,12 @@ from services.gateway.documents import Document
 from services.gateway.documents.cell import config_document
 from services.gateway.documents.classes import classes_document
 from services.gateway.documents.ledger import ledger_document
-from services.gateway.documents.models.cell import Abandoned, Classes, Node, Nodes, QueueStatus, Skipped
+from services.gateway.documents.models.cell import Abandoned, Classes, Node, Nodes, QueueStatus, Skipped, Summary
 from services.gateway.documents.models.config import Config, ConfigApplied, DryRun
 from services.gateway.documents.models.reservations import Ledger
 from services.gateway.documents.nodes import each_node_document, node_document
 from services.gateway.documents.queues import queue_document
+from services.gateway.documents.summary import summary_document
 from services.gateway.documents.tally import Tally
 from services.gateway.http.api import as_of
 from services.gateway.http.dry_runs import config as dry
@@ -67,6 +68,13 @@ def add_cluster(app: FastAPI, api: "Api") -> None:
         """The queue tree: weights, limits, shares, jobs."""
         view = await api.view(at)
         return as_json(as_of(queue_document(view), view, at))
+
+    @app.get("/v1/summary", tags=["cluster"], dependencies=ready, responses={200: answer(Summary, "the cell")})
+    async def get_summary(at: At = None) -> Response:
+        """The cell at a glance, at one record of its log: jobs, nodes, what waits for what, and the queue tree."""
+        state = await api.view(at)
+        tally = api.metrics.tally if at is None else Tally()
+        return as_json(as_of(summary_document(state, await tally.look(state)), state, at))
 
     @app.get("/v1/nodes", tags=["cluster"], dependencies=ready, responses={200: answer(Nodes, "all nodes")})
     async def list_nodes(at: At = None) -> Response:
