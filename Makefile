@@ -48,6 +48,7 @@ check: setup ## Formatting, lint, types, the house, drift of published schemas
 	$(RUN) -m pytest -q tests/house
 	$(RUN) -m schemas.export --check
 	$(RUN) -m services.cli.settings_page --check
+	$(RUN) -m services.cli.records_page --check
 
 # Each test goes to the next process that is free, groups of tests to one (tests/conftest.py).
 SPREAD := --dist loadgroup --no-loadscope-reorder
@@ -93,8 +94,9 @@ rooms: setup ## Print the rooms of the code floor by floor: who may stand on who
 schemas: setup ## Write schemas/published from the models; refuses an incompatible change
 	$(RUN) -m schemas.export
 
-docs: setup ## Write docs/settings.md from the code
+docs: setup ## Write docs/settings.md and docs/records.md from the code
 	$(RUN) -m services.cli.settings_page
+	$(RUN) -m services.cli.records_page
 
 compile: $(COMPILED)/.ready ## Compile the cores: a wheel in dist/, unpacked in build/compiled (needs a C compiler and Python's headers)
 

@@ -16,8 +16,11 @@ from schemas.edge.mqtt import read_down, read_up
 from schemas.edge.read import read_input, warnings_of
 from schemas.policy import KNOBS, Policy
 from schemas.presets import PRESETS, Preset
+from schemas.registry import NEWEST
 from services.agent.settings import VARIABLES as AGENT
 from services.bridge.settings import VARIABLES as BRIDGE
+from services.cli.records_page import PAGE as RECORDS
+from services.cli.records_page import records_page
 from services.cli.settings_page import PAGE, settings_page
 from services.gateway.documents.jobs import WHY
 from services.gateway.http.bodies import read_yaml
@@ -38,7 +41,10 @@ def blocks(page, language):
 
 def all_blocks(language):
     return [
-        pytest.param(text, id=f"{page.name}-{i}") for page in PAGES for i, text in enumerate(blocks(page, language))
+        pytest.param(text, id=f"{page.name}-{i}")
+        for page in PAGES
+        if page != RECORDS  # Its examples are samples of the schemas.
+        for i, text in enumerate(blocks(page, language))
     ]
 
 
@@ -220,6 +226,14 @@ def test_the_page_on_queues_has_a_row_for_every_preset():
 
 def test_the_page_of_settings_is_current():
     assert PAGE.read_text(encoding="utf-8") == settings_page(), "run `make docs`"
+
+
+def test_the_page_of_records_is_current_and_has_each_with_an_example():
+    page = RECORDS.read_text(encoding="utf-8")
+    assert page == records_page(), "run `make docs`"
+    examples = re.findall(r"^### (\w+)\n.*?```json\n(.*?)\n```", page, re.MULTILINE | re.DOTALL)
+    assert [name for name, _ in examples] == list(NEWEST)
+    assert all(isinstance(json.loads(example), dict) for _, example in examples)
 
 
 @pytest.mark.slow
