@@ -275,6 +275,8 @@ From = Annotated[
 To = Annotated[str | None, _option("--to", text="nothing behind this comes from outside", metavar="SEQ|TIME")]
 Seeds = Annotated[int | None, _option("--seeds", text="decide it with seeds 0 to N - 1, side by side", metavar="N")]
 
+LogOut = Annotated[str | None, _option("--log", text="write the log of the other world here", metavar="OUT")]
+
 
 @app.command(short_help="Read a recorded log; --verify decides it again, --what-if otherwise.")
 def replay(
@@ -298,6 +300,7 @@ def replay(
     since: From = None,
     to: To = None,
     seeds: Seeds = None,
+    log_out: LogOut = None,
     json: Json = False,
 ) -> None:
     """Read a recorded log and show the state that it leads to; --verify decides every round again and compares.
@@ -311,6 +314,7 @@ def replay(
     said = Said(preset, settings or [], queues, add_nodes or [], remove_node or [])
     said.without_jobs, said.without_users = without_job or [], without_user or []
     said.slower, said.since, said.until, said.seeds = slower, since, to, seeds
+    said.log_out = log_out
     if not what_if and (option := said.first()):
         raise Wrong(f"{option}: goes with --what-if")
     if across_rules and not verify:

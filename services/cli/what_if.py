@@ -1,14 +1,16 @@
 """`largesse replay --what-if`: a recorded log decided again under other settings, beside what happened."""
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
 from dataclasses import replace
 from decimal import Decimal, InvalidOperation
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
+from largesse.log.export import ExportWriter
 from schemas.edge.cluster import ClusterNode
 from schemas.edge.config import ConfigPatch
 from schemas.edge.read import Malformed, read_cluster, read_input
@@ -37,9 +39,13 @@ def what_if(log: str, said: Said, *, json: bool) -> None:
     """Decides the log again, once for each preset and seed, and shows it beside what was recorded. Raises Wrong."""
     questions = _questions(said)
     source_of(log)  # Says what is wrong with it before anything is started.
+    if said.log_out is not None and len(questions) > 1:
+        raise Wrong("--log: takes one preset and one seed at a time")
+    if said.log_out is not None and Path(said.log_out).exists():
+        raise Wrong(f"--log: {said.log_out} already exists")
     if len(questions) == 1:
-        with progress_of("deciding again", "records") as tell:
-            answers = [_answer(log, next(iter(questions.values())), tell)]
+        with progress_of("deciding again", "records") as tell, _log_of(said.log_out) as listener:
+            answers = [_answer(log, next(iter(questions.values())), tell, listener)]
     else:
         answers = _side_by_side(log, list(questions.values()))
     by_name = dict(zip(questions, answers, strict=True))
@@ -49,10 +55,28 @@ def what_if(log: str, said: Said, *, json: bool) -> None:
         out(_text(by_name))
 
 
-def _answer(log: str, question: Question, tell: Callable[[int, int], None] | None = None) -> Document:
+@contextmanager
+def _log_of(path: str | None) -> Iterator[ExportWriter | None]:
+    """Where the log of the other world goes. Raises Wrong."""
+    if path is None:
+        yield None
+        return
+    try:
+        with ExportWriter(path) as writer:
+            yield writer
+    except OSError as error:
+        raise Wrong(f"--log: {path}: {error.strerror}") from None
+
+
+def _answer(
+    log: str,
+    question: Question,
+    tell: Callable[[int, int], None] | None = None,
+    listener: ExportWriter | None = None,
+) -> Document:
     try:
         with reading():
-            return document_of(ask(source_of(log), question, tell), question)
+            return document_of(ask(source_of(log), question, tell, listener), question)
     except Malformed as fault:
         raise Wrong(f"--set, with the log's policy: {fault}") from None
     except NotThere as fault:

@@ -18,6 +18,7 @@ class Said:
     since: str | None = None
     until: str | None = None
     seeds: int | None = None
+    log_out: str | None = None
 
     def first(self) -> str | None:
         """The first option that was given, by its name."""
@@ -35,4 +36,5 @@ _NAMES = {
     "without_users": "--without-user",
     "since": "--from",
     "until": "--to",
+    "log_out": "--log",
 }

@@ -19,7 +19,7 @@ from largesse.log.codec import Undecodable, decode, heading, unwrap
 from largesse.log.decisions import FORECASTS, DecisionGap
 from largesse.log.export import ExportWriter, is_export, read_export
 from largesse.log.fencing import Accepted, LogOrder, advance, read_piece
-from schemas import DecisionHash, Record, RoundAbandoned, RoundClosed, RoundOpened, SequencerClaimed
+from schemas import DecisionHash, Header, Record, RoundAbandoned, RoundClosed, RoundOpened, SequencerClaimed
 from schemas.policy import SHARDS_MAX
 from schemas.topics import DECISIONS, LOG, SHARDED
 from services.replay import kafka_source
@@ -99,12 +99,17 @@ def write_export(source: Source, path: Path | str) -> int:
     """
     with ExportWriter(path) as writer:
         for step in source.steps():
-            record = step.accepted.record
-            if isinstance(record.body, RoundClosed):
-                for topic, content in _winning(step, record):
-                    writer(topic, None, content)
-            writer(LOG, step.accepted.header, step.accepted.content)
+            write_step(writer, step)
     return writer.lines
+
+
+def write_step(writer: Callable[[str, Header | None, bytes], None], step: Step) -> None:
+    """Hands one record of a source on as an export has it: with a closing, first what it names. Raises DecisionGap."""
+    record = step.accepted.record
+    if isinstance(record.body, RoundClosed):
+        for topic, content in _winning(step, record):
+            writer(topic, None, content)
+    writer(LOG, step.accepted.header, step.accepted.content)
 
 
 def _winning(step: Step, closing: Record) -> Iterator[tuple[str, bytes]]:

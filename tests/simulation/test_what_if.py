@@ -12,6 +12,7 @@ from schemas.edge.cluster import ClusterNode
 from schemas.edge.read import read_cluster, read_workload_line
 from schemas.presets import Preset
 from services.replay.source import open_source
+from services.replay.verify import verify
 from services.replay.whatif import run as what_if
 from services.replay.whatif.answer import document_of
 from services.replay.whatif.run import NotThere, Question, ask
@@ -141,6 +142,25 @@ def test_from_any_fork_on_every_job_ends_as_recorded(tmp_path, preset, seed):
         assert abs(answer.fork - fork) < 50
         if preset != "slots":  # What shares a node slows what shares it: how far each has come is not in a log.
             same_worlds(answer)
+
+
+@pytest.mark.rotating(2)
+@pytest.mark.parametrize("fork", [0, 60])
+def test_the_log_of_the_other_world_is_decided_again_as_any(tmp_path, fork):
+    source = drawn(tmp_path / "log", 5, "carbyne")[0]
+    question = Question({"preset": "drf"}, fork=fork)
+    with ExportWriter(tmp_path / "other") as writer:
+        answer = ask(source, question, None, writer)
+    other = open_source(tmp_path / "other")
+
+    verdict = verify(other)
+    assert verdict.is_same, verdict.text()
+    shared = list(zip(source.steps(), other.steps(), strict=False))[: answer.fork]
+    assert all(one.accepted.content == two.accepted.content for one, two in shared)
+    assert answer.fork <= fork
+    again = ask(other, Question())
+    assert list(jobs_of(again.recorded).values()) == list(jobs_of(answer.decided).values())
+    assert jobs_of(again.decided) == jobs_of(again.recorded)
 
 
 def test_a_fork_may_be_given_as_a_time(tmp_path):

@@ -24,14 +24,14 @@ from schemas.knobs import knob_conflict, with_knobs
 from schemas.policy import KnobValue
 from schemas.queue_tree import tree_conflict
 from services.replay.refold import Refold
-from services.replay.source import Source
+from services.replay.source import Source, write_step
 from services.replay.verify import recorded_winners
 from services.replay.whatif.drive import WhatIfDrive
 from services.replay.whatif.facts import NodeFails, Told, facts_after, user_of
 from services.replay.whatif.outcomes import Outcomes
 from services.replay.whatif.recorded import RecordedRuns
 from services.simulator.cluster import SimCluster
-from services.simulator.engine import Cell
+from services.simulator.engine import Cell, Listener
 from services.simulator.metrics import Metrics
 from services.simulator.reservations import Reservations
 from services.simulator.result import JobRow, Measured
@@ -93,15 +93,21 @@ class Answer:
     left_out: dict[int, bool]
 
 
-def ask(source: Source, question: Question, told: Callable[[int, int], None] | None = None) -> Answer:
-    """Answers a question about a recording. `told` hears how many records of how many are decided.
+def ask(
+    source: Source,
+    question: Question,
+    told: Callable[[int, int], None] | None = None,
+    listener: Listener | None = None,
+) -> Answer:
+    """Answers a question about a recording. `told` hears how many records of how many are decided; `listener` gets the
+    whole log of the other world, what is shared included, as an ExportWriter writes it.
 
     Raises Malformed where knobs contradict each other or the queues, NotThere, and what reading the source raises.
     """
     outcomes, heard = Outcomes(question.slower_permille), Told()
     fork = _read(source, question, outcomes, heard)
     _check(question, heard)
-    run = _Run(source, question, outcomes, heard, fork)
+    run = _Run(source, question, outcomes, heard, fork, listener)
     with uncollected():
         return run.answer(told)
 
@@ -163,8 +169,17 @@ def records_of(source: Source, question: Question) -> Iterator[Record]:
 class _Run:
     """Of one question."""
 
-    def __init__(self, source: Source, question: Question, outcomes: Outcomes, heard: Told, fork: int) -> None:
+    def __init__(
+        self,
+        source: Source,
+        question: Question,
+        outcomes: Outcomes,
+        heard: Told,
+        fork: int,
+        listener: Listener | None,
+    ) -> None:
         self._source, self._question, self._outcomes, self._heard, self._fork = source, question, outcomes, heard, fork
+        self._listener = listener
         self._removed = dict.fromkeys(question.removed, True)
         self._jobs = dict.fromkeys(question.without_jobs, True)
         self._users = dict.fromkeys(question.without_users, True)
@@ -212,7 +227,7 @@ class _Run:
 
     def _begin(self, shards: int) -> tuple[Cell, SimCluster, Iterator[Record]]:
         """A cell that stands where the recording forks, its agents, and the records behind."""
-        cell = Cell(shards=shards)
+        cell = Cell(shards=shards, listener=self._listener)
         agents = SimCluster(self._before.metrics)
         agents.ends = self._outcomes
         steps = self._source.steps()
@@ -223,6 +238,8 @@ class _Run:
                 if isinstance(record.body, RoundClosed):
                     cores.feed(recorded_winners(step, record))
                 cores.fold(step.accepted)
+                if self._listener is not None:
+                    write_step(self._listener, step)
                 self._share(record)
                 if record.seq == self._fork:
                     cell.take_up(cores.all(), record, cores.prefix)
