@@ -22,6 +22,7 @@ BENCHMARKS = (
     "dress",
     "answers",
     "watchers",
+    "past",
     "kafka_bus",
     "live_kafka",
 )

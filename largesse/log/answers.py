@@ -158,8 +158,12 @@ class Shelf:
         self._pieces_bytes -= self._pieces.pop(key).size
 
     def forget(self, seq: int) -> None:
-        """Drops answers to openings up to `seq`."""
-        self.found = {id_: found for id_, found in self.found.items() if found.seq > seq}
+        """Drops answers to openings up to `seq`; one that came behind an answer to a later opening goes with that one."""
+        while self.found:
+            first = next(iter(self.found))
+            if self.found[first].seq > seq:
+                break
+            del self.found[first]
         for key in [key for key, pieces in self._pieces.items() if pieces.seq <= seq]:
             self._drop(key)
 
