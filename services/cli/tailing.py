@@ -56,12 +56,14 @@ def tail(log: str, wanted: Wanted, *, last: int | None, since: str | None, json:
     if last is not None and since is not None:
         raise Wrong("--last: cannot be combined with --from")
     seq, time_ms = point_of("--from", since)
-    places = JobPlaces()
+    source, places = source_of(log), JobPlaces()
+    for record in source.start.before if source.start is not None else ():
+        places.names_in(record)
     shown: deque[tuple[Record, bytes]] = deque(maxlen=None if since is not None else LAST if last is None else last)
     results_elsewhere = since is None
     found = 0
     with reading(), progress_of("reading", "records", results_elsewhere=results_elsewhere) as tell:
-        for step in counting(source_of(log).steps(), tell):
+        for step in counting(source.steps(), tell):
             record = step.accepted.record
             names = places.names_in(record)
             if (seq is not None and record.seq < seq) or (time_ms is not None and record.time < time_ms):

@@ -72,8 +72,11 @@ _JUDGED_WHOLE = (
 
 
 def verify(source: Source, until: int | None = None) -> Verdict:
-    """Goes through the log up to seq `until`. Raises what reading the source raises (damage, gaps)."""
-    check = _Check(Refold(source.shards_max()), Verdict(source.name))
+    """Goes through the log up to seq `until`. Raises StartRefused, and what reading it raises (damage, gaps)."""
+    start = source.start
+    check = _Check(Refold(source.shards_max(), start=start), Verdict(source.name))
+    if start is not None:
+        check.rules, check.last = start.rules, start.last()
     try:
         for step in source.steps(check.documents.hear):
             if until is not None and step.accepted.record.seq > until:
@@ -86,7 +89,7 @@ def verify(source: Source, until: int | None = None) -> Verdict:
         check.documents.check(check.last.seq)
     except Diverged as diverged:
         check.verdict.difference = diverged.difference
-    check.verdict.records = check.cores.records
+    check.verdict.records, check.verdict.seq = check.cores.records, check.last.seq
     check.verdict.prefix = check.cores.prefix.hex()
     return check.verdict
 
