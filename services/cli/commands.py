@@ -397,3 +397,20 @@ def bundle(
     from services.cli.bundling import bundle as write
 
     write(log, target, since=since, until=to, force=force, json=json)
+
+
+@app.command(short_help="Find the first record of a log after which something holds.")
+def bisect(
+    log: LogPath,
+    expression: Annotated[
+        str, typer.Argument(help="""like 'queue("ads").held < queue("ads").due for 60s'""", metavar="EXPRESSION")
+    ],
+    every: Annotated[bool, _option("--all", text="list every span in which it holds")] = False,
+    json: Json = False,
+) -> None:
+    """Find the first record of a log after which something holds, like 'job("x").waiting > 10m', 'pending() > 1000' or
+    'node("n").used > node("n").capacity'. The exit code is 1 where it never does.
+    """
+    from services.cli.bisecting import bisect as find
+
+    find(log, expression, every=every, json=json)
