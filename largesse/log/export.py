@@ -5,7 +5,8 @@
 `sum` is SHA-256 over the sum of the line before and this line's bytes up to `,"sum":`. The first line names the format,
 the last counts the records. So one changed digit, one line that is missing (also the last) or two that have changed
 places are refused with file and line. It holds the records that count (claims left out) and before each closing the
-winning decision records of its round. Names that end in `.gz` are compressed.
+winning decision records of its round. Names that end in `.gz` are compressed. A bundle (services/replay/bundle.py) is
+written alike, under another first line.
 """
 
 import gzip
@@ -50,12 +51,12 @@ class Exported:
 class ExportWriter:
     """Writes an export record by record; only `close` makes it whole. May be handed to the engine as its listener."""
 
-    def __init__(self, path: Path | str) -> None:
+    def __init__(self, path: Path | str, first: bytes = FORMAT) -> None:
         self.path = Path(path)
         self.lines = 0
         self._sum = ""
         self._file = _open(self.path, "wb")
-        self._write(FORMAT)
+        self._write(first)
 
     def __call__(self, topic: str, header: Header | None, content: bytes) -> None:
         """Adds one record: of the log, or (`header` None) of a decision topic. Raises OSError."""
@@ -88,8 +89,9 @@ class ExportWriter:
         self._file.write(b"%b%b%b%b" % (line, _SUM, self._sum.encode(), _CLOSE))
 
 
-def read_export(path: Path | str) -> Iterator[Exported]:
-    """The records of an export in order, each verified as it comes. Raises ExportDamaged, OSError."""
+def read_export(path: Path | str, first: bytes = FORMAT) -> Iterator[Exported]:
+    """The records of an export in order, each verified as it comes. `first`: the line with which files of its kind
+    begin. Raises ExportDamaged, OSError."""
     path = Path(path)
     total, records, number, ended = "", 0, 0, False
     for number, raw in enumerate(_lines(path), 1):
@@ -100,7 +102,7 @@ def read_export(path: Path | str) -> Iterator[Exported]:
         if raw[-_SUM_BYTES:] != b"%b%b%b" % (_SUM, total.encode(), _CLOSE):
             raise ExportDamaged(path, number, "its bytes and those before it do not give its checksum")
         if number == 1:
-            if line != FORMAT:
+            if line != first:
                 raise ExportDamaged(path, 1, "it is no export of a format known here")
         elif line == b"%b%d" % (_END, records):
             ended = True
@@ -111,11 +113,11 @@ def read_export(path: Path | str) -> Iterator[Exported]:
         raise ExportDamaged(path, number + 1, "the file ends here, without its last line")
 
 
-def is_export(path: Path) -> bool:
-    """Whether a file begins as an export does."""
+def is_export(path: Path, first: bytes = FORMAT) -> bool:
+    """Whether a file begins as an export does, or as `first` says."""
     try:
         with _open(path, "rb") as file:
-            return file.read(len(FORMAT)) == FORMAT
+            return file.read(len(first)) == first
     except (OSError, EOFError, zlib.error):
         return False
 

@@ -406,3 +406,40 @@ def export(
         out_json({"log": log, "records": records, "export": target})
     else:
         out(f"{plural(records, 'record')} (log and decisions) in {target}")
+
+
+@app.command(short_help="Write a slice of a log as one file that replays by itself.")
+def bundle(
+    log: LogPath,
+    target: Annotated[str, typer.Argument(help="the file to write; .gz compresses it", metavar="OUT")],
+    since: Annotated[
+        str | None, _option("--from", text="where it begins  [default: the start]", metavar="SEQ|TIME")
+    ] = None,
+    to: Annotated[str | None, _option("--to", text="where it ends  [default: the end]", metavar="SEQ|TIME")] = None,
+    force: Annotated[bool, _option("--force", text="overwrite an existing file")] = False,
+    json: Json = False,
+) -> None:
+    """Write a slice of a log as one file: its records and decisions, with the states of all cores where it begins.
+
+    It opens as a log does, here or elsewhere: with replay, tail, diff and bundle.
+    """
+    from services.cli.bundling import bundle as write
+
+    write(log, target, since=since, until=to, force=force, json=json)
+
+
+@app.command(short_help="Find the first record of a log after which something holds.")
+def bisect(
+    log: LogPath,
+    expression: Annotated[
+        str, typer.Argument(help="""like 'queue("ads").held < queue("ads").due for 60s'""", metavar="EXPRESSION")
+    ],
+    every: Annotated[bool, _option("--all", text="list every span in which it holds")] = False,
+    json: Json = False,
+) -> None:
+    """Find the first record of a log after which something holds, like 'job("x").waiting > 10m', 'pending() > 1000' or
+    'node("n").used > node("n").capacity'. The exit code is 1 where it never does.
+    """
+    from services.cli.bisecting import bisect as find
+
+    find(log, expression, every=every, json=json)

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 from largesse.bus.file.bus import JournalDamaged
@@ -16,15 +17,18 @@ from services.cli.show import rendered, span, table
 from services.gateway import view
 from services.gateway.documents.cell import counts, standing_document
 from services.replay.source import NoLog, Source, open_source, write_export
+from services.replay.start import StartRefused
 from services.replay.verify import verify
+from services.replay.viewing import viewing
 
 
 def replay(log: str, *, until: int | None, json: bool) -> None:
     """Folds the log up to `until` and tells where that leads. Raises Wrong."""
-    state = view.start()
-    first_ms: int | None = None
+    source = source_of(log)
+    first_ms = source.start.time if source.start is not None else None
     with reading(), progress_of("reading", "records") as tell:
-        for step in _watched(source_of(log), tell).steps():
+        state = viewing(source.start).state
+        for step in watched(source, tell).steps():
             record = step.accepted.record
             if until is not None and record.seq > until:
                 break
@@ -47,9 +51,9 @@ def replay_and_verify(log: str, *, until: int | None, json: bool, across_rules: 
     or nothing could be compared; Wrong.
     """
     with reading(), progress_of("verifying", "records") as tell:
-        verdict = verify(_watched(source_of(log), tell), until, across_rules=across_rules)
+        verdict = verify(watched(source_of(log), tell), until, across_rules=across_rules)
     if verdict.difference is None:
-        _check_until(until, verdict.records)
+        _check_until(until, verdict.seq)
     if json:
         out_json(verdict.document())
     else:
@@ -68,12 +72,14 @@ def _check_until(until: int | None, last: int) -> None:
 def export(log: str, target: str, *, force: bool = False) -> int:
     """Writes the log as one file; returns its records. Raises Wrong, also for a file that is there without `force`."""
     source = source_of(log)
+    if source.start is not None:
+        raise Wrong(f"{log}: begins behind record {source.start.seq:,}, and an export has a whole log: use bundle")
     if Path(target).is_file() and not force:
         raise Wrong(f"{target}: already exists; --force overwrites it")
     with reading():
         try:
             with progress_of("exporting", "records") as tell:
-                return write_export(_watched(source, tell), target)
+                return write_export(watched(source, tell), target)
         except OSError as error:
             raise Wrong(f"{error.filename}: {error.strerror}") from None
 
@@ -102,9 +108,9 @@ def diff(first: str, second: str, *, json: bool) -> None:
         raise Refused("the logs differ")
 
 
-def _watched(source: Source, tell: Tell | None) -> Source:
+def watched(source: Source, tell: Tell | None) -> Source:
     """The same log; `tell` hears how many records were read."""
-    return Source(source.name, lambda hear: counting(source.steps(hear), tell), source.shards_max, source.follow)
+    return replace(source, read=lambda hear: counting(source.steps(hear), tell))
 
 
 def source_of(log: str) -> Source:
@@ -114,7 +120,7 @@ def source_of(log: str) -> Source:
     path = Path(log)
     try:
         return open_source(path / BUS if (path / BUS).is_dir() else log)
-    except NoLog as error:
+    except (NoLog, ExportDamaged) as error:
         raise Wrong(str(error)) from None
 
 
@@ -123,7 +129,7 @@ def reading() -> Iterator[None]:
     """Around what reads a log: what is wrong with it is the user's to know. Raises Wrong."""
     try:
         yield
-    except (JournalDamaged, ExportDamaged, DecisionGap, Undecodable, BusError) as error:
+    except (JournalDamaged, ExportDamaged, DecisionGap, Undecodable, BusError, StartRefused) as error:
         raise Wrong(str(error)) from None
 
 

@@ -60,11 +60,12 @@ def tail(log: str, wanted: Wanted, *, last: int | None, since: str | None, follo
     if last is not None and since is not None:
         raise Wrong("--last: cannot be combined with --from")
     seq, time_ms = point_of("--from", since)
-    places = JobPlaces()
+    source, places = source_of(log), JobPlaces()
+    for record in source.start.before if source.start is not None else ():
+        places.names_in(record)
     shown: deque[tuple[Record, bytes]] = deque(maxlen=None if since is not None else LAST if last is None else last)
     results_elsewhere = since is None
     found = 0
-    source = source_of(log)
     if follow and source.follow is None:
         raise Wrong("--follow: an exported log does not grow")
 

@@ -38,7 +38,11 @@ ADDED = re.compile(r"^([0-9]{1,5}):(.+)$")
 def what_if(log: str, said: Said, *, json: bool) -> None:
     """Decides the log again, once for each preset and seed, and shows it beside what was recorded. Raises Wrong."""
     questions = _questions(said)
-    source_of(log)  # Says what is wrong with it before anything is started.
+    source = source_of(log)  # Says what is wrong with it before anything is started.
+    if said.log_out is not None and source.start is not None:
+        raise Wrong(
+            f"--log: {log} begins behind record {source.start.seq:,}, and the log that is written has to be whole"
+        )
     if said.log_out is not None and len(questions) > 1:
         raise Wrong("--log: takes one preset and one seed at a time")
     if said.log_out is not None and Path(said.log_out).exists():

@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass, field, replace
 from itertools import zip_longest
 
 from largesse.log.codec import decode
-from schemas import JobAdmitted, Record, RoundClosed, RoundOpened
+from schemas import Record, RoundClosed, RoundOpened
 from services.replay.differences import Difference, first_difference, shown
 from services.replay.source import Source, Step
 from services.replay.whatif.recorded import RecordedRuns
@@ -54,7 +54,8 @@ class LogDiff:
 
 def diff(first: Source, second: Source, tell: Callable[[], None] | None = None) -> LogDiff:
     """Reads both logs at the same pace; `tell` is called for each pair of records. Raises what reading them raises."""
-    sides = _Side(first), _Side(second)
+    begins = max(_before(first), _before(second))  # A bundle does not have what lies before it.
+    sides = _Side(first, begins), _Side(second, begins)
     found = LogDiff()
     for a, b in zip_longest(sides[0].steps(), sides[1].steps()):
         if tell is not None:
@@ -73,33 +74,49 @@ def diff(first: Source, second: Source, tell: Callable[[], None] | None = None) 
     return found
 
 
-class _Side:
-    """One of the logs. `closings`: rounds that were not compared yet."""
+def _before(source: Source) -> int:
+    """The seq of the last record that a log does not have."""
+    return source.start.seq if source.start is not None else 0
 
-    def __init__(self, source: Source) -> None:
+
+class _Side:
+    """One of the logs, behind the record `begins`. `closings`: rounds that were not compared yet."""
+
+    def __init__(self, source: Source, begins: int) -> None:
         self.records = 0
         self.closings: list[Record] = []
-        self._source = source
+        self._source, self._begins = source, begins
         self._runs = RecordedRuns(Metrics({}))  # Of which only the jobs are looked at, no parts of a capacity.
-        self._names: list[tuple[str, int]] = []
-        self._times: dict[str, int] = {}
+        self._live: dict[int, bool] = {}
 
     def steps(self) -> Iterator[Step]:
+        start = self._source.start
+        for record in start.before if start is not None else ():
+            self._runs.observe(record)
+        self._live = dict.fromkeys(self._runs.living(), True)
         for step in self._source.steps():
             record = step.accepted.record
+            self._runs.observe(record)
+            if record.seq <= self._begins:
+                if record.seq == self._begins:
+                    self._live = dict.fromkeys(self._runs.living(), True)
+                continue
             self.records += 1
             if isinstance(record.body, RoundClosed):
                 self.closings.append(record)
-            elif isinstance(record.body, JobAdmitted):
-                name = record.body.spec.job
-                self._times[name] = self._times.get(name, 0) + 1
-                self._names.append((name, self._times[name]))
-            self._runs.observe(record)
             yield step
 
     def rows(self) -> dict[tuple[str, int], JobRow]:
-        """By name and how often it had been given, what became of a job."""
-        return dict(zip(self._names, self._runs.result()["per_job"], strict=True))
+        """By name and how often it had been given, what became of a job that lived behind `begins`."""
+        rows = zip(self._runs.seqs, self._runs.result()["per_job"], strict=True)
+        times: dict[str, int] = {}
+        found = {}
+        for seq, row in rows:
+            if seq > self._begins or seq in self._live:
+                name = row["job"]
+                times[name] = times.get(name, 0) + 1
+                found[name, times[name]] = row
+        return found
 
 
 def _job(key: tuple[str, int], a: JobRow | None, b: JobRow | None) -> Row | None:

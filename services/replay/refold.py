@@ -13,6 +13,7 @@ from largesse.rounds import Answer, Answers, Hosted, Upstream, ask, read_by
 from schemas import Record
 from services.admission import core as admission
 from services.replay.deciders import started
+from services.replay.start import Start
 
 
 class CoreRaised(Exception):
@@ -20,15 +21,25 @@ class CoreRaised(Exception):
 
 
 class Refold:
-    """All states of one cell. `before_round` is called before a round is decided; `hosted` lists the states."""
+    """All states of one cell. `before_round` is called before a round is decided; `hosted` lists the states. `start`:
+    where its log begins, None: with the first record."""
 
-    def __init__(self, shards: int, before_round: Callable[["Refold"], None] | None = None) -> None:
-        self.prefix = PREFIX_OF_NOTHING
+    def __init__(
+        self,
+        shards: int,
+        before_round: Callable[["Refold"], None] | None = None,
+        start: Start | None = None,
+    ) -> None:
+        """Raises StartRefused."""
+        self.prefix = PREFIX_OF_NOTHING if start is None else start.prefix
         self.records = 0
         self._before_round = before_round
         self._deciders = started(shards)
         # It judges inputs and answers no opening, so it has no `decide`.
         self._admission = Hosted(cast(Any, admission), admission.start())
+        if start is not None:
+            for each in self.all():
+                each.state = start.state(each.core, type(each.state), each.shard)
 
     @property
     def admission(self) -> Any:

@@ -1,4 +1,5 @@
-"""Where a recorded log comes from: an embedded data folder (also while a process holds it), an exported file, or Kafka.
+"""Where a recorded log comes from: an embedded data folder (also while a process holds it), an exported file, a bundle,
+or Kafka.
 
 Every source gives the same: the records that count, in order, and with each closing the decision records of its round
 as far as they were recorded. What is damaged is refused by the format that reads it (JournalDamaged, ExportDamaged).
@@ -17,13 +18,15 @@ from largesse.ids import content_hash, decision_id
 from largesse.log.answers import Shelf, fits, name_of
 from largesse.log.codec import Undecodable, decode, heading, unwrap
 from largesse.log.decisions import FORECASTS, DecisionGap
-from largesse.log.export import ExportWriter, is_export, read_export
+from largesse.log.export import Exported, ExportWriter, is_export, read_export
 from largesse.log.fencing import Accepted, LogOrder, advance, read_piece
 from schemas import DecisionHash, Header, Record, RoundAbandoned, RoundClosed, RoundOpened, SequencerClaimed
 from schemas.policy import SHARDS_MAX
 from schemas.topics import DECISIONS, LOG, SHARDED
 from services.replay import kafka_source
+from services.replay.bundle import is_bundle, read_bundle, start_of
 from services.replay.kafka_source import SCHEME, CellUnknown
+from services.replay.start import Start
 
 Hear = Callable[[str, bytes], None]
 """Is given name and content of every decision document, also of one that came second or too late and is otherwise not
@@ -58,11 +61,13 @@ class Source:
     the decision topics: of those before a record of the log before its step, of those after the last one at the end.
     `follow` gives its records and then without end what is appended; it calls what it is given each time that all has
     been read, which waits. None: this log does not grow.
+    `start`: what there is where it begins; None: nothing, it begins with the log's first record.
     """
 
     name: str
     read: Callable[[Hear], Iterator[Step]]
     shards_max: Callable[[], int]
+    start: Start | None = None
     follow: Callable[[Callable[[], None]], Iterator[Accepted]] | None = None
 
     def steps(self, hear: Hear = deaf) -> Iterator[Step]:
@@ -71,7 +76,9 @@ class Source:
 
 
 def open_source(location: Path | str, partition: int = 0) -> Source:
-    """The log at `location`: a folder of the embedded bus, an exported file, kafka://HOST:PORT/CELL. Raises NoLog."""
+    """The log at `location`: a folder of the embedded bus, an exported file, a bundle, kafka://HOST:PORT/CELL. Raises
+    NoLog, and of a bundle ExportDamaged.
+    """
     if str(location).startswith(SCHEME):
         return _on_kafka(str(location))
     path = Path(location)
@@ -82,17 +89,20 @@ def open_source(location: Path | str, partition: int = 0) -> Source:
             str(path),
             lambda hear: steps_of(read_journal(path), partition, hear),
             lambda: _most_shards(read_journal(path), partition),
-            lambda at_end: records_of(follow_journal(path, at_end), partition),
+            follow=lambda at_end: records_of(follow_journal(path, at_end), partition),
         )
     if not path.exists():
         raise NoLog(f"{path}: there is no such file or folder")
+    if is_bundle(path):
+        start, shards = start_of(path)
+        return Source(str(path), lambda hear: _exported(read_bundle(path), hear), lambda: shards, start)
     if not is_export(path):
-        raise NoLog(f"{path}: is neither a data folder nor an exported log")
-    return Source(str(path), lambda hear: _exported(path, hear), lambda: _exported_shards(path))
+        raise NoLog(f"{path}: is neither a data folder, an exported log nor a bundle")
+    return Source(str(path), lambda hear: _exported(read_export(path), hear), lambda: _exported_shards(path))
 
 
 def write_export(source: Source, path: Path | str) -> int:
-    """Writes a source's log as an export and returns how many records that were.
+    """Writes a source's log, which has to begin with its first record, as an export; returns its number of records.
 
     Leaves out decision records of rounds that are not closed, and what did not win. Raises DecisionGap, OSError, and
     what reading the source raises; the file is whole only when this returns.
@@ -107,12 +117,12 @@ def write_step(writer: Callable[[str, Header | None, bytes], None], step: Step) 
     """Hands one record of a source on as an export has it: with a closing, first what it names. Raises DecisionGap."""
     record = step.accepted.record
     if isinstance(record.body, RoundClosed):
-        for topic, content in _winning(step, record):
+        for topic, content in winning(step, record):
             writer(topic, None, content)
     writer(LOG, step.accepted.header, step.accepted.content)
 
 
-def _winning(step: Step, closing: Record) -> Iterator[tuple[str, bytes]]:
+def winning(step: Step, closing: Record) -> Iterator[tuple[str, bytes]]:
     """What a closing names, then the forecasts of its round, which the log has as facts of their own."""
     for named in closing.body.hashes:
         content = step.decision(closing.cause, named)
@@ -213,7 +223,7 @@ def _on_kafka(url: str) -> Source:
         url,
         lambda hear: steps_of(kafka_source.messages(place), partition, hear),
         lambda: _most_shards(kafka_source.log_messages(place), partition),
-        lambda at_end: records_of(kafka_source.follow_log(place, at_end), partition),
+        follow=lambda at_end: records_of(kafka_source.follow_log(place, at_end), partition),
     )
 
 
@@ -228,9 +238,9 @@ def _most_shards(messages: Iterable[Message], partition: int) -> int:
 
 
 # ---------------------------------------------------------------- an exported file
-def _exported(path: Path, hear: Hear) -> Iterator[Step]:
+def _exported(items: Iterator[Exported], hear: Hear) -> Iterator[Step]:
     decisions: dict[str, bytes] = {}
-    for item in read_export(path):
+    for item in items:
         if item.topic != LOG:
             name = heading(item.content)[1]
             decisions[name] = item.content

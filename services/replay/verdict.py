@@ -22,10 +22,11 @@ class Span:
 
 @dataclass(slots=True)
 class Verdict:
-    """What a verification came to. `prefix`: hash chain over the records it went through."""
+    """What a verification came to. `prefix`: hash chain over the records up to `seq`, the last one it went through."""
 
     source: str
     records: int = 0
+    seq: int = 0
     rounds_compared: int = 0
     rounds_abandoned: int = 0
     fed: list[Span] = field(default_factory=list)

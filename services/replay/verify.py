@@ -73,9 +73,12 @@ _JUDGED_WHOLE = (
 
 def verify(source: Source, until: int | None = None, *, across_rules: bool = False) -> Verdict:
     """Goes through the log up to seq `until`. `across_rules`: rounds of other rules are decided, too, each from what
-    was recorded before it. Raises what reading the source raises (damage, gaps).
+    was recorded before it. Raises StartRefused, and what reading it raises (damage, gaps).
     """
-    check = _Check(Refold(source.shards_max()), Verdict(source.name), across_rules)
+    start = source.start
+    check = _Check(Refold(source.shards_max(), start=start), Verdict(source.name), across_rules)
+    if start is not None:
+        check.rules, check.last = start.rules, start.last()
     try:
         for step in source.steps(check.documents.hear):
             if until is not None and step.accepted.record.seq > until:
@@ -88,7 +91,7 @@ def verify(source: Source, until: int | None = None, *, across_rules: bool = Fal
         check.documents.check(check.last.seq)
     except Diverged as diverged:
         check.verdict.difference = diverged.difference
-    check.verdict.records = check.cores.records
+    check.verdict.records, check.verdict.seq = check.cores.records, check.last.seq
     check.verdict.prefix = check.cores.prefix.hex()
     return check.verdict
 

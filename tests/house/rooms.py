@@ -139,6 +139,13 @@ ROOMS = (
         others=STDLIB | {"yaml"},
     ),
     Room(
+        "a host of cores and of the gateway's view",  # In a process that serves nobody.
+        ("services/replay/viewing.py", "services/replay/bundling.py", "services/replay/bisect/*"),
+        ours=("schemas", "largesse", "services"),
+        others=STDLIB | {"lark"},
+        never=("services.cli", "services.gateway.http", *_AROUND_A_CORE),
+    ),
+    Room(
         "a host of cores",
         ("services/simulator/*", "services/replay/*"),
         ours=("schemas", "largesse", "services"),

@@ -61,14 +61,15 @@ class Fact:
 @dataclass(slots=True)
 class Told:
     """What a first reading of a recording finds beside the facts. `fails`: the nodes that stopped; `jobs`, `records`:
-    how many; `refused`: inputs whose content the log has not, since they were; `proposed`: plans that a solver
-    improved. `shards`: of altruism, at most. `policy`, `queues`: in force at the end of what was read. `nodes`: what
-    each node that there was had last.
+    how many; `last`: the seq of the last one; `refused`: inputs whose content the log has not, since they were;
+    `proposed`: plans that a solver improved. `shards`: of altruism, at most. `policy`, `queues`: in force at the end of
+    what was read. `nodes`: what each node that there was had last.
     """
 
     fails: list[NodeFails] = field(default_factory=list)
     jobs: int = 0
     records: int = 0
+    last: int = 0
     refused: int = 0
     proposed: int = 0
     shards: int = 1
@@ -82,7 +83,7 @@ class Told:
     def learn(self, record: Record) -> None:
         """One record, in order."""
         body = record.body
-        self.records, self.time = self.records + 1, record.time
+        self.records, self.last, self.time = self.records + 1, record.seq, record.time
         if self.first_ms is None:
             self.first_ms = record.time
         if isinstance(body, TaskStarted | TaskFinished | TaskFailed):

@@ -67,6 +67,10 @@ class RecordedRuns:
                 row["end_ms"] = self._end_ms[place]
         return {**measured, "jct_ms": completion_times(measured["per_job"])}
 
+    def living(self) -> list[int]:
+        """The seqs of the admissions of jobs that have not ended."""
+        return [self.seqs[place] for place in self._rows.values()]
+
     def unsaid(self) -> list[TaskRange]:
         """What was granted and has not begun, as far as the log says."""
         found: list[TaskRange] = []

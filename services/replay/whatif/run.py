@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from itertools import chain
 
 from schemas import (
     ConfigChanged,
@@ -38,13 +39,14 @@ from services.simulator.result import JobRow, Measured
 from services.simulator.run import uncollected
 
 AUTHOR = "what-if"
+_NO_RECORD = Record("", 0, "", 0, 0, 0, "", "", None)
 
 
 @dataclass(slots=True)
 class Question:
     """What is different in the other world. `values`: knobs, `queues`: the tree, from the fork on; None: as recorded.
     `slower_permille`: how long tasks run, of what they ran. `fork`: the last record that both worlds share, given by
-    its seq or, in ms of log time, by `fork_ms`; 0: none, all is decided again. `until`,
+    its seq or, in ms of log time, by `fork_ms`; 0: none, all that the log has is decided again. `until`,
     `until_ms`: the recording ends with this record, or at this log time.
     """
 
@@ -102,7 +104,8 @@ def ask(
     """Answers a question about a recording. `told` hears how many records of how many are decided; `listener` gets the
     whole log of the other world, what is shared included, as an ExportWriter writes it.
 
-    Raises Malformed where knobs contradict each other or the queues, NotThere, and what reading the source raises.
+    Raises Malformed where knobs contradict each other or the queues, NotThere, StartRefused, and what reading the
+    source raises.
     """
     outcomes, heard = Outcomes(question.slower_permille), Told()
     fork = _read(source, question, outcomes, heard)
@@ -118,9 +121,10 @@ class NotThere(Exception):
 
 def _read(source: Source, question: Question, outcomes: Outcomes, heard: Told) -> int:
     """Reads the whole recording once; returns the seq of the last record that both worlds share."""
-    fork, in_round = 0, False
+    start, in_round = source.start, False
+    fork, before = (start.seq, start.before) if start is not None else (0, [])
     jobs, users = dict.fromkeys(question.without_jobs, False), dict.fromkeys(question.without_users, False)
-    for record in records_of(source, question):
+    for record in chain(before, records_of(source, question)):
         body = record.body
         outcomes.learn(record)
         heard.learn(record)
@@ -135,7 +139,7 @@ def _read(source: Source, question: Question, outcomes: Outcomes, heard: Told) -
                 users[user_of(body)] = True
         shared = record.time <= question.fork_ms if question.fork_ms is not None else record.seq <= question.fork
         if not in_round and (shared or (fork == record.seq - 1 and isinstance(body, Releases | Plans))):
-            fork = record.seq  # Forecasts that follow a closing were made with its round.
+            fork = max(fork, record.seq)  # Forecasts that follow a closing were made with its round.
     heard.fails.sort(key=lambda fail: fail.time)
     nodes = {name: name in heard.nodes for name in question.removed}
     for kind, found in (("job", jobs), ("user", users), ("node", nodes)):
@@ -206,7 +210,7 @@ class _Run:
             facts_after(self._fork, follow, heard.fails),
             self._outcomes,
             self._changed,
-            None if told is None else lambda seq: told(seq, heard.records),
+            None if told is None else lambda seq: told(seq, heard.last),
         )
         drive.admitted += self._before.seqs
         self._differ(cell, drive)
@@ -230,21 +234,24 @@ class _Run:
         cell = Cell(shards=shards, listener=self._listener)
         agents = SimCluster(self._before.metrics)
         agents.ends = self._outcomes
-        steps = self._source.steps()
+        steps = iter(self._source.steps())
+        start = self._source.start
         if self._fork:
-            cores = Refold(shards)
-            for step in steps:
-                record = step.accepted.record
-                if isinstance(record.body, RoundClosed):
-                    cores.feed(recorded_winners(step, record))
+            cores = Refold(shards, start=start)
+            for record in start.before if start is not None else ():
+                self._share(record)
+            last = start.last() if start is not None else _NO_RECORD
+            while last.seq < self._fork:
+                step = next(steps)
+                last = step.accepted.record
+                if isinstance(last.body, RoundClosed):
+                    cores.feed(recorded_winners(step, last))
                 cores.fold(step.accepted)
                 if self._listener is not None:
                     write_step(self._listener, step)
-                self._share(record)
-                if record.seq == self._fork:
-                    cell.take_up(cores.all(), record, cores.prefix)
-                    self._go_on(cell, agents)
-                    break
+                self._share(last)
+            cell.take_up(cores.all(), last, cores.prefix)
+            self._go_on(cell, agents)
         cell.observers = [agents.observe, self._outcomes.observe, self._before_reserved.observe]
         return cell, agents, self._following(step.accepted.record for step in steps)
 
