@@ -158,7 +158,7 @@ class Shelf:
         self._pieces_bytes -= self._pieces.pop(key).size
 
     def forget(self, seq: int) -> None:
-        """Drops answers to openings up to `seq`; one that came behind an answer to a later opening goes with that one."""
+        """Drops answers to openings up to `seq`; one that came behind an answer to a later opening goes with it."""
         while self.found:
             first = next(iter(self.found))
             if self.found[first].seq > seq:
