@@ -17,12 +17,13 @@ from largesse import failpoints
 from largesse.bus.port import Bus, BusError, Outgoing
 from largesse.mqtt.parts import DocumentTooLarge, payloads_of
 from largesse.mqtt.port import Broker, MqttError, Session, Will
-from largesse.mqtt.topics import bridge_filter, bridge_of, bridge_topic, down_topic, up_filter
+from largesse.mqtt.topics import bridge_filter, bridge_of, bridge_topic, down_topic, replier_of, reply_filter, up_filter
 from largesse.mqtt.work import content_of, work_of
 from largesse.settings import Settings
 from largesse.telemetry import BRIDGE_NODES, BRIDGE_REFUSED, BRIDGE_REPORTS, BRIDGE_SESSIONS, BRIDGE_TOLD, logger
 from largesse.waiting import until_first_ends
 from schemas.edge.mqtt import NodeAnswered, NodeDown
+from services.bridge.asking import Asking
 from services.bridge.cell_log import SERVICE, CellLog
 from services.bridge.dealing import Bridges
 from services.bridge.intake import NODES_MAX, Intake, Refusal, Said
@@ -36,12 +37,16 @@ ALIVE_MS = 5_000
 """So often a bridge says that it is there."""
 
 
-async def run(bus: Bus, settings: Settings, broker: Broker, stop: asyncio.Event, *, name: str = "") -> None:
-    """Serves the nodes of one cell until `stop` is set, `name` telling this bridge from others. A bus or a broker that
-    fails for a while is waited for. Raises PositionGap and Undecodable (the log cannot be followed).
+def own_name() -> str:
+    """A name that no other bridge has."""
+    return f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
+
+
+async def run(bus: Bus, settings: Settings, broker: Broker, stop: asyncio.Event, asking: Asking) -> None:
+    """Serves the nodes of one cell until `stop` is set. A bus or a broker that fails for a while is waited for. Raises
+    PositionGap and Undecodable (the log cannot be followed).
     """
-    name = name or f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
-    bridge = _Bridge(bus, settings, broker, name)
+    bridge = _Bridge(bus, settings, broker, asking)
     try:
         await until_first_ends([bridge.read_log(), bridge.append(), bridge.serve(), stop.wait()])
     finally:
@@ -55,8 +60,10 @@ def _mono_ms() -> int:
 class _Bridge:
     """One bridge. Everything happens on one event loop."""
 
-    def __init__(self, bus: Bus, settings: Settings, broker: Broker, name: str) -> None:
-        self._bus, self._settings, self._broker, self._name = bus, settings, broker, name
+    def __init__(self, bus: Bus, settings: Settings, broker: Broker, asking: Asking) -> None:
+        self._bus, self._settings, self._broker = bus, settings, broker
+        self._asking, self._name = asking, asking.bridge
+        name = self._name
         self._log = logger(service=SERVICE, bridge=name)
         self._cell_log = CellLog(bus, settings.partition, self._log_moved)
         self._intake = Intake(settings.cell)
@@ -113,6 +120,9 @@ class _Bridge:
                 self._deal_anew()
             return
         try:
+            if replier_of(topic, self._settings.cell) is not None:
+                self._asking.hear(topic, payload)
+                return
             said = self._intake.take(topic, payload)
         except Refusal as refusal:
             BRIDGE_REFUSED.labels(refusal.reason).inc()
@@ -159,7 +169,7 @@ class _Bridge:
                 self._confirm()
 
     def _outgoing(self, said: Said) -> list[Outgoing]:
-        headers, partition = {"author": f"agent:{said.node}"}, self._settings.partition
+        headers, partition = {"author": f"agent:{said.node}", "via": "bridge"}, self._settings.partition
         # As a rule a record follows these at once.
         return [Outgoing(topic, partition, value, "", headers, topic == "tasks") for topic, value in said.values]
 
@@ -177,6 +187,7 @@ class _Bridge:
                     try:
                         await self._serve(session, topic)
                     finally:
+                        self._asking.session = None
                         await self._say_goodbye(session, topic)
             except MqttError as error:
                 self._log.warning("no session with the MQTT broker at the moment", error=str(error))
@@ -189,7 +200,8 @@ class _Bridge:
         """Until the session ends. Raises MqttError."""
         await session.subscribe(bridge_filter(self._settings.cell))
         await session.publish(topic, b"here", retain=True)
-        await session.subscribe(up_filter(self._settings.cell))
+        await session.subscribe(reply_filter(self._settings.cell, self._name), up_filter(self._settings.cell))
+        self._asking.session = session
         self._deal_anew()  # The broker may have forgotten what it kept.
         await until_first_ends([self._listen(session), self._speak(session), self._stay(session, topic)])
 

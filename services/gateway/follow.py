@@ -16,6 +16,7 @@ from largesse.shell import Shell
 from schemas.topics import INPUTS
 from services.gateway import view
 from services.gateway.answers import Answer, Answers
+from services.gateway.heard import HeardNodes
 from services.gateway.view.state import State
 
 TURN_RECORDS = 100
@@ -32,6 +33,7 @@ class Follower:
         self._settings = settings
         core: Any = view
         self._shell = Shell(core, bus, settings, stop=stop)
+        self.heard = HeardNodes(bus, settings.partition)
         self._answers = {topic: Answers() for topic in INPUTS}
         self._writer: Writer | None = None
         self._turn: asyncio.Future[None] | None = None
@@ -55,6 +57,7 @@ class Follower:
     async def run(self) -> None:
         """Until `stop`. Raises CoreStopped, DecisionGap, BusError, and what the log cannot be read for."""
         shell = self._shell
+        hearing = asyncio.ensure_future(self.heard.follow())
         try:
             await shell.restore()
             for topic, answers in self._answers.items():
@@ -73,6 +76,8 @@ class Follower:
         finally:
             self.ready = False
             self._tell()
+            hearing.cancel()
+            await asyncio.wait((hearing,))
             await shell.close()
             if self._writer is not None:
                 await self._writer.drop()
