@@ -46,6 +46,7 @@ class Line:
         self._awaited: tuple[str, int, asyncio.Event] | None = None
         self._gathering: Gathering[NodeDown] = Gathering()
         self._seq = -1
+        self._refused: str | None = None
         self._log = logger(service="agent", node=node)
 
     @property
@@ -154,6 +155,9 @@ class Line:
             self._log.warning("what the node is told cannot be read", error=str(fault))
             return
         self._seq = down.seq
+        if down.refused and down.refused != self._refused:
+            self._log.warning("a bridge has refused a report", why=down.refused)
+        self._refused = down.refused
         self._told(down, work)
         if answer is not None:
             answer.set()
