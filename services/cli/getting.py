@@ -109,15 +109,16 @@ def get_queues(url: Url = None, json: Json = False) -> None:
 
 @get_app.command("nodes", short_help="Nodes with their state and free capacity.")
 def get_nodes(url: Url = None, json: Json = False) -> None:
-    """Nodes with their state and free capacity, room that is held for a large task or a gang, and why a node takes
-    no new tasks.
+    """Nodes with their state and free capacity, room that is held for a large task or a gang, why a node takes no new
+    tasks, how long ago it was last heard, and whether that was by a bridge, over MQTT.
     """
     found = Gateway(url).get("/v1/nodes", "nodes")["nodes"]
     if json:
         out_json(found)
         return
-    rows = [node_row(node) for node in sorted(found, key=lambda node: numbered(node["node"]))]
-    _draw(drawing(), ("node", "state", "tasks", "free"), rows, "kkrl", "no nodes")
+    each = sorted(found, key=lambda node: numbered(node["node"]))
+    rows = [(*node_row(node), heard_text(node)) for node in each]
+    _draw(drawing(), ("node", "state", "tasks", "free", "heard"), rows, "kkrlk", "no nodes")
 
 
 def _draw(draw: Draw, heads: Sequence[str], rows: Sequence[Sequence[object]], kinds: str, none: str) -> None:
@@ -158,6 +159,15 @@ def node_row(node: dict[str, Any]) -> tuple[str, str, int, str]:
             text = "what ran there was ended" if until_ms <= time() * 1_000 else "what runs there is ended"
             said.append(f"{text} at {moment(until_ms)}")
     return node["node"], node["state"], node["running"], "; ".join(said)
+
+
+def heard_text(node: dict[str, object]) -> str:
+    """How long ago a node was heard, and by which way where that is not the bus itself; empty: not known."""
+    heard_ms = node.get("heard_ms")
+    if not isinstance(heard_ms, int):
+        return ""
+    ago = span(max(0, time() * 1_000 - heard_ms))
+    return f"{ago} by bridge" if node.get("reached") == "bridge" else ago
 
 
 @get_app.command("classes", short_help="Classes of jobs: pools, what they hold, forecasts.")

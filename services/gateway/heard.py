@@ -5,7 +5,6 @@ Known only of what came since this gateway began to read; a node that lives repo
 
 import asyncio
 import time
-from dataclasses import dataclass
 from typing import Literal
 
 from largesse.bus.port import Bus, BusError, Message, PositionGap
@@ -16,26 +15,19 @@ AGENT = "agent:"
 NODES_MAX = 100_000
 READ_WAIT_MS, RETRY_S = 1_000, 1
 
-WayHeard = Literal["direct", "bridge"]
-
-
-@dataclass(frozen=True, slots=True)
-class Heard:
-    """Of one node. `at_ms`: by the gateway's clock, Unix milliseconds."""
-
-    way: WayHeard
-    at_ms: int
+Way = Literal["direct", "bridge"]
 
 
 class HeardNodes:
-    """What was heard of the nodes of one cell."""
+    """What was heard of the nodes of one cell. `is_reading`: what comes from now on is noticed."""
 
     def __init__(self, bus: Bus, partition: int) -> None:
+        self.is_reading = False
         self._bus, self._partition = bus, partition
-        self._last: dict[str, Heard] = {}
+        self._last: dict[str, tuple[Way, int]] = {}
 
-    def of(self, node: str) -> Heard | None:
-        """None: nothing yet."""
+    def of(self, node: str) -> tuple[Way, int] | None:
+        """By which way a node was last heard, and when by the gateway's clock (Unix ms); None: not yet."""
         return self._last.get(node)
 
     async def follow(self) -> None:
@@ -45,6 +37,7 @@ class HeardNodes:
             try:
                 if position is None:
                     position = (await self._bus.bounds(TOPIC, self._partition))[1]
+                    self.is_reading = True
                 found = await self._bus.fetch(TOPIC, self._partition, position, wait_ms=READ_WAIT_MS)
                 position = found.position
             except PositionGap:
@@ -63,6 +56,6 @@ class HeardNodes:
             return
         node = author.removeprefix(AGENT)
         self._last.pop(node, None)
-        self._last[node] = Heard("bridge" if message.headers.get("via") == "bridge" else "direct", now_ms)
+        self._last[node] = "bridge" if message.headers.get("via") == "bridge" else "direct", now_ms
         if len(self._last) > NODES_MAX:
             del self._last[next(iter(self._last))]

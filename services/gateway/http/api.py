@@ -94,7 +94,7 @@ class Api:
         """Where to ask for what tasks on a node printed or left. A node that speaks over MQTT may have an address which
         only its neighbours reach."""
         heard = self.follower.heard.of(node)
-        if self.bridges and (not address or (heard is not None and heard.way == "bridge")):
+        if self.bridges and (not address or (heard is not None and heard[0] == "bridge")):
             return Way(self.bridges, by_bridge=True)
         return Way((address,)) if address else None
 

@@ -68,7 +68,7 @@ def add_cluster(app: FastAPI, api: "Api") -> None:
     @app.get("/v1/nodes", tags=["cluster"], dependencies=ready, responses={200: answer(Nodes, "all nodes")})
     async def list_nodes() -> Response:
         """Nodes with their capacity, what is free, and their state."""
-        return await api.listed("nodes", each_node_document(api.follower.state))
+        return await api.listed("nodes", each_node_document(api.follower.state, api.follower.heard.of))
 
     @app.get("/v1/classes", tags=["cluster"], dependencies=ready, responses={200: answer(Classes, "all classes")})
     async def get_classes() -> Response:
@@ -110,7 +110,7 @@ def add_nodes(app: FastAPI, api: "Api") -> None:
     ready = [Depends(api.is_ready)]
 
     def known(node: str) -> Document:
-        if (document := node_document(api.follower.state, node)) is None:
+        if (document := node_document(api.follower.state, node, api.follower.heard.of)) is None:
             raise Problem(404, "unknown_node", f'node "{node}" is not known here', "node")
         return document
 
