@@ -35,7 +35,7 @@ DESCRIPTIONS = {
 _ONLY_OF = {"shard": ("altruism",), "inputs_most": ("admission",)}
 _NOT_OF = {
     "cell": ("gateway",),
-    "snapshot_rounds": ("gateway", "agent", "bridge"),
+    "snapshot_rounds": ("gateway", "agent"),
     "gap_wait_ms": ("admission", "gateway", "agent", "bridge"),
     "wait_ms": ("agent", "bridge"),
     "standby_wait_ms": ("admission", "gateway", "agent", "bridge"),

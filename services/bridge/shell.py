@@ -42,6 +42,7 @@ from largesse.telemetry import (
 from largesse.waiting import until_first_ends
 from schemas.edge.base import REASON_MAX
 from schemas.edge.mqtt import NodeAnswered, NodeDown
+from schemas.topics import SNAPSHOTS
 from services.bridge.allowance import REPORT_MS, Allowance
 from services.bridge.asking import Asking
 from services.bridge.cell_log import SERVICE, CellLog
@@ -89,7 +90,7 @@ class _Bridge:
         self._asking, self._name = asking, asking.bridge
         name = self._name
         self._log = logger(service=SERVICE, bridge=name)
-        self._cell_log = CellLog(bus, settings.partition, self._log_moved)
+        self._cell_log = CellLog(bus, settings, self._log_moved, lambda: self._bridges.serves(SNAPSHOTS))
         self._intake = Intake(settings.cell)
         self._bridges = Bridges(name)
         self._writer = bus.writer()
@@ -108,6 +109,7 @@ class _Bridge:
     async def drop(self) -> None:
         """Says nothing more."""
         await self._writer.drop()
+        await self._cell_log.drop()
 
     # ---------------------------------------------------------------- the log
     async def read_log(self) -> None:
