@@ -43,6 +43,15 @@ DEAD_LETTERS = Counter("largesse_dead_letters", "Refused inputs that were writte
 BRIDGE_REPORTS = Counter("largesse_bridge_reports", "Reports of nodes over MQTT that the bus has")
 BRIDGE_REFUSED = Counter("largesse_bridge_refused", "Messages of nodes over MQTT that were refused", ["reason"])
 BRIDGE_TOLD = Counter("largesse_bridge_told", "Times that nodes were told over MQTT what they have to do")
+BRIDGE_ANSWERS = Histogram(
+    "largesse_bridge_answer_seconds",
+    "From the arrival of a report to its answer",
+    buckets=(0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10),
+)
+BRIDGE_CONNECTED = Gauge("largesse_bridge_connected", "Whether this bridge has a session with the MQTT broker")
+BRIDGE_ASKED = Counter(
+    "largesse_bridge_asked", "Questions for what tasks printed or left, by what came of them", ["outcome"]
+)
 BRIDGE_NODES = Gauge("largesse_bridge_nodes", "Registered nodes that this bridge serves")
 BRIDGE_SESSIONS = Counter("largesse_bridge_sessions", "Sessions of this bridge with the MQTT broker")
 STRUCK = Counter("largesse_struck_tasks", "Granted tasks that newer facts overtook")

@@ -238,11 +238,19 @@ def _operations(topic: Topic) -> Iterator[tuple[str, Document]]:
             yield f"{service}.{action}.{topic.name}", operation
 
 
+LEVELS = {
+    "cell": {"description": "The cell."},
+    "node": {"description": "The node."},
+    "bridge": {"description": "The bridge."},
+}
+"""What stands in braces in the names of nodes' topics."""
+
+
 def _node_channel(topic: NodeTopic) -> Document:
     return {
         "address": topic.address,
         "description": f"over MQTT; written by {topic.writer}; read by {topic.reader}",
-        "parameters": {"cell": {"description": "The cell."}, "node": {"description": "The node."}},
+        "parameters": {name: about for name, about in LEVELS.items() if f"{{{name}}}" in topic.address},
         "messages": {topic.body: {"$ref": f"#/components/messages/{topic.body}"}},
     }
 

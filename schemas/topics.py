@@ -66,6 +66,8 @@ class NodeTopic:
 NODE_TOPICS = (
     NodeTopic("node.up", "largesse/{cell}/node/{node}/up", "NodeUp", "agent", "bridge", False),
     NodeTopic("node.down", "largesse/{cell}/node/{node}/down", "NodeDown", "bridge", "agent", True),
+    NodeTopic("node.ask", "largesse/{cell}/node/{node}/ask", "NodeAsk", "bridge", "agent", False),
+    NodeTopic("node.reply", "largesse/{cell}/node/{node}/reply/{bridge}", "NodeReply", "agent", "bridge", False),
 )
 
 BY_NAME = {topic.name: topic for topic in TOPICS}

@@ -24,6 +24,27 @@ def down_topic(cell: str, node: str) -> str:
     return f"{ROOT}/{_level(cell, 'cell')}/node/{_level(node, 'node')}/down"
 
 
+def ask_topic(cell: str, node: str) -> str:
+    """Where a node is asked for what its tasks have printed or left. Raises NameWrong."""
+    return f"{ROOT}/{_level(cell, 'cell')}/node/{_level(node, 'node')}/ask"
+
+
+def reply_topic(cell: str, node: str, bridge: str) -> str:
+    """Where a node answers the bridge that has asked. Raises NameWrong."""
+    return f"{ROOT}/{_level(cell, 'cell')}/node/{_level(node, 'node')}/reply/{_level(bridge, 'bridge')}"
+
+
+def reply_filter(cell: str, bridge: str) -> str:
+    """The topics on which all nodes of a cell answer a bridge. Raises NameWrong."""
+    return f"{ROOT}/{_level(cell, 'cell')}/node/+/reply/{_level(bridge, 'bridge')}"
+
+
+def replier_of(topic: str, cell: str) -> str | None:
+    """Which node of the cell answers on a topic; None: none does."""
+    levels = topic.split("/")
+    return levels[3] if len(levels) == 6 and levels[:3] == [ROOT, cell, "node"] and levels[4] == "reply" else None
+
+
 def up_filter(cell: str) -> str:
     """The topics on which all nodes of a cell report. Raises NameWrong."""
     return f"{ROOT}/{_level(cell, 'cell')}/node/+/up"

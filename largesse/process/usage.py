@@ -36,7 +36,7 @@ DESCRIPTIONS = {
 _ONLY_OF = {"shard": ("altruism",), "inputs_most": ("admission",), "checkpoints": ("gateway",)}
 _NOT_OF = {
     "cell": ("gateway",),
-    "snapshot_rounds": ("agent", "bridge"),
+    "snapshot_rounds": ("agent",),
     "gap_wait_ms": ("admission", "gateway", "agent", "bridge"),
     "wait_ms": ("agent", "bridge"),
     "standby_wait_ms": ("admission", "gateway", "agent", "bridge"),

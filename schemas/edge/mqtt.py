@@ -1,7 +1,9 @@
-"""The documents that a node and the cell exchange over MQTT, on the topics largesse/CELL/node/NAME/up and .../down.
+"""The documents that a node and the cell exchange over MQTT, on the topics largesse/CELL/node/NAME/up and .../down, and
+what a bridge asks a node for on .../ask, and is answered on .../reply/BRIDGE.
 
-One that a single message has no room for comes in parts: each has the fields that stand around, and instead of what
-they hold (`messages`, `work`) a piece of its JSON text. largesse/mqtt/parts.py cuts and joins them.
+A report, or what a node is told, that a single message has no room for comes in parts: each has the fields that stand
+around, and instead of what they hold (`messages`, `work`) a piece of its JSON text. largesse/mqtt/parts.py cuts
+and joins them.
 """
 
 from typing import Annotated, Literal, TypeVar
@@ -18,6 +20,12 @@ PARTS_MAX = 64
 MESSAGES_MAX = 1_000
 LEVEL_PATTERN = r"^[^/+#\x00-\x1f\x7f-\x9f]+$"
 DIGEST_PATTERN = r"^[0-9a-f]{64}$"
+ID_PATTERN = r"^[0-9a-f]{32}$"
+PATH_PATTERN = r"^/[\x21-\x7e]*$"
+PATH_MAX = 8_192
+WITHIN_MS_MAX = 60_000
+REPLY_BYTES_MAX = 160 << 10
+"""Of the content of one reply: as base64 it has room in a message."""
 
 Level = Annotated[str, Field(min_length=1, max_length=253, pattern=LEVEL_PATTERN)]
 """A name that is one level of an MQTT topic."""
@@ -25,6 +33,9 @@ Number = Annotated[int, Field(ge=1, le=QUANTITY_MAX)]
 Seq = Annotated[int, Field(ge=-1, le=QUANTITY_MAX)]
 Part = Annotated[int, Field(ge=0, lt=PARTS_MAX)]
 Parts = Annotated[int, Field(ge=1, le=PARTS_MAX)]
+QuestionId = Annotated[str, Field(max_length=32, pattern=ID_PATTERN)]
+ReplyHeader = Annotated[str, Field(max_length=60, pattern=r"^Largesse-[A-Za-z-]+$")]
+ReplyNumbers = Annotated[str, Field(max_length=40, pattern=r"^[0-9-]*$")]
 Digest = Annotated[str, Field(max_length=64, pattern=DIGEST_PATTERN)]
 
 
@@ -90,6 +101,36 @@ class NodeDown(Input):
     digest: Digest | None = None
 
 
+class NodeAsk(Input):
+    """A question of a bridge to a node: what its agent answers at `path` over HTTP (what a task has printed or left).
+    Nobody waits for the answer `within_ms` after the question came.
+
+    Fields that a node does not know are ignored.
+    """
+
+    model_config = ConfigDict(extra="ignore", strict=True)
+
+    cell: Level
+    node: Level
+    bridge: Level
+    id: QuestionId
+    path: Annotated[str, Field(max_length=PATH_MAX, pattern=PATH_PATTERN)]
+    within_ms: Annotated[int, Field(ge=1, le=WITHIN_MS_MAX)]
+
+
+class NodeReply(Input):
+    """The answer to question `id`. `status`, `headers`: as over HTTP. `content`: in base64."""
+
+    model_config = ConfigDict(extra="ignore", strict=True)
+
+    cell: Level
+    node: Level
+    id: QuestionId
+    status: Literal[200, 400, 404, 503]
+    headers: Annotated[dict[ReplyHeader, ReplyNumbers], Field(max_length=10)] = {}
+    content: Annotated[str, Field(max_length=REPLY_BYTES_MAX // 3 * 4 + 4, pattern=r"^[A-Za-z0-9+/]*={0,2}$")] = ""
+
+
 NodeDocument = TypeVar("NodeDocument", NodeUp, NodeDown)
 
 CONTENT: dict[type[Input], str] = {NodeUp: "messages", NodeDown: "work"}
@@ -104,6 +145,16 @@ def read_up(payload: bytes) -> NodeUp:
 def read_down(payload: bytes) -> NodeDown:
     """What a node is told, or a part of it. Raises Malformed."""
     return checked(NodeDown, loads(payload))
+
+
+def read_ask(payload: bytes) -> NodeAsk:
+    """A question to a node. Raises Malformed."""
+    return validated(NodeAsk, loads(payload))
+
+
+def read_reply(payload: bytes) -> NodeReply:
+    """A node's answer. Raises Malformed."""
+    return validated(NodeReply, loads(payload))
 
 
 def checked(model: type[NodeDocument], document: object) -> NodeDocument:

@@ -19,7 +19,10 @@ from largesse.waiting import is_set_within
 from schemas.edge.mqtt import NodeDown, NodeUpMessage
 from services.agent.line import Line
 from services.agent.local import mono_ms
+from services.agent.replies import PIECE_BYTES, Replies
 from services.agent.settings import NodeSettings
+from services.agent.task_output import pages_of
+from services.agent.task_results import results_beside
 
 READ_WAIT_MS = 1_000
 RETRY_MS = 100
@@ -47,11 +50,14 @@ class EdgeBus:
         self._broker, self._cell = broker, cell
         self._line: Line | None = None
         self._running: asyncio.Task[None] | None = None
+        self._replies: Replies | None = None
 
     def feed(self, node: NodeSettings, epoch: str, ended: Callable[[str, int], None]) -> "EdgeFeed":
         """What the log has for a node. `ended`: called with each job that ends, and the seq of its admission."""
         feed = EdgeFeed(node, epoch, ended, self.say)
-        feed.line = self._line = Line(self._broker, self._cell, node.name, feed.told)
+        output = pages_of(node.name, node.data, PIECE_BYTES)
+        self._replies = Replies(self._cell, node.name, results_beside(output, node.name, node.data, PIECE_BYTES))
+        feed.line = self._line = Line(self._broker, self._cell, node.name, feed.told, self._replies)
         self._line.epoch = epoch
         if self._running is not None:
             self._running.cancel()
@@ -89,6 +95,8 @@ class EdgeBus:
         if self._running is not None:
             self._running.cancel()
             await asyncio.wait((self._running,))
+        if self._replies is not None:
+            await self._replies.close()
 
 
 class _EdgeWriter:

@@ -10,13 +10,14 @@ from collections.abc import Callable
 
 from largesse.bus.port import BusError
 from largesse.mqtt.parts import DocumentTooLarge, Gathering, payloads_of
-from largesse.mqtt.port import Broker, MqttError, Session
-from largesse.mqtt.topics import down_topic, up_topic
+from largesse.mqtt.port import Arrived, Broker, MqttError, Refused, Session
+from largesse.mqtt.topics import ask_topic, down_topic, up_topic
 from largesse.mqtt.work import Work, read_work
 from largesse.telemetry import logger
 from schemas.edge.base import Malformed
 from schemas.edge.mqtt import NodeDown, NodeUp, NodeUpMessage, read_down
 from services.agent.local import mono_ms
+from services.agent.replies import Replies
 
 ANSWER_MS = 5_000
 """So long an answer is waited for. A report without one is given up for the next, which says no less."""
@@ -26,13 +27,18 @@ RETRY_MS, RETRY_MS_MAX = 100, 5_000
 
 class Line:
     """Speaks for one node. `told`: called with each document that is not older than the one before, and what it holds.
-    `sure_ms`: when the last report that was answered was begun: the node knows all that the log held by then.
+    `replies`: answers what bridges ask. `sure_ms`: when the last report that was answered was begun: the node knows all
+    that the log held by then.
     """
 
-    def __init__(self, broker: Broker, cell: str, node: str, told: Callable[[NodeDown, Work], None]) -> None:
+    def __init__(
+        self, broker: Broker, cell: str, node: str, told: Callable[[NodeDown, Work], None], replies: Replies
+    ) -> None:
         self.epoch = ""
         self.sure_ms: int | None = None
         self._broker, self._cell, self._node, self._told = broker, cell, node, told
+        self._replies = replies
+        self._ask_topic = ask_topic(cell, node)
         self._session: Session | None = None
         self._connected = asyncio.Event()
         self._turn = asyncio.Lock()
@@ -40,6 +46,7 @@ class Line:
         self._awaited: tuple[str, int, asyncio.Event] | None = None
         self._gathering: Gathering[NodeDown] = Gathering()
         self._seq = -1
+        self._refused: str | None = None
         self._log = logger(service="agent", node=node)
 
     @property
@@ -58,9 +65,10 @@ class Line:
                     await session.subscribe(down_topic(self._cell, self._node))
                     self._session = session
                     self._connected.set()
+                    await self._let_ask(session)
                     while True:
                         for arrived in await session.next():
-                            self._hear(arrived.payload)
+                            self._take(session, arrived)
             except MqttError as error:
                 self._log.warning("no session with the MQTT broker at the moment", error=str(error))
             finally:
@@ -70,6 +78,20 @@ class Line:
                 retry_ms = RETRY_MS
             await asyncio.sleep(retry_ms * random.uniform(0.5, 1) / 1_000)
             retry_ms = min(2 * retry_ms, RETRY_MS_MAX)
+
+    async def _let_ask(self, session: Session) -> None:
+        """From now on bridges can ask. Raises MqttError."""
+        try:
+            await session.subscribe(self._ask_topic)
+        except Refused as error:
+            # Its rules are of before there were questions. Tasks run without.
+            self._log.warning("nobody can be shown what tasks print", error=str(error))
+
+    def _take(self, session: Session, arrived: Arrived) -> None:
+        if arrived.topic == self._ask_topic:
+            self._replies.hear(session, arrived.payload)
+        else:
+            self._hear(arrived.payload)
 
     async def say(self, messages: list[NodeUpMessage]) -> None:
         """Returns once the cell has it, and the node knows all that the log held before. Raises BusError where there is
@@ -133,6 +155,9 @@ class Line:
             self._log.warning("what the node is told cannot be read", error=str(fault))
             return
         self._seq = down.seq
+        if down.refused and down.refused != self._refused:
+            self._log.warning("a bridge has refused a report", why=down.refused)
+        self._refused = down.refused
         self._told(down, work)
         if answer is not None:
             answer.set()

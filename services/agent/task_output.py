@@ -26,8 +26,8 @@ ENTRIES_MAX = 1_000
 """Files of an attempt that are looked at: its shim leaves a dozen; a task may have left any number."""
 
 
-def pages_of(node: str, data: Path) -> Pages:
-    """What an agent answers beside its health: the output of its attempts."""
+def pages_of(node: str, data: Path, most: int = PIECE_BYTES_MAX) -> Pages:
+    """What an agent answers beside its health: the output of its attempts, at most `most` bytes at a time."""
     readers = Readers()
 
     async def pages(path: str, query: dict[str, str]) -> Page | None:
@@ -38,7 +38,7 @@ def pages_of(node: str, data: Path) -> Pages:
         if wanted is None:
             return None
         try:
-            return page_of(node, await readers.read(lambda: read_piece(data, wanted)))
+            return page_of(node, await readers.read(lambda: read_piece(data, wanted, most)))
         except ReadersBusy as error:
             return Page("503 Service Unavailable", f"{error}\n".encode(), headers=named(node))
         except OSError as error:

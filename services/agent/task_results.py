@@ -44,8 +44,9 @@ class TooMany(Exception):
     """There is more than may be listed."""
 
 
-def results_beside(output: Pages, node: str, data: Path) -> Pages:
-    """What an agent answers beside its health: results of its attempts, and what `output` does."""
+def results_beside(output: Pages, node: str, data: Path, most: int = PIECE_BYTES_MAX) -> Pages:
+    """What an agent answers beside its health: results of its attempts, at most `most` bytes of a file at a time, and
+    what `output` does."""
     readers = Readers()
 
     async def pages(path: str, query: dict[str, str]) -> Page | None:
@@ -56,7 +57,7 @@ def results_beside(output: Pages, node: str, data: Path) -> Pages:
         if wanted is None:
             return await output(path, query)
         try:
-            return page_of(node, await readers.read(lambda: read_results(data, wanted)))
+            return page_of(node, await readers.read(lambda: read_results(data, wanted, most)))
         except ReadersBusy as error:
             return Page("503 Service Unavailable", f"{error}\n".encode(), headers=named(node))
         except OSError as error:
@@ -66,9 +67,9 @@ def results_beside(output: Pages, node: str, data: Path) -> Pages:
     return pages
 
 
-def read_results(data: Path, wanted: WantedResults) -> Listed | FilePiece | None:
-    """A page of the list, or a piece of a file; None where nothing is kept of it. Blocks. Raises OSError where the disk
-    or this process cannot read.
+def read_results(data: Path, wanted: WantedResults, most: int = PIECE_BYTES_MAX) -> Listed | FilePiece | None:
+    """A page of the list, or a piece of a file of at most `most` bytes; None where nothing is kept of it. Blocks.
+    Raises OSError where the disk or this process cannot read.
     """
     place = place_of(data, wanted)
     if place is None:
@@ -77,7 +78,7 @@ def read_results(data: Path, wanted: WantedResults) -> Listed | FilePiece | None
         with _opened(place) as work:
             if wanted.file is None:
                 return _listed(place.attempt, work, wanted.after)
-            return _piece(place.attempt, work, wanted.file, wanted.offset)
+            return _piece(place.attempt, work, wanted.file, wanted.offset, most)
     except Unsound:
         return None  # It has just been cleared away, or lies behind a link.
 
@@ -228,7 +229,7 @@ def _parent(work: int, path: str) -> Iterator[tuple[int, str]]:
         os.close(folder)
 
 
-def _piece(attempt: int, work: int | None, path: str, offset: int) -> FilePiece | None:
+def _piece(attempt: int, work: int | None, path: str, offset: int, most: int) -> FilePiece | None:
     if work is None:
         return None
     try:
@@ -243,7 +244,7 @@ def _piece(attempt: int, work: int | None, path: str, offset: int) -> FilePiece 
         about = os.fstat(file)
         if not _may_read(about, _reader(work)) or offset > about.st_size:
             return None
-        data = os.pread(file, PIECE_BYTES_MAX, offset)
+        data = os.pread(file, most, offset)
         size = min(max(about.st_size, offset + len(data)), NUMBER_MAX)
         return FilePiece(attempt, offset, size, max(0, about.st_mtime_ns // 1_000_000), data)
     finally:

@@ -5,8 +5,10 @@ import sys
 import largesse.privacy  # noqa: F401 - first: what the environment holds can be read until then
 from largesse.process.serve import serve
 from largesse.process.usage import Usage
+from largesse.settings import Settings
+from services.bridge.asking import Asking
 from services.bridge.settings import VARIABLES, read_broker
-from services.bridge.shell import run
+from services.bridge.shell import own_name, run
 
 USAGE = Usage(
     "bridge",
@@ -14,5 +16,21 @@ USAGE = Usage(
     VARIABLES,
 )
 
+
+def main() -> int:
+    """Until a signal; returns the exit code."""
+    name = own_name()
+    asked: dict[str, Asking] = {}
+
+    def asking_of(settings: Settings) -> Asking:
+        return asked.setdefault(settings.cell, Asking(settings.cell, name))
+
+    return serve(
+        USAGE,
+        lambda bus, settings, stop: run(bus, settings, read_broker(settings), stop, asking_of(settings)),
+        lambda settings: asking_of(settings).pages,
+    )
+
+
 if __name__ == "__main__":
-    sys.exit(serve(USAGE, lambda bus, settings, stop: run(bus, settings, read_broker(settings), stop)))
+    sys.exit(main())

@@ -1,13 +1,18 @@
-"""The cell's log, read into what nodes have to do, and how far it was read when."""
+"""The cell's log, read into what nodes have to do, and how far it was read when: from the last snapshot on.
+
+Of several bridges one at a time writes snapshots, and all start from them.
+"""
 
 import asyncio
 from collections.abc import Callable
 
 from largesse import failpoints
-from largesse.bus.port import Bus, BusError, PositionGap
+from largesse.bus.port import Bus, BusError, PositionGap, Writer
 from largesse.lifecycle import node_work
 from largesse.log.fencing import Accepted
 from largesse.log.reader import LogReader
+from largesse.log.snapshots import SnapshotKeeper, dump
+from largesse.settings import Settings
 from largesse.telemetry import CAUGHT_UP, FOLDED, SEQ, logger
 from schemas import RoundAbandoned, RoundClosed, RoundOpened
 from schemas.topics import LOG
@@ -18,14 +23,21 @@ RETRY_MS = 100
 
 
 class CellLog:
-    """Reads for one bridge. `state`: what the log has said so far; `moved` is called whenever that is more."""
+    """Reads for one bridge. `state`: what the log has said so far; `moved` is called whenever that is more. `may_save`:
+    says whether it is this bridge that writes snapshots.
+    """
 
-    def __init__(self, bus: Bus, partition: int, moved: Callable[[], None]) -> None:
+    def __init__(
+        self, bus: Bus, settings: Settings, moved: Callable[[], None], may_save: Callable[[], bool] = lambda: True
+    ) -> None:
         self.state = node_work.start_for_all()
         self.in_round = False
         self.folded_to = 0
-        self._bus, self._partition, self._moved = bus, partition, moved
-        self._reader = LogReader(bus, partition)
+        self._bus, self._partition, self._moved = bus, settings.partition, moved
+        self._may_save = may_save
+        self._reader = LogReader(bus, settings.partition)
+        self._snapshots = SnapshotKeeper(bus, settings, SERVICE, 0, node_work.LAYOUT, SERVICE)
+        self._writer: Writer | None = None
         self._log = logger(service=SERVICE)
         self.is_caught_up = False
 
@@ -50,6 +62,7 @@ class CellLog:
         while True:
             try:
                 if end is None:
+                    await self._restore()
                     end = await self.end()
                 batch = await self._reader.read(READ_WAIT_MS if self.is_caught_up else 0)
             except PositionGap:
@@ -74,6 +87,31 @@ class CellLog:
             else:
                 self.state.stirred.clear()
                 await asyncio.sleep(0)
+            if self._snapshots.is_due(self._reader.order.round, self.seq) and self._may_save():
+                await self._save()
+
+    async def drop(self) -> None:
+        """Writes nothing more."""
+        if self._writer is not None:
+            await self._writer.drop()
+
+    async def _restore(self) -> None:
+        """Takes up the last snapshot. Raises PositionGap, BusError."""
+        found = await self._snapshots.restore(node_work.State)
+        if found is not None:
+            self.state, snapshot = found
+            self._reader = LogReader(self._bus, self._partition, snapshot.order)
+            self.in_round = bool(snapshot.order.open)
+
+    async def _save(self) -> None:
+        """A snapshot of what is folded; without one in time, the next one will do."""
+        self._writer = self._writer or self._bus.writer()
+        try:
+            await self._snapshots.take(self._writer, dump(self.state), self._reader.order, {}, of=1, durable=False)
+        except BusError as error:
+            self._log.warning("no snapshot could be written", error=str(error))
+            await self.drop()
+            self._writer = None
 
     def _fold(self, one: Accepted) -> None:
         body = one.record.body

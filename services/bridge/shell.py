@@ -17,12 +17,34 @@ from largesse import failpoints
 from largesse.bus.port import Bus, BusError, Outgoing
 from largesse.mqtt.parts import DocumentTooLarge, payloads_of
 from largesse.mqtt.port import Broker, MqttError, Session, Will
-from largesse.mqtt.topics import bridge_filter, bridge_of, bridge_topic, down_topic, up_filter
+from largesse.mqtt.topics import (
+    bridge_filter,
+    bridge_of,
+    bridge_topic,
+    down_topic,
+    node_of,
+    replier_of,
+    reply_filter,
+    up_filter,
+)
 from largesse.mqtt.work import content_of, work_of
 from largesse.settings import Settings
-from largesse.telemetry import BRIDGE_NODES, BRIDGE_REFUSED, BRIDGE_REPORTS, BRIDGE_SESSIONS, BRIDGE_TOLD, logger
+from largesse.telemetry import (
+    BRIDGE_ANSWERS,
+    BRIDGE_CONNECTED,
+    BRIDGE_NODES,
+    BRIDGE_REFUSED,
+    BRIDGE_REPORTS,
+    BRIDGE_SESSIONS,
+    BRIDGE_TOLD,
+    logger,
+)
 from largesse.waiting import until_first_ends
+from schemas.edge.base import REASON_MAX
 from schemas.edge.mqtt import NodeAnswered, NodeDown
+from schemas.topics import SNAPSHOTS
+from services.bridge.allowance import REPORT_MS, Allowance
+from services.bridge.asking import Asking
 from services.bridge.cell_log import SERVICE, CellLog
 from services.bridge.dealing import Bridges
 from services.bridge.intake import NODES_MAX, Intake, Refusal, Said
@@ -34,14 +56,22 @@ AT_ONCE = 64
 RETRY_MS, RETRY_MS_MAX = 100, 5_000
 ALIVE_MS = 5_000
 """So often a bridge says that it is there."""
+LOGGED_MS, LOGGED_MAX = 10_000, 10_000
+"""So often it is logged, at most, that messages of a node are refused for one reason."""
+NO_EPOCH = "-"
+"""Stands for the epoch where a node is told that its reports are refused, and none was taken yet."""
 
 
-async def run(bus: Bus, settings: Settings, broker: Broker, stop: asyncio.Event, *, name: str = "") -> None:
-    """Serves the nodes of one cell until `stop` is set, `name` telling this bridge from others. A bus or a broker that
-    fails for a while is waited for. Raises PositionGap and Undecodable (the log cannot be followed).
+def own_name() -> str:
+    """A name that no other bridge has."""
+    return f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
+
+
+async def run(bus: Bus, settings: Settings, broker: Broker, stop: asyncio.Event, asking: Asking) -> None:
+    """Serves the nodes of one cell until `stop` is set. A bus or a broker that fails for a while is waited for. Raises
+    PositionGap and Undecodable (the log cannot be followed).
     """
-    name = name or f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
-    bridge = _Bridge(bus, settings, broker, name)
+    bridge = _Bridge(bus, settings, broker, asking)
     try:
         await until_first_ends([bridge.read_log(), bridge.append(), bridge.serve(), stop.wait()])
     finally:
@@ -55,10 +85,12 @@ def _mono_ms() -> int:
 class _Bridge:
     """One bridge. Everything happens on one event loop."""
 
-    def __init__(self, bus: Bus, settings: Settings, broker: Broker, name: str) -> None:
-        self._bus, self._settings, self._broker, self._name = bus, settings, broker, name
+    def __init__(self, bus: Bus, settings: Settings, broker: Broker, asking: Asking) -> None:
+        self._bus, self._settings, self._broker = bus, settings, broker
+        self._asking, self._name = asking, asking.bridge
+        name = self._name
         self._log = logger(service=SERVICE, bridge=name)
-        self._cell_log = CellLog(bus, settings.partition, self._log_moved)
+        self._cell_log = CellLog(bus, settings, self._log_moved, lambda: self._bridges.serves(SNAPSHOTS))
         self._intake = Intake(settings.cell)
         self._bridges = Bridges(name)
         self._writer = bus.writer()
@@ -66,6 +98,10 @@ class _Bridge:
         self._arrived = asyncio.Event()
         self._unconfirmed: list[tuple[int, list[Said]]] = []  # What is answered once the log is read to there.
         self._answered: dict[str, NodeAnswered] = {}
+        self._allowance = Allowance()
+        self._refused: dict[str, tuple[str, str]] = {}  # Of each node the last, until a report is taken: reason, why.
+        self._refusals_logged: dict[tuple[str, str], int] = {}
+        self._arrived_ms: dict[str, int] = {}  # When the first report came that is not answered yet.
         self._untold: dict[str, bool] = {}
         self._something_untold = asyncio.Event()
         self._numbers = count(1)
@@ -73,6 +109,7 @@ class _Bridge:
     async def drop(self) -> None:
         """Says nothing more."""
         await self._writer.drop()
+        await self._cell_log.drop()
 
     # ---------------------------------------------------------------- the log
     async def read_log(self) -> None:
@@ -94,6 +131,9 @@ class _Bridge:
             for said in self._unconfirmed.pop(0)[1]:
                 self._answered.pop(said.node, None)
                 self._answered[said.node] = NodeAnswered(epoch=said.epoch, number=said.number)
+                self._refused.pop(said.node, None)
+                if (arrived_ms := self._arrived_ms.pop(said.node, None)) is not None:
+                    BRIDGE_ANSWERS.observe((_mono_ms() - arrived_ms) / 1_000)
                 if len(self._answered) > NODES_MAX:
                     del self._answered[next(iter(self._answered))]
                 self._tell({said.node: True})
@@ -112,18 +152,52 @@ class _Bridge:
             if self._bridges.hear(bridge, is_there=bool(payload), now_ms=_mono_ms()):
                 self._deal_anew()
             return
+        node = replier_of(topic, self._settings.cell) or node_of(topic, self._settings.cell) or ""
+        begun_ms, begun_ns = _mono_ms(), time.perf_counter_ns()
         try:
-            said = self._intake.take(topic, payload)
+            if self._allowance.left(node, begun_ms) <= 0:
+                raise Refusal("flood", "it sends more than a bridge has time for")
+            said = self._taken(topic, payload)
         except Refusal as refusal:
-            BRIDGE_REFUSED.labels(refusal.reason).inc()
-            self._log.warning("refused", topic=topic[:200], reason=refusal.reason, why=str(refusal)[:500])
+            self._refuse(node, refusal, topic)
             return
+        finally:
+            self._allowance.charge(node, (time.perf_counter_ns() - begun_ns) / 1_000_000, begun_ms)
         if said is None or not self._bridges.serves(said.node):
             return
+        if said.values:
+            self._allowance.charge(node, REPORT_MS, begun_ms)
         waiting = self._inbox.get(said.node)
         if waiting is None or waiting.epoch != said.epoch or waiting.number <= said.number:
             self._inbox[said.node] = said
+            self._arrived_ms.setdefault(said.node, begun_ms)
             self._arrived.set()
+
+    def _taken(self, topic: str, payload: bytes) -> Said | None:
+        """The report that a message makes whole. Raises Refusal."""
+        if replier_of(topic, self._settings.cell) is None:
+            return self._intake.take(topic, payload)
+        self._asking.hear(topic, payload)
+        return None
+
+    def _refuse(self, node: str, refusal: Refusal, topic: str) -> None:
+        """Counts it, and tells the node once."""
+        BRIDGE_REFUSED.labels(refusal.reason).inc()
+        if not self._bridges.serves(node):
+            return
+        now_ms, about = _mono_ms(), (node, refusal.reason)
+        if now_ms - self._refusals_logged.get(about, -LOGGED_MS) >= LOGGED_MS:
+            if len(self._refusals_logged) >= LOGGED_MAX:
+                self._refusals_logged.clear()
+            self._refusals_logged[about] = now_ms
+            self._log.warning("refused", topic=topic[:200], reason=refusal.reason, why=str(refusal)[:500])
+        before = self._refused.pop(node, None)
+        if node:
+            self._refused[node] = refusal.reason, str(refusal)
+            if len(self._refused) > NODES_MAX:
+                del self._refused[next(iter(self._refused))]
+            if before is None or before[0] != refusal.reason:
+                self._tell({node: True})
 
     def _deal_anew(self) -> None:
         self._tell(dict.fromkeys(self._cell_log.state.nodes, True))
@@ -159,7 +233,7 @@ class _Bridge:
                 self._confirm()
 
     def _outgoing(self, said: Said) -> list[Outgoing]:
-        headers, partition = {"author": f"agent:{said.node}"}, self._settings.partition
+        headers, partition = {"author": f"agent:{said.node}", "via": "bridge"}, self._settings.partition
         # As a rule a record follows these at once.
         return [Outgoing(topic, partition, value, "", headers, topic == "tasks") for topic, value in said.values]
 
@@ -167,16 +241,20 @@ class _Bridge:
     async def serve(self) -> None:
         """Sessions with the broker, one after another, for ever."""
         retry_ms = RETRY_MS
+        BRIDGE_CONNECTED.set(0)
         topic = bridge_topic(self._settings.cell, self._name)
         while True:
             begun_ms = _mono_ms()
             try:
                 async with self._broker.session(self._name, Will(topic, b"", retain=True)) as session:
                     BRIDGE_SESSIONS.inc()
+                    BRIDGE_CONNECTED.set(1)
                     self._log.info("speaks to nodes")
                     try:
                         await self._serve(session, topic)
                     finally:
+                        self._asking.session = None
+                        BRIDGE_CONNECTED.set(0)
                         await self._say_goodbye(session, topic)
             except MqttError as error:
                 self._log.warning("no session with the MQTT broker at the moment", error=str(error))
@@ -189,7 +267,8 @@ class _Bridge:
         """Until the session ends. Raises MqttError."""
         await session.subscribe(bridge_filter(self._settings.cell))
         await session.publish(topic, b"here", retain=True)
-        await session.subscribe(up_filter(self._settings.cell))
+        await session.subscribe(reply_filter(self._settings.cell, self._name), up_filter(self._settings.cell))
+        self._asking.session = session
         self._deal_anew()  # The broker may have forgotten what it kept.
         await until_first_ends([self._listen(session), self._speak(session), self._stay(session, topic)])
 
@@ -245,19 +324,21 @@ class _Bridge:
 
     def _documents(self, node: str) -> list[tuple[bytes, bool]]:
         """What a node is told now, and whether the broker is to keep it: a part alone is of no use."""
-        log, answered = self._cell_log, self._answered.get(node)
-        if node not in log.state.nodes and answered is None:
+        log, answered, refused = self._cell_log, self._answered.get(node), self._refused.get(node)
+        known = log.state.nodes.get(node)
+        if known is None and answered is None and refused is None:
             return [(b"", True)]
         speaker = answered.epoch if answered is not None else ""
         work = work_of(log.state, node, speaker)
         down = NodeDown.model_construct(
             cell=self._settings.cell,
             node=node,
-            epoch=speaker or log.state.nodes[node].epoch,
+            epoch=speaker or (known.epoch if known is not None else NO_EPOCH),
             number=next(self._numbers),
             seq=log.seq,
             time=log.time,
             answered=answered,
+            refused=None if refused is None else ": ".join(refused)[:REASON_MAX],
             in_round=log.in_round,
             work=content_of(work),
         )
@@ -267,4 +348,5 @@ class _Bridge:
             self._log.error("a node cannot be told what it has to do", node=node, error=str(error))
             BRIDGE_REFUSED.labels("too_large").inc()
             return []
-        return [(payload, len(payloads) == 1) for payload in payloads]
+        keep = len(payloads) == 1 and (known is not None or answered is not None)
+        return [(payload, keep) for payload in payloads]

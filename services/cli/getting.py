@@ -115,8 +115,8 @@ def get_queues(at: At = None, url: Url = None, json: Json = False) -> None:
 
 @get_app.command("nodes", short_help="Nodes with their state and free capacity.")
 def get_nodes(at: At = None, url: Url = None, json: Json = False) -> None:
-    """Nodes with their state and free capacity, room that is held for a large task or a gang, and why a node takes
-    no new tasks.
+    """Nodes with their state and free capacity, room that is held for a large task or a gang, why a node takes no new
+    tasks, how long ago it was last heard, and whether that was by a bridge, over MQTT.
     """
     gateway = Gateway(url, at=at)
     found = gateway.get("/v1/nodes", "nodes")["nodes"]
@@ -124,8 +124,9 @@ def get_nodes(at: At = None, url: Url = None, json: Json = False) -> None:
         out_json(gateway.dated("nodes", found))
         return
     now_ms = gateway.moment_ms()
-    rows = [node_row(node, now_ms) for node in sorted(found, key=lambda node: numbered(node["node"]))]
-    _draw(drawing(), ("node", "state", "tasks", "free"), rows, "kkrl", "no nodes")
+    each = sorted(found, key=lambda node: numbered(node["node"]))
+    rows = [(*node_row(node, now_ms), heard_text(node, now_ms)) for node in each]
+    _draw(drawing(), ("node", "state", "tasks", "free", "heard"), rows, "kkrlk", "no nodes")
 
 
 def _draw(draw: Draw, heads: Sequence[str], rows: Sequence[Sequence[object]], kinds: str, none: str) -> None:
@@ -166,6 +167,15 @@ def node_row(node: dict[str, Any], now_ms: float) -> tuple[str, str, int, str]:
             text = "what ran there was ended" if until_ms <= now_ms else "what runs there is ended"
             said.append(f"{text} at {moment(until_ms)}")
     return node["node"], node["state"], node["running"], "; ".join(said)
+
+
+def heard_text(node: dict[str, object], now_ms: float) -> str:
+    """How long ago a node was heard, and by which way where that is not the bus itself; empty: not known."""
+    heard_ms = node.get("heard_ms")
+    if not isinstance(heard_ms, int):
+        return ""
+    ago = span(max(0, now_ms - heard_ms))
+    return f"{ago} by bridge" if node.get("reached") == "bridge" else ago
 
 
 @get_app.command("classes", short_help="Classes of jobs: pools, what they hold, forecasts.")

@@ -16,6 +16,7 @@ from largesse.shell import Shell
 from schemas.topics import INPUTS
 from services.gateway import view
 from services.gateway.answers import Answer, Answers
+from services.gateway.heard import HeardNodes
 from services.gateway.past import Past
 from services.gateway.view.state import State
 
@@ -36,6 +37,7 @@ class Follower:
         core: Any = view
         self._shell = Shell(core, bus, settings, stop=stop, keeps_past=True)
         self.past = Past(core, bus, settings)
+        self.heard = HeardNodes(bus, settings.partition)
         self._answers = {topic: Answers() for topic in INPUTS}
         self._writer: Writer | None = None
         self._turn: asyncio.Future[None] | None = None
@@ -59,6 +61,7 @@ class Follower:
     async def run(self) -> None:
         """Until `stop`. Raises CoreStopped, DecisionGap, BusError, and what the log cannot be read for."""
         shell = self._shell
+        hearing = asyncio.ensure_future(self.heard.follow())
         try:
             await shell.restore()
             for topic, answers in self._answers.items():
@@ -78,6 +81,8 @@ class Follower:
             self.ready = False
             self._tell()
             await self.past.close()
+            hearing.cancel()
+            await asyncio.wait((hearing,))
             await shell.close()
             if self._writer is not None:
                 await self._writer.drop()

@@ -10,6 +10,8 @@ from collections.abc import Mapping
 
 from largesse.bus.port import Bus
 from largesse.settings import PREFIX, Settings, SettingWrong, served_hosts
+from schemas.edge.base import Malformed
+from schemas.edge.nodes import check_address
 from services.gateway.follow import Follower
 from services.gateway.http.app import make_app
 from services.gateway.http.serve import bound, serve
@@ -18,6 +20,10 @@ HTTP_DEFAULT = "127.0.0.1:8642"
 
 VARIABLES = {
     "HTTP": (HTTP_DEFAULT, "address on which the gateway listens, HOST:PORT; it does not authenticate users"),
+    "BRIDGES": (
+        "none",
+        "where bridges answer for nodes over MQTT, HOST:PORT with their LARGESSE_METRICS_PORT, commas between",
+    ),
     "USER": ("unknown", "author of requests that name none"),
 }
 """What only the gateway reads, by name without the prefix: default and what it is."""
@@ -28,9 +34,10 @@ async def run(bus: Bus, settings: Settings, *, stop: asyncio.Event) -> None:
     """Until `stop`. Raises SettingWrong, PortTaken, CoreStopped, DecisionGap, BusError."""
     host, port = read_address()
     hosts = served_hosts(settings, host)
+    bridges = read_bridges()
     listening = bound(host, port)
     follower = Follower(bus, settings, stop=stop)
-    app = make_app(follower, author=os.environ.get(f"{PREFIX}USER", "unknown"), hosts=hosts)
+    app = make_app(follower, author=os.environ.get(f"{PREFIX}USER", "unknown"), hosts=hosts, bridges=bridges)
     parts = [asyncio.ensure_future(part) for part in (follower.run(), serve(app, listening, stop))]
     try:
         done, _ = await asyncio.wait(parts, return_when=asyncio.FIRST_COMPLETED)
@@ -48,3 +55,15 @@ def read_address(environment: Mapping[str, str] | None = None) -> tuple[str, int
     if not host or not port.isdecimal() or int(port) > PORT_MAX:
         raise SettingWrong(f"{PREFIX}HTTP={text}: write HOST:PORT, like {HTTP_DEFAULT}")
     return host.strip("[]"), int(port)
+
+
+def read_bridges(environment: Mapping[str, str] | None = None) -> tuple[str, ...]:
+    """Where bridges are asked. Raises SettingWrong."""
+    text = (os.environ if environment is None else environment).get(f"{PREFIX}BRIDGES", "")
+    found = tuple(part.strip() for part in text.split(",") if part.strip())
+    for each in found:
+        try:
+            check_address(each, "")
+        except Malformed as fault:
+            raise SettingWrong(f"{PREFIX}BRIDGES={text}: {fault}") from None
+    return found

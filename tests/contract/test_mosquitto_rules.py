@@ -8,7 +8,7 @@ import pytest
 from largesse.mqtt.address import read_address
 from largesse.mqtt.client import ClientBroker
 from largesse.mqtt.port import PAYLOAD_BYTES_MAX, Refused
-from largesse.mqtt.topics import down_topic, up_filter, up_topic
+from largesse.mqtt.topics import ask_topic, down_topic, reply_filter, reply_topic, up_filter, up_topic
 from tests.mqtt_site import INFRA, Site
 
 GUARD_SECONDS = 120
@@ -53,8 +53,33 @@ def test_a_node_and_a_bridge_hear_each_other(site):
     told(story)
 
 
+def test_a_bridge_asks_a_node_and_is_answered_alone(site):
+    async def story():
+        asked, reply = ask_topic("default", "n1"), reply_topic("default", "n1", "b1")
+        async with (
+            site.broker("n1").session("n1") as node,
+            site.broker("bridge").session("b1") as bridge,
+            site.broker("bridge").session("b2") as other,
+        ):
+            await node.subscribe(asked)
+            await bridge.subscribe(reply_filter("default", "b1"))
+            await other.subscribe(reply_filter("default", "b2"))
+            await bridge.publish(asked, b"what?")
+            assert await arrived(node, 1) == [(asked, b"what?")]
+            await node.publish(reply, b"that")
+            assert await arrived(bridge, 1) == [(reply, b"that")]
+            await node.publish(reply_topic("default", "n1", "b2"), b"this")
+            assert await arrived(other, 1) == [(reply_topic("default", "n1", "b2"), b"this")]
+
+    told(story)
+
+
 @pytest.mark.parametrize(
-    "topic", [up_topic("default", "n2"), DOWN, down_topic("default", "n2"), up_topic("other", "n1"), "x"]
+    "topic",
+    [
+        *(up_topic("default", "n2"), DOWN, down_topic("default", "n2"), up_topic("other", "n1"), "x"),
+        *(ask_topic("default", "n1"), ask_topic("default", "n2"), reply_topic("default", "n2", "b1")),
+    ],
 )
 def test_a_node_says_nothing_outside_of_its_branch(site, topic):
     async def story():
@@ -67,7 +92,12 @@ def test_a_node_says_nothing_outside_of_its_branch(site, topic):
 
 
 @pytest.mark.parametrize(
-    "wanted", ["#", "largesse/#", "largesse/default/node/+/down", down_topic("default", "n2"), UP, up_filter("default")]
+    "wanted",
+    [
+        *("#", "largesse/#", "largesse/default/node/+/down", down_topic("default", "n2"), UP, up_filter("default")),
+        *("largesse/default/node/+/ask", ask_topic("default", "n2"), "largesse/default/bridge/+"),
+        *(reply_filter("default", "b1"), "largesse/default/node/n2/#", "+/+/+/+/+", "$SYS/#"),
+    ],
 )
 def test_a_node_hears_nothing_outside_of_its_branch(site, wanted):
     async def story():
@@ -81,6 +111,9 @@ def test_a_node_hears_nothing_outside_of_its_branch(site, wanted):
                 await node.subscribe(wanted)
             await node.subscribe(DOWN)
             await bridge.publish(down_topic("default", "n2"), b"not for n1")
+            await bridge.publish(ask_topic("default", "n2"), b"not for n1")
+            await bridge.publish("largesse/default/bridge/b1", b"not for n1", retain=True)
+            await other.publish(reply_topic("default", "n2", "b1"), b"not for n1")
             await other.publish(up_topic("default", "n2"), b"not for n1")
             await node.publish(UP, b"not to be heard by itself")
             await bridge.publish(DOWN, b"for n1")

@@ -202,7 +202,7 @@ ROOMS = (
     ),
     Room(
         "what a bridge judges and deals",
-        ("services/bridge/intake.py", "services/bridge/dealing.py"),
+        ("services/bridge/intake.py", "services/bridge/dealing.py", "services/bridge/allowance.py"),
         ours=("schemas", "largesse.mqtt", "services.bridge"),
         others=PURE | {"hashlib"},
         never=("largesse.mqtt.client", "largesse.mqtt.memory", "largesse.mqtt.settings", *_AROUND_A_CORE),

@@ -12,6 +12,7 @@ from services.agent.edge import EdgeBus
 from services.agent.settings import NodeSettings
 from services.agent.shell import run
 from services.bridge import shell as bridge
+from services.bridge.asking import Asking
 from tests.live.agent_cell import GUARD_SECONDS, ScriptedCell, scripted_cell
 
 
@@ -24,10 +25,13 @@ async def ended(running: "asyncio.Task[None]") -> None:
 
 
 @asynccontextmanager
-async def bridge_on(cell: ScriptedCell, broker: Broker, name: str = "b1") -> AsyncIterator["asyncio.Task[None]"]:
+async def bridge_on(
+    cell: ScriptedCell, broker: Broker, name: str = "b1", asking: Asking | None = None
+) -> AsyncIterator["asyncio.Task[None]"]:
     """A bridge, for the length of the story or until it is ended."""
     stop = asyncio.Event()
-    running = asyncio.create_task(bridge.run(cell.bus, Settings(), broker, stop, name=name))
+    asking = asking or Asking("default", name)
+    running = asyncio.create_task(bridge.run(cell.bus, Settings(), broker, stop, asking))
     try:
         yield running
     finally:

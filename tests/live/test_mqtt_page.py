@@ -11,6 +11,7 @@ import pytest
 
 from largesse.bus.memory import MemoryBus
 from services.bridge import shell as bridge
+from services.bridge.asking import Asking
 from tests.bus_cell import BusCell
 from tests.conftest import ROOT
 from tests.mqtt_site import Site
@@ -43,7 +44,7 @@ def test_a_shell_plays_a_node_from_the_page_alone(tmp_path):
 
     async def story():
         async with BusCell(MemoryBus(), nodes=0) as cell:
-            cell.start(bridge.run(cell.bus, cell.settings, site.broker("bridge"), cell.stop, name="b1"))
+            cell.start(bridge.run(cell.bus, cell.settings, site.broker("bridge"), cell.stop, Asking("default", "b1")))
             node = played(tmp_path, site.mosquitto.port)
             try:
                 await cell.until_registered(NODE)

@@ -15,7 +15,7 @@ from largesse.task_output import PIECE_BYTES_MAX, Piece, Wanted
 from services.agent.folders import attempt_folder
 from services.agent.task_output import pages_of, read_piece
 from services.gateway.http.agents import asking
-from services.gateway.http.agents.asking import Unanswered, ask
+from services.gateway.http.agents.asking import Unanswered, Way, ask
 from tests.printed import read_output
 from tests.unit.test_agent_folders import attempt
 
@@ -174,7 +174,7 @@ def test_any_task_of_any_name_can_be_asked_for(tmp_path_factory, job, stage, nod
     attempt(data, job=job, run="7-e", stage=stage, index=3, number=2, stderr=b"said")
     wanted = Wanted(job, stage, 3, "stderr", 2, 1, 7)
 
-    assert over_http(data, lambda address: ask(address, node, wanted), node=node) == Piece(2, 1, 4, b"aid")
+    assert over_http(data, lambda address: ask(Way((address,)), node, wanted), node=node) == Piece(2, 1, 4, b"aid")
 
 
 def test_a_long_output_comes_in_pieces(tmp_path):
@@ -184,7 +184,7 @@ def test_a_long_output_comes_in_pieces(tmp_path):
     async def story(address):
         found, at = b"", 0
         while at < len(text):
-            piece = await ask(address, "n1", replace(WANTED, offset=at))
+            piece = await ask(Way((address,)), "n1", replace(WANTED, offset=at))
             assert 0 < len(piece.data) <= PIECE_BYTES_MAX
             found, at = found + piece.data, piece.start + len(piece.data)
         return found
@@ -193,7 +193,7 @@ def test_a_long_output_comes_in_pieces(tmp_path):
 
 
 def test_what_is_not_kept_there_is_none(tmp_path):
-    assert over_http(tmp_path, lambda address: ask(address, "n1", WANTED)) is None
+    assert over_http(tmp_path, lambda address: ask(Way((address,)), "n1", WANTED)) is None
 
 
 @pytest.mark.parametrize(
@@ -243,8 +243,8 @@ def unanswered(story) -> str:
 
 
 def test_an_agent_that_is_not_there_is_named_with_what_happened():
-    assert unanswered(ask("127.0.0.1:1", "n1", WANTED)) == "connection refused"
-    assert unanswered(ask("no-such-host.invalid:1", "n1", WANTED))
+    assert unanswered(ask(Way(("127.0.0.1:1",)), "n1", WANTED)) == "connection refused"
+    assert unanswered(ask(Way(("no-such-host.invalid:1",)), "n1", WANTED))
 
 
 async def asking_what_answers(answer: bytes, *, hold: bool = False):
@@ -259,7 +259,7 @@ async def asking_what_answers(answer: bytes, *, hold: bool = False):
         writer.close()
 
     async with await asyncio.start_server(respond, "127.0.0.1", 0) as server:
-        return await ask(f"127.0.0.1:{server.sockets[0].getsockname()[1]}", "n1", WANTED)
+        return await ask(Way((f"127.0.0.1:{server.sockets[0].getsockname()[1]}",)), "n1", WANTED)
 
 
 GOOD = (
@@ -326,7 +326,7 @@ def test_a_name_of_dots_is_a_name(tmp_path, name):
 
     async def run():
         async with served("127.0.0.1", 0, ready, show_output) as port:
-            return await ask(f"127.0.0.1:{port}", "n1", replace(WANTED, job=name))
+            return await ask(Way((f"127.0.0.1:{port}",)), "n1", replace(WANTED, job=name))
 
     assert asyncio.run(run()) == Piece(1, 0, 2, b"hi")
 

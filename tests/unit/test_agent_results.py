@@ -15,7 +15,7 @@ from services.agent.folders import Kept
 from services.agent.peers import NotServed, Silent, by_address
 from services.agent.task_output import pages_of
 from services.agent.task_results import read_results, results_beside
-from services.gateway.http.agents.asking import Unanswered, ask_results
+from services.gateway.http.agents.asking import Unanswered, Way, ask_results
 from tests.result_folders import left
 
 GUARD_S = 240
@@ -189,16 +189,16 @@ def test_agents_and_gateways_read_the_same_over_http(tmp_path):
     async def story(address):
         peer = by_address({"n": address, "m": address, "mute": ""}.get)
         for wanted in (WANTED, one, replace(one, offset=1), replace(one, file="none"), replace(WANTED, index=4)):
-            asked = await ask_results(address, "n", wanted)
+            asked = await ask_results(Way((address,)), "n", wanted)
             assert await asyncio.to_thread(peer, "n", wanted) == asked == read_results(tmp_path, wanted)
         with pytest.raises(Silent, match="another node"):
             await asyncio.to_thread(peer, "m", WANTED)
         with pytest.raises(Unanswered, match="another node"):
-            await ask_results(address, "m", WANTED)
+            await ask_results(Way((address,)), "m", WANTED)
         for name, why in (("mute", "LARGESSE_METRICS_PORT"), ("gone", "forgotten")):
             with pytest.raises(NotServed, match=why):
                 await asyncio.to_thread(peer, name, WANTED)
-        return await ask_results(address, "n", one)
+        return await ask_results(Way((address,)), "n", one)
 
     found = over_http(tmp_path, story)
     assert isinstance(found, FilePiece)

@@ -1,11 +1,14 @@
 """What the gateway says of nodes, as JSON documents."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict
 
 from schemas.quantities import quantity_texts
 from services.gateway.documents import Document
 from services.gateway.view.state import NodeRow, State
+
+Heard = Callable[[str], tuple[str, int] | None]
+"""By which way a node was last heard, and when (Unix milliseconds); None: not known."""
 
 
 # ---------------------------------------------------------------- nodes
@@ -14,17 +17,17 @@ def node_documents(state: State) -> list[Document]:
     return list(each_node_document(state))
 
 
-def each_node_document(state: State) -> Iterator[Document]:
+def each_node_document(state: State, heard: Heard = lambda name: None) -> Iterator[Document]:
     """The same one by one; the view may change in between."""
     for name in list(state.nodes):
         if (node := state.nodes.get(name)) is not None:
-            yield _node(state, name, node)
+            yield _node(state, name, node, heard)
 
 
-def node_document(state: State, name: str) -> Document | None:
+def node_document(state: State, name: str, heard: Heard = lambda name: None) -> Document | None:
     """One node, or None."""
     node = state.nodes.get(name)
-    return None if node is None else _node(state, name, node)
+    return None if node is None else _node(state, name, node, heard)
 
 
 def state_of_node(node: NodeRow) -> str:
@@ -36,7 +39,8 @@ def state_of_node(node: NodeRow) -> str:
     return "draining" if node.draining else "unschedulable" if node.unschedulable else "ready"
 
 
-def _node(state: State, name: str, node: NodeRow) -> Document:
+def _node(state: State, name: str, node: NodeRow, heard: Heard) -> Document:
+    reached, heard_ms = heard(name) or (None, None)
     kept = state.vacated.get(name) or state.kept.get(name)
     used = {resource: node.used.get(resource, 0) for resource in node.capacity}
     # Less than nothing is free where a node lost capacity that its tasks hold: `used` says so.
@@ -53,6 +57,8 @@ def _node(state: State, name: str, node: NodeRow) -> Document:
         "devices": {"gpu": [asdict(device) for device in node.devices]} if node.devices else {},
         "epoch": node.epoch,
         "address": node.address,
+        "reached": reached,
+        "heard_ms": heard_ms,
         "unschedulable": node.unschedulable,
         "drain": _drain(node),
         "failing": _failing(state, name),

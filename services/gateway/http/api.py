@@ -26,6 +26,7 @@ from services.gateway.documents import Document
 from services.gateway.documents.jobs import job_document
 from services.gateway.documents.metrics import CellMetrics
 from services.gateway.follow import Follower
+from services.gateway.http.agents.asking import Way
 from services.gateway.http.agents.output import ReadOutput, fetch_output
 from services.gateway.http.agents.results import ReadResults, fetch_results
 from services.gateway.http.agents.stage_logs import ANSWERS_MAX
@@ -60,15 +61,22 @@ NEAREST_AMONG = 200
 
 
 class Api:
-    """What the routes share. `author`: recorded for requests that do not say who makes them."""
+    """What the routes share. `author`: recorded for requests that do not say who makes them. `bridges`: who asks nodes
+    over MQTT, as HOST:PORT."""
 
     def __init__(
-        self, follower: Follower, read_output: ReadOutput | None, read_results: ReadResults | None, author: str
+        self,
+        follower: Follower,
+        read_output: ReadOutput | None,
+        read_results: ReadResults | None,
+        author: str,
+        bridges: tuple[str, ...] = (),
     ) -> None:
         self.follower = follower
         self.read_output = read_output or self._ask_agent
         self.read_results = read_results or self._ask_for_results
         self.author = author
+        self.bridges = bridges
         self.lists = asyncio.Semaphore(LISTS_MAX)
         self.reading = Readers(threads=1)
         self.dry_runs = asyncio.Semaphore(DRY_RUNS_MAX)
@@ -81,10 +89,18 @@ class Api:
 
     async def _ask_agent(self, wanted: Wanted) -> Piece | None:
         self.job(wanted.job)
-        return await fetch_output(self.follower.state, wanted)
+        return await fetch_output(self.follower.state, wanted, self._way_to)
 
     async def _ask_for_results(self, wanted: WantedResults) -> Listed | FilePiece | None:
-        return await fetch_results(self.follower.state, wanted)
+        return await fetch_results(self.follower.state, wanted, self._way_to)
+
+    def _way_to(self, node: str, address: str) -> Way | None:
+        """Where to ask for what tasks on a node printed or left. A node that speaks over MQTT may have an address which
+        only its neighbours reach."""
+        heard = self.follower.heard.of(node)
+        if self.bridges and (not address or (heard is not None and heard[0] == "bridge")):
+            return Way(self.bridges, by_bridge=True)
+        return Way((address,)) if address else None
 
     async def check_parameters(self, request: Request) -> None:
         """Refuses query parameters that the route does not have: most likely they are misspelt. Raises Problem."""

@@ -65,10 +65,12 @@ def make_app(
     read_results: ReadResults | None = None,
     author: str = "unknown",
     hosts: Hosts | None = None,
+    bridges: tuple[str, ...] = (),
 ) -> FastAPI:
     """The API of one cell. `read_output`, `read_results`: read what tasks print and leave; by default it is fetched
-    from the agents. `hosts`: names under which it may be requested; by default those of the loopback interface."""
-    api = Api(follower, read_output, read_results, author)
+    from the agents. `hosts`: names under which it may be requested; by default those of the loopback interface.
+    `bridges`: who asks nodes over MQTT."""
+    api = Api(follower, read_output, read_results, author, bridges)
     app = FastAPI(
         title="Largesse",
         summary="A hierarchically fair scheduler for shared clusters",

@@ -207,7 +207,8 @@ class Failing(BaseModel):
 
 class Node(BaseModel):
     """`running`: tasks that hold room there. `unschedulable`: why its agent takes no new tasks, empty if it does.
-    `failing`: why it is placed last; null: it is not.
+    `failing`: why it is placed last; null: it is not. `reached`, `heard_ms`: by which way its agent was last heard (on
+    the bus itself, or over MQTT by a bridge), and when; null: not since the gateway was started.
     """
 
     node: str
@@ -221,6 +222,8 @@ class Node(BaseModel):
     devices: dict[str, list[DeviceStatus]]
     epoch: str
     address: str
+    reached: Literal["direct", "bridge"] | None
+    heard_ms: Ms | None
     unschedulable: str
     drain: Drain | None
     failing: Failing | None

@@ -1,11 +1,14 @@
 """Fetches output or results of a task from the agent of a node: one request, one answer of limited size and time.
 
+A node over MQTT is asked by a bridge: any of those that the gateway knows will do.
+
 An answer counts only under the node's own name, and nothing of it is believed that `largesse.task_output` and
 `largesse.task_results` do not say.
 """
 
 import asyncio
 import ssl
+from dataclasses import dataclass
 from urllib.parse import quote, urlencode
 
 import httpx
@@ -21,15 +24,30 @@ class Unanswered(Exception):
     """The agent did not answer, or something else did: says why."""
 
 
-async def ask(address: str, node: str, wanted: Wanted) -> Piece | None:
-    """Asks the agent of a node at `HOST:PORT`. None: it has no such output. Raises Unanswered."""
-    found = await _asked(address, node, _path_of(wanted))
+class NoConnection(Unanswered):
+    """Nothing is there to answer, so another one may be asked."""
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """Where to ask for a node: its agent at `HOST:PORT`, or with `by_bridge` any bridge of these."""
+
+    addresses: tuple[str, ...]
+    by_bridge: bool = False
+
+    def __str__(self) -> str:
+        return f"by bridge {', '.join(self.addresses)}" if self.by_bridge else ", ".join(self.addresses)
+
+
+async def ask(way: Way, node: str, wanted: Wanted) -> Piece | None:
+    """Asks the agent of a node. None: it has no such output. Raises Unanswered."""
+    found = await _asked(way, node, _path_of(wanted))
     return None if found is None else _piece_of(*found)
 
 
-async def ask_results(address: str, node: str, wanted: WantedResults) -> Listed | FilePiece | None:
+async def ask_results(way: Way, node: str, wanted: WantedResults) -> Listed | FilePiece | None:
     """The same of what a task has left."""
-    found = await _asked(address, node, path_of(wanted))
+    found = await _asked(way, node, path_of(wanted))
     if found is None:
         return None
     try:
@@ -38,20 +56,33 @@ async def ask_results(address: str, node: str, wanted: WantedResults) -> Listed 
         raise Unanswered(f"no answer that could be read ({why})") from None
 
 
-async def _asked(address: str, node: str, path: str) -> tuple[httpx.Headers, bytes] | None:
+async def _asked(way: Way, node: str, path: str) -> tuple[httpx.Headers, bytes] | None:
     """Headers and body; None: it has no such thing. Raises Unanswered."""
+    if way.by_bridge:
+        path = f"/v1/nodes/{_encoded(node)}/{path.removeprefix('/v1/')}"
+    for address in way.addresses[:-1]:
+        try:
+            return await _asked_at(address, node, path, way.by_bridge)
+        except NoConnection:
+            pass
+    return await _asked_at(way.addresses[-1], node, path, way.by_bridge)
+
+
+async def _asked_at(address: str, node: str, path: str, by_bridge: bool) -> tuple[httpx.Headers, bytes] | None:
     try:
         async with asyncio.timeout(CONNECT_SECONDS + ANSWER_SECONDS):
             status, headers, body = await _answer(f"http://{address}{path}")
     except httpx.ConnectTimeout:
-        raise Unanswered(f"no connection within {CONNECT_SECONDS} s") from None
+        raise NoConnection(f"no connection within {CONNECT_SECONDS} s") from None
     except (TimeoutError, httpx.TimeoutException):
         raise Unanswered(f"no answer within {ANSWER_SECONDS} s") from None
     except httpx.ConnectError as error:
-        raise Unanswered(_why_not(error)) from None
+        raise NoConnection(_why_not(error)) from None
     except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
         raise Unanswered(f"no answer that could be read ({str(error) or type(error).__name__})") from None
     speaker = headers.get(NODE)
+    if speaker is None and by_bridge and status != 200:
+        raise (NoConnection if status == 503 else Unanswered)(_status_text(status, body))
     if speaker is None:
         raise Unanswered("what answers there shows no output: an agent of an older version, or something else")
     if speaker != quote(node, safe=""):
@@ -84,9 +115,13 @@ async def _answer(url: str) -> tuple[int, httpx.Headers, bytes]:
         return response.status_code, response.headers, body
 
 
-def _path_of(wanted: Wanted) -> str:
+def _encoded(name: str) -> str:
     # Dots too are encoded: a name that is `..` leads nowhere else.
-    names = "/".join(quote(part, safe="").replace(".", "%2E") for part in (wanted.job, wanted.stage, str(wanted.index)))
+    return quote(name, safe="").replace(".", "%2E")
+
+
+def _path_of(wanted: Wanted) -> str:
+    names = "/".join(_encoded(part) for part in (wanted.job, wanted.stage, str(wanted.index)))
     query = {"stream": wanted.stream, "offset": wanted.offset, "attempt": wanted.attempt, "admitted": wanted.admitted}
     query["since_ms"] = wanted.since_ms
     return f"{PREFIX}{names}?{urlencode({name: value for name, value in query.items() if value is not None})}"

@@ -1,7 +1,8 @@
 """Output of tasks: which agent has it, and what to answer where none can be asked.
 
 Agents announce their addresses when they register. A writer of the topic `nodes` chooses which address is asked, but
-only for one fixed path, and an answer counts only under the node's own name.
+only for one fixed path, and an answer counts only under the node's own name. Nodes over MQTT are asked by the bridges
+that the gateway was told of.
 """
 
 from collections.abc import AsyncGenerator, Awaitable, Callable
@@ -11,7 +12,7 @@ from typing import TypeVar
 from largesse.task_output import NUMBER_MAX, PIECE_BYTES_MAX, Piece, Wanted, rendered
 from largesse.task_results import WantedResults
 from schemas.wording import plural
-from services.gateway.http.agents.asking import Unanswered, ask
+from services.gateway.http.agents.asking import Unanswered, Way, ask
 from services.gateway.http.problems import Problem
 from services.gateway.view.places import OutputPlace, place_of
 from services.gateway.view.state import State
@@ -44,17 +45,21 @@ def tasks_of(state: State, name: str) -> dict[str, int] | None:
     return None if ended is None else {stage.stage: stage.tasks for stage in ended.stages}
 
 
-async def fetch_output(state: State, wanted: Wanted) -> Piece | None:
+WayTo = Callable[[str, str], Way | None]
+"""(node, address that its agent has announced) -> where to ask for it; None: nowhere."""
+
+
+async def fetch_output(state: State, wanted: Wanted, way_to: WayTo) -> Piece | None:
     """A piece of output from the agent of the node where the task ran. The job must be in view. Raises Problem."""
 
-    async def asked(address: str, place: OutputPlace) -> Piece | None:
-        return await ask(address, place.node, replace(wanted, admitted=place.admitted))
+    async def asked(way: Way, place: OutputPlace) -> Piece | None:
+        return await ask(way, place.node, replace(wanted, admitted=place.admitted))
 
-    return await from_agent(state, wanted, "output", asked)
+    return await from_agent(state, wanted, "output", way_to, asked)
 
 
 async def from_agent(
-    state: State, wanted: AnyWanted, what: str, asked: Callable[[str, OutputPlace], Awaitable[T | None]]
+    state: State, wanted: AnyWanted, what: str, way_to: WayTo, asked: Callable[[Way, OutputPlace], Awaitable[T | None]]
 ) -> T | None:
     """What the agent of the node where a task ran answers; None: it ran nowhere yet, or nothing is kept. `what`:
     "output" or "results". Raises Problem.
@@ -65,15 +70,17 @@ async def from_agent(
     node = state.nodes.get(place.node)
     if node is None:
         raise Problem(404, f"no_{what}", f'it ran on node "{place.node}", which did not come back and is forgotten')
-    if not node.address:
-        text = f'its agent does not serve {what}: LARGESSE_METRICS_PORT is not set on "{place.node}"'
+    way = way_to(place.node, node.address)
+    if way is None:
+        text = f'its agent does not serve {what}: LARGESSE_METRICS_PORT is not set on "{place.node}", and no bridge is '
+        text += "known that could ask it (LARGESSE_BRIDGES)"
         raise Problem(404, f"no_{what}", text, node=place.node)
     try:
-        return await asked(node.address, place)
+        return await asked(way, place)
     except Unanswered as why:
         is_or_are = "are" if what == "results" else "is"
         state_text = "has left" if node.left else "is lost" if node.lost else "does not answer"
-        text = f'its {what} {is_or_are} on node "{place.node}", which {state_text} ({node.address}: {why})'
+        text = f'its {what} {is_or_are} on node "{place.node}", which {state_text} ({way}: {why})'
         live = wanted.job in state.jobs
         raise Problem(503, "node_unreachable", text, node=place.node, live=live) from None
 

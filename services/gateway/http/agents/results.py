@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 
 from largesse.task_results import ENTRIES_MAX, Entry, FilePiece, Listed, WantedResults
 from services.gateway.documents import Document
-from services.gateway.http.agents.asking import ask_results
-from services.gateway.http.agents.output import check_task, from_agent, tasks_of
+from services.gateway.http.agents.asking import Way, ask_results
+from services.gateway.http.agents.output import WayTo, check_task, from_agent, tasks_of
 from services.gateway.http.agents.stage_logs import in_order
 from services.gateway.http.problems import Problem, dumped
 from services.gateway.view.places import OutputPlace
@@ -27,15 +27,15 @@ class _Found:
     problem: Problem | None = None
 
 
-async def fetch_results(state: State, wanted: WantedResults) -> Listed | FilePiece | None:
+async def fetch_results(state: State, wanted: WantedResults, way_to: WayTo) -> Listed | FilePiece | None:
     """From the agent of the node where the task ran. Raises Problem."""
 
-    async def asked(address: str, place: OutputPlace) -> Listed | FilePiece | None:
-        return await ask_results(address, place.node, replace(wanted, admitted=place.admitted))
+    async def asked(way: Way, place: OutputPlace) -> Listed | FilePiece | None:
+        return await ask_results(way, place.node, replace(wanted, admitted=place.admitted))
 
     if tasks_of(state, wanted.job) is None:
         return None
-    return await from_agent(state, wanted, "results", asked)
+    return await from_agent(state, wanted, "results", way_to, asked)
 
 
 def listed_of_job(state: State, job: str, stage: str | None, index: int | None) -> list[WantedResults]:

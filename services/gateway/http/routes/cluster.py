@@ -80,7 +80,8 @@ def add_cluster(app: FastAPI, api: "Api") -> None:
     async def list_nodes(at: At = None) -> Response:
         """Nodes with their capacity, what is free, and their state."""
         view = await api.view(at)
-        return await api.listed("nodes", each_node_document(view), **as_of({}, view, at))
+        each = each_node_document(view, api.follower.heard.of) if at is None else each_node_document(view)
+        return await api.listed("nodes", each, **as_of({}, view, at))
 
     @app.get("/v1/classes", tags=["cluster"], dependencies=ready, responses={200: answer(Classes, "all classes")})
     async def get_classes(at: At = None) -> Response:
@@ -124,7 +125,7 @@ def add_nodes(app: FastAPI, api: "Api") -> None:
     ready = [Depends(api.is_ready)]
 
     def known(node: str) -> Document:
-        if (document := node_document(api.follower.state, node)) is None:
+        if (document := node_document(api.follower.state, node, api.follower.heard.of)) is None:
             raise Problem(404, "unknown_node", f'node "{node}" is not known here', "node")
         return document
 
