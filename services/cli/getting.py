@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from decimal import ROUND_DOWN, Decimal
+from time import time
 from typing import Annotated, Any
 
 import typer
@@ -144,8 +145,9 @@ def numbered(name: str) -> tuple[str, int, str]:
     return stem, int(name[len(stem) :] or 0), name
 
 
-def node_row(node: dict[str, Any], now_ms: float) -> tuple[str, str, int, str]:
-    """One node of the gateway's, as `get nodes` lists it."""
+def node_row(node: dict[str, Any], now_ms: float | None = None) -> tuple[str, str, int, str]:
+    """One node of the gateway's, as `get nodes` lists it. `now_ms`: when it was so; None: now."""
+    now_ms = time() * 1_000 if now_ms is None else now_ms
     amounts = [
         f"{kind} {rounded(node['free'][kind])} of {rounded(amount)}" for kind, amount in node["capacity"].items()
     ]

@@ -111,7 +111,7 @@ def test_a_node_that_is_unschedulable_is_shown_so_with_its_reason():
 def test_the_table_of_nodes_says_why_a_node_takes_no_new_tasks():
     cell = Watched(nodes=1)
     cell.take(replace(report("n0"), unschedulable=FULL))
-    assert node_row(node_document(cell.view, "n0"), 0)[3].endswith(f"; takes no new tasks: {FULL}")
+    assert node_row(node_document(cell.view, "n0"))[3].endswith(f"; takes no new tasks: {FULL}")
 
 
 def test_a_job_that_waits_for_unschedulable_nodes_is_told_why():
