@@ -95,6 +95,8 @@ COMPILED = {
     "services/fairness/core": (
         "accounts",
         "backoff",
+        "capacity",
+        "caps",
         "decide",
         "demand",
         "demands",
@@ -105,6 +107,8 @@ COMPILED = {
         "promised",
         "queue_report",
         "round_fold",
+        "rounds",
+        "runs",
         "stale",
         "state",
         "tolerance",

@@ -11,7 +11,7 @@ from largesse.open_round import OpenRound as OpenRound
 from schemas.envelope import Record
 from schemas.rounds import DecisionBody
 
-RULES = 8
+RULES = 9
 """Raised by every change that can alter a decision's bytes. An instance answers only openings of its own number."""
 
 

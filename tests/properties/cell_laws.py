@@ -34,7 +34,7 @@ def check_room(cell):
         for kind, amount in each.capacity.items():
             total[kind] = total.get(kind, 0) + (0 if each.lost else amount)
     assert {k: n for k, n in total.items() if n} == {k: n for k, n in state.capacity.items() if n}
-    assert {k: n for k, n in total.items() if n} == {k: n for k, n in cell.fairness.capacity.items() if n}
+    assert {k: n for k, n in total.items() if n} == {k: n for k, n in cell.fairness.capacity.divided.items() if n}
     held = {key: (hold.node, hold.demand, hold.devices or {}) for key, hold in holds_of(state).items()}
     assert held == {
         key: (node, each.demand, {str(share.index): share.milli for share in each.devices})
@@ -247,7 +247,7 @@ def check_levels(cell, before):
     demand = demand_of(state)
     all_due = fair_levels(state.policy.preset, state.queues, state.capacity, demand)
     assert any(due == all_due[leaf] for leaf, due in dues.items()) or not dues
-    demand |= {leaf: {"": cell.fairness.capped[leaf].amounts} for leaf in dues}
+    demand |= {leaf: {"": cell.fairness.caps.by_unit[leaf].amounts} for leaf in dues}
     placed = fair_levels(state.policy.preset, state.queues, state.capacity, demand)
     assert levels == dict.fromkeys(dues, 0) | placed
     assert all(due > levels[leaf] for leaf, due in dues.items())

@@ -233,7 +233,7 @@ class Books:
         named = {level.queue for level in body.levels} | set(body.gone)
         capped = {unit for unit in self.state.levels.dues() if unit not in named}
         capped |= {level.queue for level in body.levels if level.due is not None}
-        return self.demand_by_set | {unit: {"": self.state.capped[unit].amounts} for unit in capped}
+        return self.demand_by_set | {unit: {"": self.state.caps.by_unit[unit].amounts} for unit in capped}
 
     def below_of(self, sums, path):
         """The sum over the leaves of a queue."""

@@ -174,5 +174,7 @@ def check(shadow):
     for seq in shadow.base.runs:
         assert seq in shadow.works
     assert shadow.claims.keys() == shadow.ends.keys()
-    listed = {*shadow.renewals}
+    listed = {(at_ms, seq) for at_ms, jobs in shadow.renewals.jobs.items() for seq in jobs}
+    assert sorted(shadow.renewals.moments) == sorted(shadow.renewals.jobs)
+    assert shadow.renewals.listed == sum(map(len, shadow.renewals.jobs.values()))
     assert all((claim.renew_ms, seq) in listed for seq, claim in shadow.claims.items() if claim.renew_ms != RESTS)

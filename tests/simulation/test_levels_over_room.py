@@ -108,7 +108,7 @@ def test_a_leaf_that_is_first_for_whatever_comes_free_is_not_taken_to_find_no_ro
     cell = PlacedCell(TREE, {"n": ({"cpu": 40}, {})}, loads)
     cell.run_until(60_000, lambda: None)
 
-    assert cell.cell.fairness.capped == {}
+    assert cell.cell.fairness.caps.by_unit == {}
     assert cell.held["g1/a", "cpu"] == 10
 
 
@@ -226,7 +226,7 @@ class Caps:
         self.moves, self.begins = Counter(), Counter()
 
     def __call__(self):
-        capped = {leaf: dict(cap.amounts) for leaf, cap in self.cell.cell.fairness.capped.items()}
+        capped = {leaf: dict(cap.amounts) for leaf, cap in self.cell.cell.fairness.caps.by_unit.items()}
         for leaf, amounts in capped.items():
             self.begins[leaf] += leaf not in self.known
             self.moves[leaf] += leaf in self.known and amounts != self.known[leaf]

@@ -13,16 +13,18 @@ PERMILLES = (keys.SOONER_PERMILLE, keys.SOONER_LARGE_PERMILLE)
 
 
 def is_right(shadow, job, now_ms):
-    """Whether the key of a job follows from its end and its work, both at most an eighth behind."""
+    """Whether the key of a job follows from its end and its work, all at most a quarter behind."""
     seq = job.admitted
     claim, end_ms, work = shadow.claims[seq], shadow.ends[seq], keys.work_left(shadow, job)
     if end_ms & keys.STALE:
         return True  # It is not known yet when it ends.
-    in_shadow_ms = end_ms - shadow.works[seq].joined_ms
-    left = sorted(max(keys.LEFT_MS_MIN, end_ms - in_shadow_ms * each // 1_000 - now_ms) for each in PERMILLES)
-    least, most = keys._rounded(claim.work * left[0] ** 2), keys._rounded(claim.work * (left[1] * 8 // 7 + 2) ** 2)
+    in_shadow_ms, moved_ms = claim.end_ms - shadow.works[seq].joined_ms, abs(claim.end_ms - end_ms)
+    left = sorted(max(keys.LEFT_MS_MIN, claim.end_ms - in_shadow_ms * each // 1_000 - now_ms) for each in PERMILLES)
+    part, step_ms = keys.RENEWED_PART, keys.RENEWED_STEP_MS
+    least = keys._rounded(claim.work * left[0] ** 2)
+    most = keys._rounded(claim.work * ((left[1] + step_ms) * part // (part - 1) + 2) ** 2)
     return (
-        claim.end_ms == end_ms
+        (not moved_ms or moved_ms * (part - 1) < claim.end_ms - now_ms + part * step_ms)
         and (claim.work == work or 0 < (claim.work - work) * keys.RENEWED_PART < claim.work)
         and least <= claim.key <= most
     )

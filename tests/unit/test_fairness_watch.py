@@ -64,7 +64,7 @@ def test_what_a_round_granted_is_told_a_second_later_if_nothing_else_happens():
         "a": (750, 750, 800, 0, 50, "cpu"),
         "b": (250, 250, 200, 0, 0, "cpu"),
     }
-    assert story.fairness.wake_ms is None
+    assert story.fairness.rounds.wake_ms is None
     assert story.fairness.shares["a"].resource == "cpu"
 
 
@@ -104,7 +104,7 @@ def test_what_tasks_hold_counts_until_their_node_gives_it_back():
     story.settle()
     assert said(story)["a"] == (0, 0, 0, 0, 0, "")
     assert story.fairness.shares == {}
-    assert (story.fairness.held, by_leaf(story.fairness, "used"), story.fairness.running) == ({}, {}, {})
+    assert (story.fairness.held, by_leaf(story.fairness, "used"), story.fairness.runs.since) == ({}, {}, {})
 
 
 def test_a_lost_node_gives_back_what_it_held():

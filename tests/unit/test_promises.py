@@ -280,7 +280,7 @@ def test_once_its_reservation_is_gone_a_job_is_a_job_like_any_other():
 
     assert why(story.settle())[0][2] in ("required", "packed")
     assert story.fairness.promises.amount == {}
-    assert story.fairness.capacity == {"cpu": 4_000, "memory": 16_384}
+    assert story.fairness.capacity.divided == {"cpu": 4_000, "memory": 16_384}
 
 
 @pytest.mark.parametrize("preset", ["fifo", "drf", "capacity", "carbyne", "srtf", "slots", "largesse"])
@@ -327,7 +327,7 @@ def test_what_fairness_divides_is_the_cell_without_what_is_promised_now():
 
     story.settle()
 
-    assert story.fairness.capacity["cpu"] == 4_000
+    assert story.fairness.capacity.divided["cpu"] == 4_000
 
 
 @pytest.mark.parametrize("forgetful", [False, True])

@@ -16,4 +16,4 @@ NAME = "fairness"
 TOPIC = "shares"
 UPSTREAM = ()
 READS = ("shares",)
-LAYOUT = 20
+LAYOUT = 21

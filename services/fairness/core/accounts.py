@@ -19,7 +19,9 @@ def accounts_of(state: State) -> TreeAccounts | None:
         return None
     accounts: TreeAccounts | None = state.accounts
     if accounts is None:  # Another capacity makes new ones, too.
-        state.accounts = accounts = accounts_for(state.queues, PRESETS[state.policy.preset].sharing, state.capacity)
+        state.accounts = accounts = accounts_for(
+            state.queues, PRESETS[state.policy.preset].sharing, state.capacity.divided
+        )
         for said in state.shares.values():
             tell(accounts, said)
         accounts.moved = dict.fromkeys(state.demands.leaves, True)
@@ -43,8 +45,8 @@ def levels_of(state: State, accounts: TreeAccounts | None) -> Division | None:
     sharing = PRESETS[state.policy.preset].sharing
     if (state.queues.policy or sharing) in LIST_POLICIES:
         return None
-    placeable = {unit: cap_of(cap, accounts) for unit, cap in state.capped.items()}
-    fit = fits(accounts, state.demands.total, state.capacity)
+    placeable = {unit: cap_of(cap, accounts) for unit, cap in state.caps.by_unit.items()}
+    fit = fits(accounts, state.demands.total, state.capacity.divided)
     division = levels_in(SharedTree(state.queues, sharing, accounts), state.filled, placeable, fits=fit)
     state.filled = division.plain
     return division

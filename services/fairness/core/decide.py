@@ -26,7 +26,7 @@ def decide(state: State, opened: OpenRound) -> list[Shares]:
     all of them.
     """
     accounts = accounts_of(state)
-    full = opened.record.round - state.full_round >= state.policy.keyframe_rounds
+    full = state.rounds.is_full(opened.record.round, state.policy.keyframe_rounds)
     entitled = entitlements(state, full=full)
     if not full and not state.freshness.refills:
         shares = _kept(state, accounts, opened)
@@ -105,5 +105,5 @@ def _publish_queues(
 ) -> None:
     shares.queues = queue_shares(accounts, full=shares.full)
     shares.breaches = breaches(state, accounts, shares.queues, dues, opened.time)
-    if state.demands.waits and state.changed_seq > state.settled:
+    if state.demands.waits and state.rounds.has_news():
         shares.wake_ms = opened.time + SETTLE_MS

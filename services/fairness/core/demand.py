@@ -5,8 +5,7 @@ no room that it may not use. Of its tasks in back-off those count that would oth
 """
 
 from largesse.lifecycle.job_life import is_gang_given_up
-from largesse.lifecycle.promises import divisible
-from largesse.lifecycle.slots import counted_capacity, counted_demand, counted_promises
+from largesse.lifecycle.slots import counted_demand, counted_promises
 from largesse.lifecycle.task_keys import in_job, job_of, stage_in
 from schemas import Stage, Vector
 from services.fairness.core.demands import Demands
@@ -17,15 +16,13 @@ from services.fairness.core.user_demand import note_user
 
 def divide_capacity(state: State) -> None:
     """Computes what part of the cell is divided."""
-    state.capacity = divisible(state.whole, counted_promises(state.policy, state.promises))
+    state.capacity.divide(counted_promises(state.policy, state.promises))
 
 
 def recount(state: State) -> None:
     """Recomputes all sums, after the units have changed that count. Takes time proportional to nodes and live jobs."""
-    state.whole, state.demands, state.users.tasks, state.users.touched = {}, Demands(), {}, {}
-    for capacity in state.nodes.values():
-        for resource, amount in counted_capacity(state.policy, capacity).items():
-            state.whole[resource] = state.whole.get(resource, 0) + amount
+    state.demands, state.users.tasks, state.users.touched = Demands(), {}, {}
+    state.capacity.recount(state.policy)
     divide_capacity(state)
     for job in state.jobs.values():
         for at, left in enumerate(job.progress.left):

@@ -48,13 +48,13 @@ def _filled(state: State) -> dict[str, int]:
     tree, paths = _tree(state.queues, leaves, directions.sums)
     if not tree.children:
         return {}
-    accounts, demands = accounts_for(tree, "hdrf", state.capacity), Demands()
+    accounts, demands = accounts_for(tree, "hdrf", state.capacity.divided), Demands()
     for key, path in paths.items():
         sums = directions.sums[key]
-        demand = {kind: part * state.capacity[kind] // SHARE_UNITS for kind, part in sums.items()}
+        demand = {kind: part * state.capacity.divided[kind] // SHARE_UNITS for kind, part in sums.items()}
         demands.add(path, demand, 1, 0)
         put_leaf(accounts, path, demands.of(path))
-    fit = fits(accounts, demands.total, state.capacity)
+    fit = fits(accounts, demands.total, state.capacity.divided)
     levels = levels_in(SharedTree(tree, "hdrf", accounts), None, {}, fits=fit).plain.levels
     found = {
         key: levels.get(path, 0) * SHARE_UNITS // max(directions.sums[key].values()) for key, path in paths.items()
@@ -72,7 +72,7 @@ def _directions(state: State) -> Directions:
         if job is None or not job.began or not job.queue:
             directions.put(name, "", {})
         else:
-            direction = direction_of(work_of(job.graph, job.progress, job.seen), state.capacity)
+            direction = direction_of(work_of(job.graph, job.progress, job.seen), state.capacity.divided)
             directions.put(name, key_of(job.queue, set_of(direction)), direction)
     directions.stale = {}
     return directions

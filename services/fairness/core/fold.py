@@ -8,7 +8,7 @@ from largesse.lifecycle.job_life import fail, give_up, is_gang_given_up, succeed
 from largesse.lifecycle.promises import fold_plans
 from largesse.lifecycle.run_times import informed, learn, observe, rule_of
 from largesse.lifecycle.running_limit import leave, may_run, relimit, take_turns
-from largesse.lifecycle.slots import counted_capacity, slots_of
+from largesse.lifecycle.slots import slots_of
 from largesse.lifecycle.task_facts import facts_of
 from schemas import (
     ConfigChanged,
@@ -30,7 +30,6 @@ from schemas import (
     TaskFailed,
     TaskFinished,
     TimeReached,
-    Vector,
 )
 from schemas.policy import Estimates
 from schemas.queue_tree import user_limits
@@ -79,7 +78,9 @@ def _config(state: State, record: Record[ConfigChanged]) -> None:
         if slots_of(before) != slots_of(state.policy):
             recount(state)
         if has_pools(state.policy) and not has_pools(before):
-            state.full_round = -state.policy.keyframe_rounds  # Every queue's guarantee is published in the next round.
+            state.rounds.publish_all(
+                state.policy.keyframe_rounds
+            )  # Every queue's guarantee is published in the next round.
     if body.queues is not None:
         state.queues = body.queues  # Demand stays: jobs are in the same leaves, and a tree without those is refused.
         if (limits := user_limits(body.queues)) != state.users.most:
@@ -89,34 +90,28 @@ def _config(state: State, record: Record[ConfigChanged]) -> None:
         forget_queues(state)
         forget_placed(state)
     all_changed(state)
-    state.changed_seq = record.seq
+    state.rounds.note_change(record.seq)
 
 
 def _capacity(state: State, record: Record[NodeRegistered | NodeReported]) -> None:
     body = record.body
-    _count_capacity(state, state.nodes.pop(body.node, {}), -1)
-    state.nodes[body.node] = body.capacity
-    _count_capacity(state, body.capacity, 1)
+    state.capacity.put(body.node, body.capacity, state.policy)
+    divide_anew(state)
     if isinstance(body, NodeRegistered):
         _tasks(state, record)
-    state.changed_seq = record.seq
-
-
-def _count_capacity(state: State, capacity: Vector, sign: int) -> None:
-    for resource, amount in counted_capacity(state.policy, capacity).items():
-        state.whole[resource] = state.whole.get(resource, 0) + sign * amount
-    divide_anew(state)
+    state.rounds.note_change(record.seq)
 
 
 def _lost(state: State, record: Record[NodeLost]) -> None:
     body = record.body
-    _count_capacity(state, state.nodes.pop(body.node), -1)
+    state.capacity.drop(body.node, state.policy)
+    divide_anew(state)
     _tasks(state, record)
-    state.changed_seq = record.seq
+    state.rounds.note_change(record.seq)
 
 
 def _drained(state: State, record: Record[NodeDrained]) -> None:
-    state.changed_seq = record.seq
+    state.rounds.note_change(record.seq)
 
 
 def _admitted(state: State, record: Record[JobAdmitted]) -> None:
@@ -128,7 +123,7 @@ def _admitted(state: State, record: Record[JobAdmitted]) -> None:
         state.on_hold[body.spec.job] = False
     if may_run(state.running_limits, body.spec.job, body.spec.queue, body.spec.priority, record.seq):
         begin(state, [body.spec.job])
-    state.changed_seq = record.seq
+    state.rounds.note_change(record.seq)
 
 
 def _turned(state: State, record: Record[JobTurns]) -> None:
@@ -137,7 +132,7 @@ def _turned(state: State, record: Record[JobTurns]) -> None:
         park(state, back.job)
     take_turns(state.running_limits, body)
     begin(state, body.let_run)
-    state.changed_seq = record.seq
+    state.rounds.note_change(record.seq)
 
 
 def _ask_nothing(state: State, name: str, job: Job) -> None:
@@ -163,7 +158,7 @@ def _ask(state: State, job: Job, at: int, tasks: int) -> None:
 def _cancelled(state: State, record: Record[JobCancelled]) -> None:
     _forget(state, record.body.job)
     begin(state, leave(state.running_limits, record.body.job))
-    state.changed_seq = record.seq
+    state.rounds.note_change(record.seq)
 
 
 def _ended(state: State, record: Record[JobEnded]) -> None:
@@ -172,7 +167,7 @@ def _ended(state: State, record: Record[JobEnded]) -> None:
         _forget(state, end.job)
     for end in body.jobs:
         begin(state, leave(state.running_limits, end.job))
-    state.changed_seq = record.seq
+    state.rounds.note_change(record.seq)
 
 
 def _forget(state: State, name: str) -> None:
@@ -207,7 +202,7 @@ def _tasks(state: State, record: Record) -> None:
                 _fail(state, fact.job, fact.stage, index, fact.attempt, fact.reason, record.time)
     _count_ends(state, ends)
     hold_again(state, held)
-    state.changed_seq = record.seq
+    state.rounds.note_change(record.seq)
 
 
 def _succeed(state: State, ended: TaskEnd, time: int, rule: Estimates, ends: dict[str, _Ends]) -> None:
@@ -291,14 +286,9 @@ def _give_up(state: State, job: Job, name: str, at: int, left: int) -> None:
 
 def _give_back(state: State, key: str, first: int, tasks: int) -> Allocation:
     """Tasks of "job/stage" hold nothing any more; the caller updates the sums of their leaf."""
-    held, running = state.held[key], state.running
+    held, runs = state.held[key], state.runs
     for index in range(first, first + tasks):
-        since = held.since.pop(index)
-        left = running[since] - 1
-        if left:
-            running[since] = left
-        else:
-            del running[since]
+        runs.end(held.since.pop(index))
     if not held.since:
         del state.held[key]
     return held
@@ -309,7 +299,7 @@ def _plans(state: State, record: Record[Plans]) -> None:
     if fold_plans(state.promises, body):
         place_reserved(state)
     if body.profiles or body.gone:
-        state.changed_seq = record.seq
+        state.rounds.note_change(record.seq)
 
 
 FOLDS: Folds[State] = {

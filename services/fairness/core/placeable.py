@@ -22,7 +22,8 @@ from schemas import Grant, Shares
 from schemas.quantities import SHARE_UNITS
 from services.fairness.accounts.queue_account import QueueAccount
 from services.fairness.accounts.tree_accounts import TreeAccounts
-from services.fairness.core.state import Cap, Short, State
+from services.fairness.core.caps import Cap
+from services.fairness.core.state import State
 from services.fairness.core.tolerance import note_cap
 from services.fairness.filling.cell_levels import confirm
 from services.fairness.filling.unit_levels import UnitLevel
@@ -37,47 +38,46 @@ _BEYOND: Final = 3 << _TIER_BITS  # A worse claim than that of any unit within i
 
 def forget_placed(state: State) -> None:
     """Another tree is in force: which units can place what they are due has to be observed again."""
-    state.short, state.capped, state.touched = {}, {}, {}
+    state.caps.forget()
 
 
 def fold_levels(state: State, body: Shares) -> None:
     """The levels in force from now on. A unit with no due beside its level is capped no longer."""
     for queue in body.gone:
         state.levels.drop(queue)
-        state.touched[queue] = True
+        state.caps.touch(queue)
     for level in body.levels:
         kinds = {",".join(part.kinds): part.target for part in level.kinds}
         state.levels.put(level.queue, UnitLevel(level.target, level.due, level.lent, kinds))
-        state.touched[level.queue] = True
+        state.caps.touch(level.queue)
     confirm(state.filled, [*body.gone, *[level.queue for level in body.levels]], state.levels.units)
     if (
         state.freshness.refills
     ):  # Else this round has kept the levels, and units that were capped since have no due yet.
         units = state.levels.units
-        for unit in [unit for unit in state.capped if unit not in units or units[unit].due is None]:
-            del state.capped[unit]
+        state.caps.lift([unit for unit in state.caps.by_unit if unit not in units or units[unit].due is None])
 
 
 def watch_room(state: State, accounts: TreeAccounts | None, grants: Sequence[Grant]) -> None:
     """A round is closed: records which units are below their level, which were passed over, and what can be placed."""
-    touched, state.touched = state.touched, {}
+    caps, touched = state.caps, state.caps.take_touched()
     if accounts is None:
         return
     for path in touched:
         unit = accounts.group_of(path) if path in accounts.queues else accounts.root
         if unit.is_group:
             _measure(state, accounts, unit)
-    served = _worst_served(state, accounts, grants) if state.short and grants else 0
-    for name, short in state.short.items():
+    served = _worst_served(state, accounts, grants) if caps.short and grants else 0
+    for name, short in caps.short.items():
         if short.claim < served:
             if short.passed:
                 _pass_over(state, accounts, accounts.queues[name])
             short.passed = True
-    if state.capped:
+    if caps.by_unit:
         for path in touched:
             unit = accounts.group_of(path) if path in accounts.queues else accounts.root
-            if unit.name in state.capped:
-                _follow(state, state.capped[unit.name], unit, accounts)
+            if unit.name in caps.by_unit:
+                _follow(state, caps.by_unit[unit.name], unit, accounts)
 
 
 def cap_of(cap: Cap, accounts: TreeAccounts) -> list[int]:
@@ -90,14 +90,9 @@ def _measure(state: State, accounts: TreeAccounts, unit: QueueAccount) -> None:
     held = accounts.share_of(unit.used) if level else 0
     # A leaf that asks for several sets of kinds is never capped: what it holds does not say which it cannot place.
     if not level or not unit.is_short(held, level) or unit.sets:
-        state.short.pop(unit.name, None)
+        state.caps.short.pop(unit.name, None)
         return
-    claim = _claim(state, accounts, unit, held, unit.slack, level)
-    short = state.short.get(unit.name)
-    if short is None:
-        state.short[unit.name] = Short(claim)
-    else:
-        short.claim = claim
+    state.caps.set_short(unit.name, _claim(state, accounts, unit, held, unit.slack, level))
 
 
 def _worst_served(state: State, accounts: TreeAccounts, grants: Sequence[Grant]) -> int:
@@ -146,9 +141,9 @@ def _claim(state: State, accounts: TreeAccounts, unit: QueueAccount, held: int, 
 
 def _pass_over(state: State, accounts: TreeAccounts, unit: QueueAccount) -> None:
     """A unit was passed over again while it was short: what it holds is what it can place."""
-    cap = state.capped.get(unit.name)
+    cap = state.caps.by_unit.get(unit.name)
     if cap is None:
-        state.capped[unit.name] = Cap(_amounts(unit, accounts))
+        state.caps.by_unit[unit.name] = Cap(_amounts(unit, accounts))
         level = state.levels.entitled(unit.name)
         note_cap(state, level, accounts.share_of(unit.used))
     elif cap.less and accounts.share_of(unit.used) < accounts.share_of(cap_of(cap, accounts)):

@@ -68,10 +68,7 @@ def forget_queues(state: State) -> None:
 def watch(state: State, time: int) -> None:
     """A round is closed: records which queues are below their guarantee now, and which no longer are."""
     accounts = accounts_of(state)
-    state.oldest_ms = None
-    for since_ms in state.running:
-        state.oldest_ms = since_ms
-        break
+    state.runs.settle()
     if accounts is None:
         return
     accounts.settle()
@@ -90,7 +87,7 @@ def breaches(
     room, since that was last published. `said`: what is said of queues this time; `dues`: of the units that cannot
     place what they are due.
     """
-    limit = time if state.oldest_ms is None else state.oldest_ms
+    limit = time if state.runs.oldest_ms is None else state.runs.oldest_ms
     reports: list[tuple[str, int, bool]] = []
     for name, since_ms in state.watch.below.items():
         if since_ms >= limit:

@@ -52,7 +52,7 @@ def _grant(state: State, grants: list[Grant], time: int) -> None:
             counts.append((held.demand, tasks))
         total += tasks
     if total:
-        state.running[time] = state.running.get(time, 0) + total
+        state.runs.begin(time, total)
     for (leaf, user), counts in granted.items():
         for demand, tasks in counts:
             count_tasks(state, leaf, demand, 0, -tasks, tasks, user)
@@ -60,7 +60,7 @@ def _grant(state: State, grants: list[Grant], time: int) -> None:
 
 # ---------------------------------------------------------------- rounds
 def fold_opening(state: State, record: Record[RoundOpened]) -> None:
-    state.opened = record.seq
+    state.rounds.open(record.seq)
     if open_promises(state.promises, record.time):
         divide_anew(state)
     wake(state, record.time)
@@ -81,22 +81,20 @@ def fold_closing(state: State, record: Record[RoundClosed]) -> None:
     _grant(state, grants, record.time)
     if state.users.touched:
         cut_users(state)
-    state.settled = state.opened
+    state.rounds.close()
     watch(state, record.time)
     watch_room(state, accounts_of(state), grants)
 
 
 def fold_time(state: State, record: Record[TimeReached]) -> None:
-    body = record.body
-    if body.wake_ms != state.wake_ms:
-        state.changed_seq = record.seq  # A job waited for this time, and may ask for something now.
+    state.rounds.note_time(record.seq, record.body.wake_ms)
 
 
 def fold_shares(state: State, record: Record[Shares]) -> None:
     body = record.body
     fold_levels(state, body)
     if body.full:
-        state.full_round = record.round
-    state.wake_ms = body.wake_ms
+        state.rounds.full_round = record.round
+    state.rounds.wake_ms = body.wake_ms
     fold_entitlements(state.entitled, body.entitlements)
     fold_said(state, body)

@@ -16,7 +16,7 @@ def all_changed(state: State) -> None:
     entitle(state)
     state.filled = state.accounts = state.directions = None
     for unit in state.levels.units:
-        state.touched[unit] = True
+        state.caps.touch(unit)
 
 
 def refill(state: State) -> None:
@@ -49,7 +49,7 @@ def change_demand(state: State, leaf: str) -> None:
 
 def change_sums(state: State, leaf: str) -> None:
     """What a leaf asks for, waits for or holds has changed."""
-    state.touched[leaf] = True
+    state.caps.touch(leaf)
     if state.accounts is not None:
         state.accounts.moved[leaf] = True
 

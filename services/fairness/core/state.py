@@ -8,9 +8,13 @@ from largesse.lifecycle.run_times import NOTHING_SEEN, History, Seen
 from largesse.lifecycle.state import Graph, JobLife, Progress, Promises, RunningLimits
 from schemas import Cache, Policy, Queue, QueueShare, Vector
 from services.fairness.accounts.tree_accounts import TreeAccounts
+from services.fairness.core.capacity import Capacity
+from services.fairness.core.caps import Caps
 from services.fairness.core.demands import Demands
 from services.fairness.core.directions import Directions
 from services.fairness.core.guarantees import GuaranteeWatch
+from services.fairness.core.rounds import Rounds
+from services.fairness.core.runs import Runs
 from services.fairness.filling.cell_levels import CellLevels
 from services.fairness.filling.unit_levels import UnitLevels
 
@@ -138,23 +142,6 @@ class Backoffs:
 
 
 @dataclass(slots=True)
-class Short:
-    """A unit below its level by a task or more: what leftover served it by after the last closing, and whether at one
-    since it fell short a worse claim than that had been served."""
-
-    claim: int
-    passed: bool = False
-
-
-@dataclass(slots=True)
-class Cap:
-    """What a unit is taken to be able to place, in base units by kind. `less`: it held less after the last closing."""
-
-    amounts: Vector
-    less: bool = False
-
-
-@dataclass(slots=True)
 class Reserving:
     """A live job that names a reservation, and the queue that it is of while that is not accepted."""
 
@@ -164,32 +151,19 @@ class Reserving:
 
 @dataclass(slots=True)
 class State:
-    """One cell. `running_limits`: which jobs may run. `history`: earlier runs. `whole`: what nodes have; `capacity`:
-    what of it is divided, which is not what was promised to reservations at the last opening. `reserving`: by job.
-    `on_hold`: live jobs that users hold: what they run counts, what they wait for does not.
+    """One cell. `running_limits`: which jobs may run. `history`: earlier runs. `reserving`: by job. `on_hold`: jobs
+    that users hold: what they run counts, what they wait for does not.
 
-    `demands`: what leaf queues ask for and hold. `held` is keyed "job/stage"; `running`: log time of a closing -> tasks
-    that it granted and that still hold.
+    `demands`: what leaf queues ask for and hold. `held` is keyed "job/stage".
 
-    `levels`: those in force; `shares`: what was published of queues; `full_round`: the last round in which everything
-    was. `watch`: whose guarantees do not hold. `oldest_ms`: since when the longest task had been running after the last
-    closing.
-
-    Of units (queues with a level of their own): `short`, those below their level; `capped`, those whose levels follow
-    what they can place. `touched`: queues whose sum or level has changed since the last closing.
-
-    `entitled`: by queue and set of kinds, what jobs are entitled to, as published.
-
-    `changed_seq`: seq of the last fact that may lead to a grant; `opened`: of the last opening; `settled`: of the last
-    one that was closed; `wake_ms`: the wake-up that this core asked for last.
+    `levels`: those in force; `shares`: what was published of queues; `watch`: whose guarantees do not hold; `entitled`:
+    by queue and set of kinds, what jobs are entitled to, as published.
     """
 
     policy: Policy = field(default_factory=Policy)
     queues: Queue | None = None
     users: Users = field(default_factory=Users)
-    nodes: dict[str, Vector] = field(default_factory=dict)
-    whole: Vector = field(default_factory=dict)
-    capacity: Vector = field(default_factory=dict)
+    capacity: Capacity = field(default_factory=Capacity)
     promises: Promises = field(default_factory=Promises)
     reserving: dict[str, Reserving] = field(default_factory=dict)
     running_limits: RunningLimits = field(default_factory=RunningLimits)
@@ -198,21 +172,14 @@ class State:
     on_hold: dict[str, bool] = field(default_factory=dict)
     demands: Demands = field(default_factory=Demands)
     held: dict[str, Allocation] = field(default_factory=dict)
-    running: dict[int, int] = field(default_factory=dict)
+    runs: Runs = field(default_factory=Runs)
     backoffs: Backoffs = field(default_factory=Backoffs)
     levels: UnitLevels = field(default_factory=UnitLevels)
     shares: dict[str, QueueShare] = field(default_factory=dict)
-    full_round: int = 0
     watch: GuaranteeWatch = field(default_factory=GuaranteeWatch)
-    oldest_ms: int | None = None
-    short: dict[str, Short] = field(default_factory=dict)
-    capped: dict[str, Cap] = field(default_factory=dict)
-    touched: dict[str, bool] = field(default_factory=dict)
+    caps: Caps = field(default_factory=Caps)
     freshness: Freshness = field(default_factory=Freshness)
-    changed_seq: int = 0
-    opened: int = 0
-    settled: int = 0
-    wake_ms: int | None = None
+    rounds: Rounds = field(default_factory=Rounds)
     entitled: dict[str, int] = field(default_factory=dict)
     directions: Cache[Directions | None] = None
     filled: Cache[CellLevels | None] = None

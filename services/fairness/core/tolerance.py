@@ -33,12 +33,12 @@ def note_cap(state: State, before: int, after: int) -> None:
 def open_round(state: State, accounts: TreeAccounts | None, record: Record) -> None:
     """Finds out whether this opening's round works the levels out again; if so, changes are counted from here on."""
     fresh = state.freshness
-    is_full = record.round - state.full_round >= state.policy.keyframe_rounds
+    is_full = state.rounds.is_full(record.round, state.policy.keyframe_rounds)
     fresh.refills = is_full or fresh.refill_due or accounts is None or _has_moved(state, accounts, record.time)
     if fresh.refills:
         fresh.refill_due, fresh.spared_ms, fresh.caps_moved, fresh.asked_before = False, None, 0, {}
-        fresh.fitted = accounts is not None and fits(accounts, state.demands.total, state.capacity)
-    elif fresh.spared_ms is None and (fresh.asked_before or state.capped):
+        fresh.fitted = accounts is not None and fits(accounts, state.demands.total, state.capacity.divided)
+    elif fresh.spared_ms is None and (fresh.asked_before or state.caps.by_unit):
         fresh.spared_ms = record.time
 
 
@@ -53,7 +53,7 @@ def _has_moved(state: State, accounts: TreeAccounts, time: int) -> bool:
     policy, fresh = state.policy, state.freshness
     if not policy.demand_tolerance_permille or accounts.by_holdings or fresh.fitted:
         return True
-    if fits(accounts, state.demands.total, state.capacity):
+    if fits(accounts, state.demands.total, state.capacity.divided):
         return True
     spared_ms = fresh.spared_ms if fresh.spared_ms is not None else time
     if time - spared_ms >= policy.demand_tolerance_ms:
@@ -67,7 +67,8 @@ def _has_moved(state: State, accounts: TreeAccounts, time: int) -> bool:
             if _asks_otherwise(state.levels, accounts.group_of(leaf), before, now):
                 return True
             moved = [
-                _distance(state.capacity, before.get(kinds, {}), now.get(kinds, {})) for kinds in {**before, **now}
+                _distance(state.capacity.divided, before.get(kinds, {}), now.get(kinds, {}))
+                for kinds in {**before, **now}
             ]
             left -= sum(moved)
     return left < 0

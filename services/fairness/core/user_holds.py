@@ -38,7 +38,7 @@ def fold_changed(state: State, record: Record[JobChanged]) -> None:
             _stop_asking(state, name, job)
     elif body.hold is False and state.on_hold.pop(name, False):
         _ask(state, name, job)
-    state.changed_seq = record.seq
+    state.rounds.note_change(record.seq)
 
 
 def _move(state: State, name: str, job: Job, queue: str, priority: int, admitted: int) -> None:

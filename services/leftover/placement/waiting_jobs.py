@@ -17,7 +17,7 @@ class WaitingJobs:
     def __init__(self, table: NodeTable, classes: TaskClasses, limits: Limits, buckets: Buckets) -> None:
         self._table, self._classes, self._limits, self._buckets = table, classes, limits, buckets
         self.by_name: dict[str, JobEntry] = {}
-        self._stale_jobs: dict[str, bool] = {}  # Their ranks may have changed; True: what they hold may have, too.
+        self._stale_jobs: dict[int, bool] = {}  # Their ranks may have changed; True: what they hold may have, too.
         self._stale_leaves: dict[str, bool] = {}
 
     def add(self, job: JobEntry) -> None:
@@ -54,7 +54,7 @@ class WaitingJobs:
             leaf.held = [have - held for have, held in zip(leaf.held, job.held, strict=True)]
             self._buckets.pools.give_back(job.job_class, job.held)
             self._stale_leaves[leaf.name] = True
-        self._stale_jobs.pop(name, None)
+        self._stale_jobs.pop(job.admitted, None)
 
     def hold(self, name: str, task_pairs: list[tuple[int, int]], count: int, queue: str = "") -> None:
         """The job holds `count` more tasks (fewer, where negative). `queue` is its own, also when the job is over."""
@@ -80,7 +80,7 @@ class WaitingJobs:
         if buckets.pools.count > 1:
             buckets.pools.hold(job.job_class, task_pairs, count)
         job.tasks += count
-        self._stale_jobs[name] = self._stale_leaves[leaf.name] = True
+        self._stale_jobs[job.admitted] = self._stale_leaves[leaf.name] = True
 
     # ------------------------------------------------------------ ranks
     def set_sort_value(self, job: JobEntry, value: int) -> None:
@@ -88,7 +88,7 @@ class WaitingJobs:
         if job.sort_value != value:
             job.sort_value = value
             if job.spans:  # Else it is ranked once it waits for something.
-                self._stale_jobs.setdefault(job.name, False)
+                self._stale_jobs.setdefault(job.admitted, False)
 
     def set_priority(self, job: JobEntry, priority: int) -> None:
         """The job has another priority from the next round on."""
@@ -102,7 +102,7 @@ class WaitingJobs:
     def rerank(self, job: JobEntry) -> None:
         """The job may come earlier or later in its leaf from the next round on."""
         if job.spans:  # Else it is ranked once it waits for something.
-            self._stale_jobs.setdefault(job.name, False)
+            self._stale_jobs.setdefault(job.admitted, False)
 
     def set_floor(self, leaf: LeafEntry, floor: int) -> None:
         """Jobs of a leaf that have less than this come first in it."""
@@ -131,7 +131,7 @@ class WaitingJobs:
         leaves = [buckets.leaves[name] for name in self._stale_leaves]
         for leaf in leaves:
             leaf.share = largest_share(leaf.held, total)
-        stale = [(self.by_name[name], has_moved) for name, has_moved in self._stale_jobs.items()]
+        stale = [(buckets.by_admission[admitted], has_moved) for admitted, has_moved in self._stale_jobs.items()]
         befores = [job.share for job, _ in stale]
         for job, has_moved in stale:
             if has_moved:

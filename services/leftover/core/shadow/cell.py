@@ -6,7 +6,6 @@ an estimate from its work.
 """
 
 from dataclasses import dataclass
-from heapq import heappush
 
 from largesse.lifecycle.queue_policy import Group
 from largesse.lifecycle.run_times import expected_ms
@@ -40,7 +39,7 @@ EACH_ANEW = 256
 once a part of them has (MOVED_PART). Among thousands of jobs one more moves the ends of the others by little, and to
 see them again takes a step for each."""
 
-MOVED_PART = 16
+MOVED_PART = 4
 
 
 @dataclass(slots=True)
@@ -102,7 +101,7 @@ class ShadowCell(Shadow):
             known.stirred = True
             if known.renew_ms == RESTS:
                 known.renew_ms = AT_ONCE
-                heappush(self.renewals, (AT_ONCE, job.admitted))
+                self.renewals.add(AT_ONCE, job.admitted)
 
     def note_work(self, job: Job) -> None:
         """Tasks of a job have ended, or have to be done again: the next opening computes its key if that matters."""
@@ -112,7 +111,7 @@ class ShadowCell(Shadow):
         work, known.stirred = work_left(self, job), True
         if known.renew_ms == RESTS or work > known.work or (known.work - work) * RENEWED_PART >= known.work:
             known.renew_ms = AT_ONCE
-            heappush(self.renewals, (AT_ONCE, job.admitted))
+            self.renewals.add(AT_ONCE, job.admitted)
 
     def note_duration(self, job: Job, at: int) -> None:
         """More is known of how long the tasks of a stage take."""

@@ -6,19 +6,18 @@ remaining work alone (SRTF) ignores how long a job has waited. The product reach
 no more losers than FSP (measurements: docs/performance.md). If all jobs were due when they end in the shadow, it would
 spend too much on the few largest, which are slow in any case; so these are due later than the others.
 
-The remaining time shrinks while nothing happens, so a key is recomputed when the job's end in the shadow moves, when an
-eighth of its remaining work is done, or when an eighth of its remaining time has passed. The number of recomputations
-grows with the logarithm of the time, not with the number of rounds. A key *rests* while its job asks for nothing, and
-once the job is due: then it is recomputed when something happens to the job.
+The remaining time shrinks while nothing happens, so a key is recomputed when a quarter of the job's remaining work is
+done, when a quarter of its remaining time has passed, or when its end in the shadow moves by as much. The number of
+recomputations grows with the logarithm of the time, not with the number of rounds. A key *rests* while its job asks for
+nothing, and once the job is due: then it is recomputed when something happens to the job.
 """
 
 from bisect import bisect_left, insort
-from heapq import heappop, heappush
 from typing import Final
 
 from services.leftover.core.asks import does_ask
 from services.leftover.core.job import Job
-from services.leftover.core.shadow.state import Claim, Shadow, Work
+from services.leftover.core.shadow.state import Claim, Renewals, Shadow, Work
 from services.leftover.placement.board import Board
 
 STALE: Final = 1 << 60
@@ -44,8 +43,12 @@ SOONER_LARGE_PERMILLE: Final = 50
 SIZES_MAX: Final = 1_000
 """Jobs that joined the shadow last of which it is known how much work they had by then."""
 
-RENEWED_PART: Final = 8
-"""A key is computed again when this part of the work, or of the time, that was left is over."""
+RENEWED_PART: Final = 4
+"""A key is computed again when this part of the work, or of the time, that was left is over, or when the job's end in
+the shadow has moved by as much of the time until then."""
+
+RENEWED_STEP_MS: Final = 250
+"""The moments at which keys are computed again, as time has passed, are multiples of this: many keys share one."""
 
 RENEWED_A_ROUND: Final = 256
 """Most keys that are computed again in one round for work or time that is over. Others follow in the next."""
@@ -67,7 +70,7 @@ def claim(shadow: Shadow, job: Job, time: int, board: Board | None) -> None:
     left_ms = _due_by(shadow, work, end_ms) - time
     renew_ms = RESTS
     if left_ms > LEFT_MS_MIN:
-        renew_ms = time + left_ms // RENEWED_PART
+        renew_ms = (time + left_ms // RENEWED_PART) // RENEWED_STEP_MS * RENEWED_STEP_MS + RENEWED_STEP_MS
     else:
         left_ms = LEFT_MS_MIN
     left = work_left(shadow, job)
@@ -77,8 +80,9 @@ def claim(shadow: Shadow, job: Job, time: int, board: Board | None) -> None:
         known = shadow.claims[seq] = Claim(-1, 0, 0, RESTS)
     is_shown, is_listed = known.key == key, known.renew_ms == renew_ms
     known.key, known.work, known.end_ms, known.renew_ms, known.stirred = key, left, end_ms, renew_ms, False
+    known.job = job
     if not is_listed and renew_ms != RESTS:
-        heappush(shadow.renewals, (renew_ms, seq))
+        shadow.renewals.add(renew_ms, seq)
     if not is_shown and board is not None:
         board.show_key(seq, key)
 
@@ -86,9 +90,11 @@ def claim(shadow: Shadow, job: Job, time: int, board: Board | None) -> None:
 def claim_moved(shadow: Shadow, seq: int, jobs: dict[str, Job], time: int, board: Board | None) -> None:
     """Another end in the shadow is known of a job. If it asks for nothing, its key is computed once it may again."""
     known = shadow.claims[seq]
-    if end_of(shadow, seq) == known.end_ms:
-        return
-    job = jobs[shadow.works[seq].name]
+    before_ms = known.end_ms
+    moved_ms = abs(end_of(shadow, seq) - before_ms)
+    if not moved_ms or (known.renew_ms > AT_ONCE and moved_ms * RENEWED_PART < before_ms - time):
+        return  # What is left to add up is added up when the key is computed next.
+    job = known.job or jobs[shadow.works[seq].name]
     if does_ask(job) or known.stirred:
         claim(shadow, job, time, board)
     elif known.renew_ms != AT_ONCE:
@@ -96,24 +102,30 @@ def claim_moved(shadow: Shadow, seq: int, jobs: dict[str, Job], time: int, board
 
 
 def renew(shadow: Shadow, jobs: dict[str, Job], time: int, board: Board | None) -> None:
-    """Computes keys again of which too much time has passed, those first for which it passed first. Those of jobs that
+    """Computes keys again for which too much time has passed, those first for which it passed first. Those of jobs that
     ask for nothing rest."""
-    left = RENEWED_A_ROUND
-    if len(shadow.renewals) > 2 * len(shadow.claims) + RENEWED_A_ROUND:
-        listed = [(known.renew_ms, seq) for seq, known in shadow.claims.items() if known.renew_ms != RESTS]
-        shadow.renewals = sorted(listed)
-    renewals = shadow.renewals
-    while left and renewals and renewals[0][0] <= time:
-        when, seq = heappop(renewals)
-        known = shadow.claims.get(seq)
-        if known is None or known.renew_ms != when:
-            continue
-        job = jobs[shadow.works[seq].name]
-        if not does_ask(job) and not known.stirred:
-            known.renew_ms = RESTS
-            continue
-        claim(shadow, job, time, board)
-        left -= 1
+    left, renewals = RENEWED_A_ROUND, shadow.renewals
+    if renewals.listed > 2 * len(shadow.claims) + RENEWED_A_ROUND:
+        renewals = shadow.renewals = Renewals()
+        for seq, known in shadow.claims.items():
+            if known.renew_ms != RESTS:
+                renewals.add(known.renew_ms, seq)
+    while left and renewals.moments and renewals.moments[0] <= time:
+        when, looked_at = renewals.moments[0], 0
+        for seq in renewals.jobs[when]:
+            if not left:
+                break
+            looked_at += 1
+            claimed = shadow.claims.get(seq)
+            if claimed is None or claimed.renew_ms != when:
+                continue
+            job = claimed.job or jobs[shadow.works[seq].name]
+            if not does_ask(job) and not claimed.stirred:
+                claimed.renew_ms = RESTS
+                continue
+            claim(shadow, job, time, board)
+            left -= 1
+        renewals.drop_first(looked_at)
 
 
 def work_left(shadow: Shadow, job: Job) -> int:

@@ -1,12 +1,14 @@
 """What the shadow cluster keeps: plain data, which snapshots hold. cluster.py moves it, cell.py is what others ask."""
 
 from dataclasses import dataclass, field
+from heapq import heappop, heappush
 from typing import Final
 
 from mypy_extensions import mypyc_attr
 
 from schemas import Cache, Queue, Vector
 from schemas.quantities import SHARE_UNITS
+from services.leftover.core.job import Job
 
 Pairs = list[tuple[int, int]]
 """Of one task: (position of a kind of resource, amount)."""
@@ -301,6 +303,7 @@ class Claim:
     it ends in the shadow when this was computed (keys.py). `work`: that work, in share units x ms; `end_ms`: that end;
     `renew_ms`: when the time that is left has become so much shorter that the key is computed again; RESTS where only
     what happens to the job makes it another. `stirred`: something has happened since, so that the job may soon ask.
+    `job`: the job itself, once this has been computed.
     """
 
     key: int
@@ -308,6 +311,7 @@ class Claim:
     end_ms: int
     renew_ms: int
     stirred: bool
+    job: Cache[Job | None] = field(default=None, repr=False, compare=False)
 
     def __init__(self, key: int, work: int, end_ms: int, renew_ms: int, stirred: bool = False) -> None:
         self.key = key
@@ -315,6 +319,48 @@ class Claim:
         self.end_ms = end_ms
         self.renew_ms = renew_ms
         self.stirred = stirred
+        self.job = None
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+@dataclass(slots=True)
+class Renewals:
+    """When keys are computed again. `jobs`: by moment (ms of log time), in the order in which they were listed;
+    `moments`: a heap of those. Entries at another moment than the claim's are passed over; `listed`: how many
+    there are.
+    """
+
+    jobs: dict[int, list[int]]
+    moments: list[int]
+    listed: int
+
+    def __init__(
+        self, jobs: dict[int, list[int]] | None = None, moments: list[int] | None = None, listed: int = 0
+    ) -> None:
+        self.jobs = jobs if jobs is not None else {}
+        self.moments = moments if moments is not None else []
+        self.listed = listed
+
+    def add(self, at_ms: int, job: int) -> None:
+        """The key of a job is computed again at that moment."""
+        jobs = self.jobs.get(at_ms)
+        if jobs is None:
+            self.jobs[at_ms] = [job]
+            heappush(self.moments, at_ms)
+        else:
+            jobs.append(job)
+        self.listed += 1
+
+    def drop_first(self, count: int) -> None:
+        """So many jobs of the earliest moment have had their turn."""
+        at_ms = self.moments[0]
+        jobs = self.jobs[at_ms]
+        self.listed -= count
+        if count < len(jobs):
+            self.jobs[at_ms] = jobs[count:]
+        else:
+            del self.jobs[at_ms]
+            heappop(self.moments)
 
 
 @dataclass(slots=True)
@@ -327,9 +373,8 @@ class Shadow:
     names of the jobs that it has no place for. `moved`: how many jobs came or left early since it was looked ahead,
     so that what was seen holds no longer; another capacity counts as all. `ends`: by live job, when it ends in the
     shadow, with STALE where that was seen before the last move. `ranked`: live jobs whose end is not stale.
-    `claims`: by live job, what it is served by; `renewals`: a heap of (when, job), in which entries other than the
-    claim's are passed over. `sizes`: of the jobs that joined last, live or not, in order of joining;
-    `sorted_sizes`: the same, least first.
+    `claims`: by live job, what it is served by; `renewals`: when that is computed again. `sizes`: of the
+    jobs that joined last, live or not, in order of joining; `sorted_sizes`: the same, least first.
     """
 
     tree: Queue | None = None
@@ -346,6 +391,6 @@ class Shadow:
     ends: dict[int, int] = field(default_factory=dict)
     ranked: dict[int, bool] = field(default_factory=dict)
     claims: dict[int, Claim] = field(default_factory=dict)
-    renewals: list[tuple[int, int]] = field(default_factory=list)
+    renewals: Renewals = field(default_factory=Renewals)
     sizes: list[int] = field(default_factory=list)
     sorted_sizes: list[int] = field(default_factory=list)
