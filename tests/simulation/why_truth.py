@@ -13,7 +13,6 @@ from largesse.log.export import ExportWriter
 from schemas import ConfigChanged, JobAdmitted, JobCancelled, Queue, RoundClosed
 from schemas.edge.cluster import ClusterNode
 from schemas.edge.read import read_cluster, read_workload_line
-from schemas.knobs import with_knobs
 from services.gateway import view
 from services.gateway.why.waits import Waits
 from services.replay.source import Source, Step, open_source
@@ -23,13 +22,14 @@ from services.replay.whatif.facts import Told
 from services.replay.whatif.outcomes import Outcomes
 from services.replay.whatif.run import Question
 from services.simulator.drawn import Dice
+from services.simulator.drawn_reservations import KNOBS, drawn_reservations
 from services.simulator.run import Options, simulate
 
 COPIES = 6
 """So many nodes are added for each that there is: more than enough for all that waits."""
 OF_TIME = ("after", "back_off", "next_round", "running", "starting")
 """These are no obstacles that anything but time removes."""
-PRESETS = ("largesse", "drf", "hdrf", "carbyne", "fifo", "tetris")
+PRESETS = ("largesse", "drf", "hdrf", "carbyne", "fifo", "dress", "rayon")
 
 
 # ---------------------------------------------------------------- a congested cell
@@ -99,9 +99,13 @@ def job_of(dice, i):
 def recorded(path: Path, seed: int, jobs: int) -> tuple[Source, str]:
     dice = Dice(seed)
     preset = PRESETS[seed % len(PRESETS)]
-    lines = sorted((read_workload_line(job_of(dice, i)) for i in range(jobs)), key=lambda each: each[0])
+    lines: list = [read_workload_line(job_of(dice, i)) for i in range(jobs)]
+    lines += drawn_reservations(seed) if preset == "rayon" else []
+    lines.sort(key=lambda each: each[0])
     with ExportWriter(path) as writer:
-        simulate(lines, read_cluster(cell_of(seed)), Options({"preset": preset, "seed": seed}, listener=writer))
+        simulate(
+            lines, read_cluster(cell_of(seed)), Options({"preset": preset, "seed": seed, **KNOBS}, listener=writer)
+        )
     return open_source(path), preset
 
 
@@ -109,7 +113,7 @@ def recorded(path: Path, seed: int, jobs: int) -> tuple[Source, str]:
 @dataclass(frozen=True)
 class Named:
     """A stage whose tasks wait at the moment of record `seq`, and the main reason, of the queue `limit` where it is one
-    of a queue. `behind`: what is named as next, with its queue.
+    of a queue. `also`, `behind`: what is named as holding it, too, and as next, with its queue.
     """
 
     seq: int
@@ -120,6 +124,7 @@ class Named:
     queue: str
     limit: str = ""
     kept_for: tuple[str, ...] = ()
+    also: tuple[tuple[str, str], ...] = ()
     behind: tuple[tuple[str, str], ...] = ()
 
 
@@ -168,10 +173,15 @@ def named_at(state: view.State) -> list[Named]:
                     job.spec.queue,
                     main["numbers"].get("queue", ""),
                     owners(state) if main["reason"] == "kept" else (),
-                    tuple((each["reason"], each["numbers"].get("queue", "")) for each in others),
+                    pairs_of(others, "also"),
+                    pairs_of(others, "behind"),
                 )
                 found.append(row)
     return found
+
+
+def pairs_of(reasons, mark: str) -> tuple[tuple[str, str], ...]:
+    return tuple((row["reason"], row["numbers"].get("queue", "")) for row in reasons if row["numbers"].get(mark))
 
 
 # ---------------------------------------------------------------- without the obstacle
@@ -204,7 +214,7 @@ def _note_starts(first, record):
 class _Run(what_if._Run):
     def _differ(self, cell, drive):
         super()._differ(cell, drive)
-        cell.put(ConfigChanged(with_knobs(cell.admission.policy, {}), None, "tester"))  # Has a round open.
+        cell.put(ConfigChanged(cell.admission.policy, None, "tester"))  # Has a round open.
         for body in self._question.said:
             if not isinstance(body, JobCancelled) or body.job in cell.admission.jobs:
                 cell.put(body)
@@ -236,11 +246,18 @@ def _changed(steps: Iterator[Step], world: World) -> Iterator[Step]:
         yield step
 
 
-LIMITS = {
+LIMITS: dict = {
     "queue_max": {"max": {}},
     "running_limit": {"running_jobs_max": None},
     "user_running_max": {"user_running_max": None},
 }
+SHRUNK: dict = {
+    "labels": {"labels": {}},
+    "running_max": {"running_max": None},
+    "spread": {"anti_affinity": None, "spread": None},
+    "locality": {"prefer": {}},
+}
+RESERVED = ("lease", "promise_used", "promised")
 ROOM = ("no_room", "gang_no_room", "no_node", "failed_there", "behind_head", "pool")
 
 
@@ -270,27 +287,28 @@ def worlds_of(state: view.State, rows: list[Named]) -> list[tuple[World, list[Na
         if row.reason in ROOM:
             groups.setdefault(("room",), []).append(row)
         elif row.reason in LIMITS:
-            groups.setdefault((row.reason, row.limit), []).append(row)
+            groups.setdefault((row.reason, row.limit, bool(row.also)), []).append(row)
+        elif row.reason in RESERVED:
+            groups.setdefault(("reserved",), []).append(row)
         elif row.reason not in OF_TIME:
             groups.setdefault((row.reason, row.job, row.stage), []).append(row)
-    return [(world_of(state, named[0]), named) for named in groups.values()]
+    return [(world_of(state, named[0], named[0].also), named) for named in groups.values()]
 
 
-def world_of(state: view.State, row: Named, behind: tuple[tuple[str, str], ...] = ()) -> World:
-    """Without the obstacle of a row, and those `behind`."""
-    obstacles = ((row.reason, row.limit), *behind)
+def world_of(state: view.State, row: Named, more: tuple[tuple[str, str], ...] = ()) -> World:
+    """Without the obstacle of a row, and `more` of them."""
+    obstacles = ((row.reason, row.limit), *more)
     words = [word for word, _ in obstacles]
     limits = [each for each in obstacles if each[0] in LIMITS]
     changes: dict = {}
-    changes |= {"labels": {}} if "labels" in words else {}
-    changes |= {"running_max": None} if "running_max" in words else {}
-    changes |= {"anti_affinity": None, "spread": None} if "spread" in words else {}
-    changes |= {"prefer": {}} if "locality" in words else {}
+    for word in words:
+        changes |= SHRUNK.get(word, {})
     return World(
         fork=state.seq,
         added=more_nodes(state) if any(word in ROOM for word in words) else [],
         queues=open_tree(state.queues, limits) if limits and state.queues is not None else None,
         jobs={(row.job, row.stage): changes} if changes else {},
+        values={"reservations": "off"} if any(word in RESERVED for word in words) else {},
         said=[JobCancelled(name, "tester") for name in row.kept_for if name != row.job] if "kept" in words else [],
     )
 
@@ -365,9 +383,9 @@ def _was(row, starts):
 
 
 def _explain(verdict, source, state, row, starts, decided, where) -> None:
-    behind = tuple(each for each in row.behind if each[0] in LIMITS or each[0] in ROOM or each[0] == "running_max")
+    behind = (*row.also, *row.behind)
     is_explained = False
-    if behind:
+    if row.behind:
         is_explained = _is_earlier(row, starts, without(source, world_of(state, row, behind)))
         verdict.explained += is_explained
     verdict.exceptions.append(

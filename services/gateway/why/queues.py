@@ -9,8 +9,8 @@ from services.gateway.documents import Document
 from services.gateway.documents.promised_waits import span
 from services.gateway.documents.queueing import named
 from services.gateway.documents.queues import queue_document
-from services.gateway.view.jobs import waiting_of
 from services.gateway.view.state import State
+from services.gateway.why.pending import Pending
 from services.gateway.why.starts import Starts
 
 SIBLINGS_SHOWN_MAX = 5
@@ -26,13 +26,14 @@ def paths_of(state: State) -> dict[str, Queue]:
 
 def queue_why(state: State, path: str) -> Document:
     """Of one queue: what keeps it from having more first, then each sibling beside it."""
+    pending = Pending(state)
     rows = {row["queue"]: row for row in _flat(queue_document(state))}
     row = rows.get(path)
     if row is None:
         row = {"queue": path, "weight": 1, "limits": {"max": {}, "guaranteed": {}}, "fair": None, "allocated": 0.0}
         row |= {"guaranteed": None, "lent": None, "breach": None, "jobs": {"waiting": 0, "running": 0, "parked": 0}}
-    waiting = _waiting(state, path)
-    reasons = [_main(state, row, waiting)]
+    waiting = pending.tasks(path)
+    reasons = [_main(state, row, waiting, pending)]
     if row.get("breach"):
         reasons.insert(0, _breach(state, row))
     parent = path.rpartition("/")[0] if "/" in path else ""
@@ -42,7 +43,7 @@ def queue_why(state: State, path: str) -> Document:
         else []
     )
     siblings.sort(key=lambda each: (-each["allocated"], each["queue"]))
-    reasons += [_beside(row, each, waiting, _waiting(state, each["queue"])) for each in siblings[:SIBLINGS_SHOWN_MAX]]
+    reasons += [_beside(row, each, waiting, pending.tasks(each["queue"])) for each in siblings[:SIBLINGS_SHOWN_MAX]]
     return {
         "kind": "queue",
         "state": "waiting" if waiting else "satisfied",
@@ -54,17 +55,6 @@ def queue_why(state: State, path: str) -> Document:
 
 def _flat(row: Document) -> list[Document]:
     return [row, *(each for child in row["children"] for each in _flat(child))]
-
-
-def _waiting(state: State, path: str) -> int:
-    """How many tasks below a queue are asked for and wait."""
-    return sum(
-        min(asked, waiting_of(job, at))
-        for job in state.jobs.values()
-        if not path or job.spec.queue == path or job.spec.queue.startswith(f"{path}/")
-        for at, asked in enumerate(job.asked)
-        if asked
-    )
 
 
 def _numbers(row: Document, waiting: int) -> Document:
@@ -81,12 +71,12 @@ def _numbers(row: Document, waiting: int) -> Document:
     }
 
 
-def _main(state: State, row: Document, waiting: int) -> Document:
+def _main(state: State, row: Document, waiting: int, pending: Pending) -> Document:
     path, held, fair = row["queue"], row["allocated"], row["fair"]
     has = f"{named(path)} holds {_percent(held)}"
     has += f" of the cell and is due {_percent(fair)}" if fair is not None else " of the cell"
     unblocks: list[str] = []
-    full = _full(state, path) if waiting else None
+    full = _full(state, path, pending) if waiting else None
     word: Reason
     if full is not None:
         word, text = "max", f"{has}; it is at its max of {full[0]} {full[1]}"
@@ -107,13 +97,13 @@ def _main(state: State, row: Document, waiting: int) -> Document:
     else:
         word, text = "no_room", f"{has}; {plural(waiting, 'task')} of it wait{'s' * (waiting == 1)} for room"
         unblocks = ["tasks that run end"]
-    ends = Starts(state).ends("")
+    ends = Starts(state, pending).ends("")
     if ends and waiting and word in ("no_room", "weight"):
         unblocks.append(f"the next running task ends in about {span(ends[0] - state.time)}")
     return {"reason": word, "text": text, "numbers": _numbers(row, waiting), "unblocks": unblocks}
 
 
-def _full(state: State, path: str) -> tuple[str, str] | None:
+def _full(state: State, path: str, pending: Pending) -> tuple[str, str] | None:
     """The resource that a queue has no more of by its max."""
     most = state.ceilings.get(path)
     if not most:
@@ -124,14 +114,11 @@ def _full(state: State, path: str) -> tuple[str, str] | None:
             for kind, amount in used.items():
                 held[kind] = held.get(kind, 0) + amount
     smallest: dict[str, int] = {}
-    for job in state.jobs.values():
-        if any(job.asked) and (job.spec.queue == path or job.spec.queue.startswith(f"{path}/") or not path):
-            for at, asked in enumerate(job.asked):
-                if asked and waiting_of(job, at):
-                    stage = job.graph.stages[at]
-                    for kind, amount in stage.demand.items():
-                        needed = amount * (stage.tasks if stage.gang else 1)
-                        smallest[kind] = min(smallest.get(kind, needed), needed)
+    for job, at, _ in pending.below(path):
+        stage = job.graph.stages[at]
+        for kind, amount in stage.demand.items():
+            needed = amount * (stage.tasks if stage.gang else 1)
+            smallest[kind] = min(smallest.get(kind, needed), needed)
     for kind, amount in most.items():
         if kind in smallest and held.get(kind, 0) + max(1, smallest[kind]) > amount:
             return kind, quantity_text(kind, amount)

@@ -14,8 +14,9 @@ from largesse.lifecycle.slots import counted_demand, slots_of
 from schemas import Stage, Vector
 from schemas.quantities import SLOTS
 from services.gateway.documents import Document
-from services.gateway.view.jobs import LiveJob, waiting_of
+from services.gateway.view.jobs import LiveJob
 from services.gateway.view.state import State
+from services.gateway.why.pending import Pending
 from services.gateway.why.room import free_of, has_labels, is_closed
 
 UNFORESEEN = frozenset(
@@ -36,6 +37,8 @@ class _Release:
 def run_ms_of(job: LiveJob, at: int) -> int | None:
     """How long a task of a stage is expected to run; None: unknown."""
     used = job.used[at]
+    if not used.attempts:
+        return job.graph.stages[at].estimate_ms or None
     known = [ms for ms, attempt in zip(used.run_ms, used.attempts, strict=True) if attempt and ms >= 0]
     if known:
         return sum(known) // len(known)
@@ -45,12 +48,20 @@ def run_ms_of(job: LiveJob, at: int) -> int | None:
 class Starts:
     """Estimates about one state of the view, which must not change while this is in use."""
 
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: State, pending: Pending | None = None) -> None:
         self._state = state
+        self._pending = pending or Pending(state)
         self._releases: list[_Release] | None = None
+        self._known: dict[tuple[str, int, str], Document | None] = {}
 
     def of(self, job: LiveJob, at: int, reason: str) -> Document | None:
         """When the next task of a stage starts; None: it cannot be told."""
+        key = job.spec.job, at, reason
+        if key not in self._known:
+            self._known[key] = self._of(job, at, reason)
+        return self._known[key]
+
+    def _of(self, job: LiveJob, at: int, reason: str) -> Document | None:
         state, stage = self._state, job.graph.stages[at]
         now_ms = state.time
         if reason in UNFORESEEN:
@@ -168,9 +179,9 @@ class Starts:
         if not capacity:
             return None
         running = 0
+        able = {name: has_labels(node, stage) for name, node in state.nodes.items()}
         for release in self._all():
-            node = state.nodes[release.node]
-            if has_labels(node, stage):
+            if able[release.node]:
                 amount = 1 if kind == SLOTS else release.demand.get(kind, 0)
                 running += (release.at_ms - state.time) * amount
         return capacity, running
@@ -178,37 +189,25 @@ class Starts:
     def _work_before(self, job: LiveJob, at: int) -> tuple[int | None, int | None]:
         """What waits before a stage in its queue, and in other queues, that could run on its nodes: amounts of the
         scarcest resource times how long; None: not known of all."""
-        state, spec = self._state, job.spec
-        stage = job.graph.stages[at]
-        kind = self._kind(stage)
-        own: int | None = 0
-        others: int | None = 0
+        spec, kind = job.spec, self._kind(job.graph.stages[at])
         place = (-spec.priority, job.admitted)
-        for other in state.jobs.values():
-            if other.hold is not None or not other.began:
-                continue
-            same = other.spec.queue == spec.queue
-            if same and (-other.spec.priority, other.admitted) > place:
-                continue
-            for index, asked in enumerate(other.asked):
-                waits = min(asked, waiting_of(other, index)) if asked else 0
-                amount = 0
-                if waits and not (other is job and index >= at):
-                    each = other.graph.stages[index]
-                    amount = 1 if kind == SLOTS else each.demand.get(kind, 0)
-                if not amount:
+        sums: list[int | None] = [0, 0]
+        for leaf, rows in self._pending.leaves.items():
+            same = leaf == spec.queue
+            for other, index, waits in rows:
+                if same and ((-other.spec.priority, other.admitted) > place or (other is job and index >= at)):
                     continue
-                run_ms = run_ms_of(other, index)
-                if same:
-                    own = None if own is None or run_ms is None else own + waits * amount * run_ms
-                else:
-                    others = None if others is None or run_ms is None else others + waits * amount * run_ms
-        return own, others
+                amount = 1 if kind == SLOTS else other.graph.stages[index].demand.get(kind, 0)
+                before = sums[not same]
+                if amount and before is not None:
+                    run_ms = run_ms_of(other, index)
+                    sums[not same] = None if run_ms is None else before + waits * amount * run_ms
+        return sums[0], sums[1]
 
     def _part(self, queue: str) -> tuple[int, int]:
         """What a queue is due among the leaves that wait, and what they are due together."""
         state = self._state
-        waiting = {job.spec.queue: True for job in state.jobs.values() if any(job.asked)}
+        waiting = self._pending.leaves
         due = {leaf: state.shares[leaf].fair for leaf in waiting if leaf in state.shares}
         own = due.get(queue, 0)
         return (own, sum(due.values())) if own else (1, max(1, len(waiting)))

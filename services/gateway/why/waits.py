@@ -1,11 +1,9 @@
 """Why tasks of a stage wait: the gateway's reasons, the numbers behind each, and what would remove it."""
 
-from collections.abc import Iterator
-
 from largesse.lifecycle.running_limit import queue_at_limit
 from largesse.lifecycle.slots import counted_demand
 from schemas.quantities import SHARE_UNITS, quantity_text
-from schemas.queue_tree import is_below, upwards
+from schemas.queue_tree import upwards
 from schemas.reasons import REASONS, Reason
 from schemas.wording import plural
 from services.gateway.documents import Document
@@ -16,11 +14,12 @@ from services.gateway.documents.queues import held_shares
 from services.gateway.documents.user_limits import counts_for, width_of
 from services.gateway.view.jobs import LiveJob, waiting_of
 from services.gateway.view.state import State
+from services.gateway.why.pending import Pending
 from services.gateway.why.room import Census, census, less_texts
 from services.gateway.why.starts import Starts, run_ms_of
 
 NODES_NAMED_MAX = 3
-BEHIND = "behind that: "
+ALSO, BEHIND = "and also: ", "behind that: "
 LIMITS = ("queue_max", "user_running_max", "running_limit", "running_max")
 NEED_ROOM_TOO = ("no_room", "gang_no_room", "labels", "kept", "pool", "behind_head", "spread", "failed_there")
 
@@ -31,7 +30,8 @@ class Waits:
     def __init__(self, state: State) -> None:
         self._state = state
         self._queueing = Queueing(state)
-        self.starts = Starts(state)
+        self._pending = Pending(state)
+        self.starts = Starts(state, self._pending)
 
     def of_stage(self, job: LiveJob, at: int) -> list[Document]:
         """Why tasks of a stage wait, the main reason first; none: none waits."""
@@ -135,8 +135,8 @@ class Waits:
 
     # ---------------------------------------------------------------- what comes behind the main reason
     def _behind(self, job: LiveJob, at: int, found: list[Document]) -> list[Document]:
-        """What would hold the tasks back next, were the main reason gone: a limit that what waits below it goes
-        beyond, or full nodes.
+        """Of a limit, full nodes, which hold the tasks back, too (`also`). Of full nodes, a limit that what waits below
+        it goes beyond: it would be next (`behind`).
         """
         words = [row["reason"] for row in found]
         stage = job.graph.stages[at]
@@ -145,7 +145,8 @@ class Waits:
             room = census(self._state, stage)
             if room.room < (stage.tasks if stage.gang else 1):
                 word: Reason = "gang_no_room" if stage.gang else "no_room"
-                rows.append(self._row(job, at, word, f"{BEHIND}{REASONS[word].means}", room.numbers()))
+                numbers = {"also": True} | room.numbers()
+                rows.append(self._row(job, at, word, f"{ALSO}{REASONS[word].means}", numbers))
         elif words[0] in NEED_ROOM_TOO:
             rows += self._limits_behind(job, at)
         return [row for row in rows if row["reason"] not in words]
@@ -155,38 +156,32 @@ class Waits:
         rows = []
         limit = self._queueing.users.of(spec.queue, spec.user) if counts_for(self._state, job) else None
         if limit is not None and self._asked(limit.queue, spec.user) > limit.free:
-            numbers = {"queue": limit.queue, "user": limit.user, "most": limit.most, "running": limit.tasks}
+            numbers: Document = {"behind": True, "queue": limit.queue, "user": limit.user}
+            numbers |= {"most": limit.most, "running": limit.tasks}
             text = f"{BEHIND}{limit.text(width_of(stage))}"
             rows.append(self._row(job, at, "user_running_max", text, numbers))
         for each in self._queueing.limits(spec.queue, stage):
             wanted = self._demand(each.queue, each.resource)
             if each.held + wanted > each.most:
-                numbers = {"queue": each.queue, "resource": each.resource, "waiting": each.amount(wanted)}
+                numbers = {"behind": True, "queue": each.queue, "resource": each.resource}
+                numbers["waiting"] = each.amount(wanted)
                 text = f"{BEHIND}{each.text()} and holds {each.amount(each.held)}; {each.amount(wanted)} of it waits"
                 rows.append(self._row(job, at, "queue_max", text, numbers))
                 break
         return rows
 
     def _row(self, job: LiveJob, at: int, word: Reason, text: str, numbers: Document) -> Document:
-        numbers = {"stage": job.graph.stages[at].stage, "behind": True} | numbers
+        numbers = {"stage": job.graph.stages[at].stage} | numbers
         return {"reason": word, "text": text, "numbers": numbers, "unblocks": [REASONS[word].action]}
 
-    def _waiting_below(self, queue: str) -> Iterator[tuple[LiveJob, int, int]]:
-        """Jobs below a queue with stages that are asked for, and for how many tasks."""
-        for job in self._state.jobs.values():
-            if is_below(job.spec.queue, queue):
-                for at, asked in enumerate(job.asked):
-                    if asked and (tasks := min(asked, waiting_of(job, at))):
-                        yield job, at, tasks
-
     def _asked(self, queue: str, user: str) -> int:
-        return sum(tasks for job, _, tasks in self._waiting_below(queue) if job.spec.user == user)
+        return sum(tasks for job, _, tasks in self._pending.below(queue) if job.spec.user == user)
 
     def _demand(self, queue: str, resource: str) -> int:
         policy = self._state.policy
         return sum(
             counted_demand(policy, job.graph.stages[at].demand).get(resource, 0) * tasks
-            for job, at, tasks in self._waiting_below(queue)
+            for job, at, tasks in self._pending.below(queue)
         )
 
     # ---------------------------------------------------------------- everything else
