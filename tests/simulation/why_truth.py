@@ -404,11 +404,10 @@ def main() -> None:
     given = parser.parse_args()
     verdict, seed = Verdict(), given.seed
     while verdict.tasks < given.tasks:
+        told = len(verdict.exceptions)
         judge(verdict, seed, given.jobs, given.moments)
+        print("\n".join([f"seed {seed}:", *verdict.exceptions[told:], verdict.text()]), flush=True)
         seed += 1
-        print(f"seed {seed - 1}: {verdict.permille / 10:.1f} % of {verdict.tasks}", flush=True)
-    print("\n".join(verdict.exceptions))
-    print(verdict.text())
 
 
 if __name__ == "__main__":

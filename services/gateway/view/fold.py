@@ -173,6 +173,7 @@ def _changed(state: State, record: Record) -> None:
     if body.queue is not None:
         _let_run(state, leave(state.running_limits, name), record)
         job.spec = replace(job.spec, queue=body.queue)
+        job.account.kinds = {}
         job.began, job.asked = 0, [0] * len(job.asked)
         if admit(state.running_limits, name, body.queue, job.spec.priority, job.admitted):
             _let_run(state, [name], record)

@@ -60,39 +60,43 @@ class Hold:
     since_ms: int
 
 
+Mode = Literal["waiting", "starting", "running"]
+
+
 @dataclass(slots=True)
 class Account:
     """What a job's time went to. `waited`: in all, by reason, or what else it did; `beside`: what further tasks waited
     for while some ran. The rest is what it is now, since `since_ms`: `mode`; `reason`, or the `clock` of a class with
     its totals by then (`mark`), where nothing is recorded, `reason` stands; `until_ms`: the end of
-    a back-off. `unsure_ms`: how long it has run since it came further last, with `left` tasks to come: perhaps for
-    nothing.
+    a back-off. `ran_ms`: when it began to run, or came further last, with `left` tasks to come; `unsure_ms`: what
+    it had run before, perhaps for nothing. `kinds`: classes of stages, by position.
     """
 
     since_ms: int
-    mode: Literal["waiting", "starting", "running"] = "waiting"
+    mode: Mode = "waiting"
     reason: Reason | None = None
     clock: str = ""
     mark: dict[str, int] = field(default_factory=dict)
     until_ms: int = 0
     left: int = 0
+    ran_ms: int = 0
     unsure_ms: int = 0
+    kinds: dict[int, str] = field(default_factory=dict)
     waited: dict[str, int] = field(default_factory=dict)
     beside: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
 class ClassClock:
-    """How long tasks of a class have waited for each reason since some of them began to. `kind`: the class; `leaf`: of
-    those in this queue alone, since a `max` counts for it or a queue above it, and for `amounts` that start at once.
+    """How long tasks of a class have waited for each reason since some of them began to. `kind`: the class; `limits`:
+    of those in one queue alone, since a `max` counts for it: by queue and resource, how much is asked for at once.
     `jobs`: that look at it.
     """
 
     reason: str
     since_ms: int
     kind: str
-    leaf: str = ""
-    amounts: Vector = field(default_factory=dict)
+    limits: list[tuple[str, str, int]] = field(default_factory=list)
     totals: dict[str, int] = field(default_factory=dict)
     jobs: int = 0
 

@@ -4,7 +4,7 @@ A job's account changes with the job; of tasks that wait as their class does, a 
 the reasons that are recorded, so that a change of a reason costs the same however many jobs wait for it.
 """
 
-from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from largesse.lifecycle.promises import serves
 from largesse.lifecycle.queue_policy import ignored_of_max
@@ -13,15 +13,14 @@ from schemas import Stage, Vector
 from schemas.quantities import SLOTS
 from schemas.queue_tree import upwards
 from schemas.reasons import Reason
-from services.gateway.view.jobs import Account, ClassClock, LiveJob, add_ms, held_in, waiting_of
+from services.gateway.view.jobs import Account, ClassClock, LiveJob, Mode, add_ms, held_in, waiting_of
 from services.gateway.view.state import State, said_of, stage_class_key
 from services.gateway.view.user_tasks import runs_of_user
 
 
-@dataclass(frozen=True, slots=True)
-class _Cause:
+class _Cause(NamedTuple):
     """Why tasks of a job wait: a reason, or that of a class: the key of its clock, `kind` and, where a queue's `max`
-    counts for it, `leaf` and the `amounts` that it asks for at once. `until_ms`: the end of a back-off.
+    counts for it, `leaf` and the `stage`. `until_ms`: the end of a back-off.
     """
 
     reason: Reason | None = None
@@ -29,7 +28,7 @@ class _Cause:
     until_ms: int = 0
     kind: str = ""
     leaf: str = ""
-    amounts: Vector = field(default_factory=dict)
+    stage: Stage | None = None
 
 
 _NOTHING = _Cause()
@@ -38,39 +37,45 @@ _UNSAID: Reason = "next_round"
 
 def settle_all(state: State, time_ms: int) -> None:
     """A record of the log has been folded: whatever it changed counts from now on."""
-    for key in state.reasons_changed:
-        clock = state.clocks.get(key)
-        if clock is not None:
-            clock.turn(said_of(state, key) or _UNSAID, time_ms)
     if state.reasons_changed or state.limits_changed:
+        for key in state.reasons_changed:
+            clock = state.clocks.get(key)
+            if clock is not None:
+                clock.turn(said_of(state, key) or _UNSAID, time_ms)
         _turn_limited(state, time_ms)
-    state.reasons_changed.clear()
-    state.limits_changed = False
-    for name in state.jobs_changed:
-        job = state.jobs.get(name)
-        if job is not None:
-            settle(state, job, time_ms)
-    state.jobs_changed.clear()
+        state.reasons_changed.clear()
+        state.limits_changed = False
+    if state.jobs_changed:
+        for name in state.jobs_changed:
+            job = state.jobs.get(name)
+            if job is not None:
+                settle(state, job, time_ms)
+        state.jobs_changed.clear()
 
 
 def settle(state: State, job: LiveJob, time_ms: int) -> None:
-    """Adds what has passed to a job's account, and looks what its time goes to from now on."""
-    _count(state, job, time_ms)
+    """Looks what a job's time goes to from now on; adds what has passed to its account if that is something else."""
     account = job.account
+    mode: Mode = "running" if any(job.running) else "starting" if any(job.starting) else "waiting"
     cause = _cause_of(state, job)
-    account.mode = "running" if any(job.running) else "starting" if any(job.starting) else "waiting"
-    account.reason, account.until_ms = cause.reason, cause.until_ms
+    is_same = cause.reason == account.reason and cause.clock == account.clock and cause.until_ms == account.until_ms
+    if is_same and mode == account.mode:
+        if mode == "running":
+            _count_run(job, time_ms)
+        return
+    _count(state, job, time_ms)
+    account.mode, account.reason, account.until_ms = mode, cause.reason, cause.until_ms
     if cause.clock != account.clock:
         _leave(state, account)
         if cause.clock:
             clock = state.clocks.get(cause.clock)
             if clock is None:
-                clock = state.clocks[cause.clock] = ClassClock(_UNSAID, time_ms, cause.kind, cause.leaf, cause.amounts)
-                clock.reason = _reason_of(state, clock, _held(state) if cause.leaf else {})
+                limits = _limits(state, cause)
+                clock = state.clocks[cause.clock] = ClassClock(_UNSAID, time_ms, cause.kind, limits)
+                clock.reason = _reason_of(state, clock, _held(state) if limits else {})
             clock.jobs += 1
         account.clock = cause.clock
-    account.mark = dict(state.clocks[cause.clock].at(time_ms)) if cause.clock else {}
-    account.since_ms = time_ms
+    account.mark = state.clocks[cause.clock].at(time_ms) if cause.clock else {}
 
 
 def close(state: State, job: LiveJob, time_ms: int) -> Account:
@@ -85,12 +90,13 @@ def close(state: State, job: LiveJob, time_ms: int) -> Account:
 
 def waited_until(state: State, job: LiveJob, time_ms: int) -> tuple[dict[str, int], dict[str, int]]:
     """What a live job's time has gone to so far, and what others of its tasks waited for while some ran. Changes
-    nothing."""
+    nothing.
+    """
     account = job.account
     waited, beside = dict(account.waited), dict(account.beside)
     unsure_ms = account.unsure_ms
     if account.mode == "running":
-        unsure_ms += time_ms - account.since_ms
+        unsure_ms += time_ms - account.ran_ms
     _spread(state, job, time_ms, waited, beside)
     add_ms(waited, "running", unsure_ms)
     return waited, beside
@@ -108,19 +114,22 @@ def _leave(state: State, account: Account) -> None:
 def _count(state: State, job: LiveJob, time_ms: int) -> None:
     """What has passed since the account was settled last."""
     account = job.account
-    if account.mode == "running":
-        account.unsure_ms += time_ms - account.since_ms
     _spread(state, job, time_ms, account.waited, account.beside)
     account.since_ms = time_ms
-    if account.unsure_ms:
-        left = sum(job.progress.left)
-        if left != account.left:  # It has come further: what ran was of use.
-            add_ms(account.waited, "running", account.unsure_ms)
-            account.unsure_ms = 0
-        elif account.mode == "running" and not any(job.running):
-            add_ms(account.waited, "lost_attempts", account.unsure_ms)
-            account.unsure_ms = 0
-    account.left = sum(job.progress.left)
+    _count_run(job, time_ms)
+
+
+def _count_run(job: LiveJob, time_ms: int) -> None:
+    """How long the job has run, and whether anything came of it."""
+    account, left = job.account, sum(job.progress.left)
+    if account.mode == "running":
+        if left == account.left and any(job.running):
+            return
+        account.unsure_ms += time_ms - account.ran_ms
+        # It has come further: what ran was of use. Or nothing of it runs any more, and nothing came of it.
+        add_ms(account.waited, "running" if left != account.left else "lost_attempts", account.unsure_ms)
+        account.unsure_ms = 0
+    account.left, account.ran_ms = left, time_ms
 
 
 def _spread(state: State, job: LiveJob, time_ms: int, waited: dict[str, int], beside: dict[str, int]) -> None:
@@ -198,12 +207,12 @@ def _cause_in(state: State, job: LiveJob, at: int, stage: Stage, waiting: int) -
         if f"{spec.job}/{stage.stage}" in state.promised:
             return _PROMISED
         unsaid: Reason | None = "user_running_max" if row is None and _is_user_full(state, job) else None
-        kind = stage_class_key(spec, stage)
-        if not any(path in state.ceilings for path in upwards(spec.queue)):
+        kind = job.account.kinds.get(at)
+        if kind is None:
+            kind = job.account.kinds[at] = stage_class_key(spec, stage)
+        if not state.ceilings or not any(path in state.ceilings for path in upwards(spec.queue)):
             return _Cause(unsaid, kind, kind=kind)
-        demand, tasks = counted_demand(state.policy, stage.demand), stage.tasks if stage.gang else 1
-        amounts = {resource: amount * tasks for resource, amount in demand.items() if amount}
-        return _Cause(unsaid, f"{spec.queue} {kind}", kind=kind, leaf=spec.queue, amounts=amounts)
+        return _Cause(unsaid, f"{spec.queue} {kind}", kind=kind, leaf=spec.queue, stage=stage)
     if job.retry_ms[at] > state.time:
         return _Cause("back_off", until_ms=job.retry_ms[at])
     return _STAGE_LIMITED if held_in(job, at, waiting) else _UNCONSIDERED
@@ -211,20 +220,34 @@ def _cause_in(state: State, job: LiveJob, at: int, stage: Stage, waiting: int) -
 
 def _turn_limited(state: State, time_ms: int) -> None:
     """Classes below a queue with a `max`: they wait for that, or for what is said of the class."""
-    limited = [clock for clock in state.clocks.values() if clock.leaf]
-    held = _held(state) if limited else {}
-    for clock in limited:
-        clock.turn(_reason_of(state, clock, held), time_ms)
+    held: dict[str, Vector] | None = None
+    for clock in state.clocks.values():
+        if clock.limits:
+            held = _held(state) if held is None else held
+            clock.turn(_reason_of(state, clock, held), time_ms)
+
+
+def _limits(state: State, cause: _Cause) -> list[tuple[str, str, int]]:
+    """By queue with a `max` and resource, how much a class asks for at once."""
+    stage = cause.stage
+    if stage is None:
+        return []
+    demand, tasks = counted_demand(state.policy, stage.demand), stage.tasks if stage.gang else 1
+    found = []
+    for path in upwards(cause.leaf):
+        ceiling = state.ceilings.get(path, {})
+        ignored = ignored_of_max(state.policy.preset, ceiling)
+        for resource in ceiling:
+            if resource not in ignored and (asked := demand.get(resource, 0) * tasks):
+                found.append((path, resource, asked))
+    return found
 
 
 def _reason_of(state: State, clock: ClassClock, held: dict[str, Vector]) -> str:
-    for path in upwards(clock.leaf) if clock.leaf else ():
-        ceiling = state.ceilings.get(path, {})
-        ignored = ignored_of_max(state.policy.preset, ceiling)
-        for resource, most in ceiling.items():
-            asked = clock.amounts.get(resource, 0)
-            if asked and resource not in ignored and held[path].get(resource, 0) + asked > most:
-                return "queue_max"
+    for path, resource, asked in clock.limits:
+        most = state.ceilings.get(path, {}).get(resource)
+        if most is not None and held[path].get(resource, 0) + asked > most:
+            return "queue_max"
     return said_of(state, clock.kind) or _UNSAID
 
 
