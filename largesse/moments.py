@@ -12,6 +12,12 @@ class Moment(NamedTuple):
     seq: int | None
     time_ms: int | None
 
+    def is_before(self, seq: int, time_ms: int) -> bool:
+        """Whether it lies before a record with this seq and time."""
+        if self.seq is not None:
+            return seq > self.seq
+        return self.time_ms is not None and time_ms > self.time_ms
+
 
 def moment_of(text: str) -> Moment:
     """A record's seq, or a time in ISO 8601, UTC unless it has an offset. Raises ValueError where it is neither."""

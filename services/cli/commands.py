@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from services.cli import changing, contexts, live
-from services.cli.arguments import At, Json, Url, knobs_named, presets_named
+from services.cli.arguments import At, Json, Url, knobs_named, presets_named, tasks_named
 from services.cli.client import Gateway
 from services.cli.context_commands import context_app
 from services.cli.ending import Wrong, out, out_json
@@ -375,6 +375,38 @@ def top_of(
     from services.cli.top import top
 
     top(Gateway(url, at=at), once=once or at is not None, json=json)
+
+
+@app.command(short_help="Say why a job waits, runs or ended; also of queues, nodes, reservations.")
+def why(
+    name: Annotated[
+        str,
+        typer.Argument(
+            help="JOB[/STAGE[/INDEX]], or the name of a reservation, a queue or a node",
+            metavar="ID",
+            autocompletion=tasks_named,
+        ),
+    ],
+    kind: Annotated[
+        Literal["job", "reservation", "queue", "node"] | None,
+        typer.Option("--kind", help="what ID names, where there are several of that name", metavar="KIND"),
+    ] = None,
+    log: Annotated[
+        str | None, _option("--log", text="ask a recorded log, as `replay` reads them, not the cell", metavar="LOG")
+    ] = None,
+    at: At = None,
+    url: Url = None,
+    json: Json = False,
+) -> None:
+    """Say why: the main reason first, then others, with the numbers behind them and what would remove each.
+
+    Of a job that waits, also when it will start, by what is expected of what runs; of one that runs or has ended, what
+    its time went to; of a queue, why it has more or less than others; of a node, why nothing new starts there.
+    """
+    from services.cli.why import Asked
+    from services.cli.why import why as explain
+
+    explain(Asked(name, kind, log, at), url, json=json)
 
 
 @app.command(short_help="Show where two logs part, and what followed.")

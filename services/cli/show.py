@@ -144,13 +144,13 @@ def _block(heads: Sequence[str], row: Sequence[object], kinds: str) -> list[str]
     for i in range(1, len(row)):
         if (text := plain(row[i])) != "":
             line = f"  {heads[i]}: {text}" if heads[i] else f"  {text}"
-            lines += _folded(line, "    ") if kinds[i : i + 1] in ("", FOLDED) else [line]
+            lines += folded(line, "    ") if kinds[i : i + 1] in ("", FOLDED) else [line]
     return lines
 
 
 def _below(remark: str) -> list[str]:
     """A remark as the lines below its row, REMARK_LINES at most; none where it is empty."""
-    lines = list(_folded(f"  {remark}", "  ")) if remark else []
+    lines = list(folded(f"  {remark}", "  ")) if remark else []
     if len(lines) > REMARK_LINES:
         rest = " ".join(line.strip() for line in lines[REMARK_LINES - 1 :])
         lines[REMARK_LINES - 1 :] = [f"  {rest}"]
@@ -167,7 +167,7 @@ def _cut(line: str) -> str:
     return line.rstrip() + "…"
 
 
-def _folded(text: str, indent: str) -> Iterator[str]:
+def folded(text: str, indent: str) -> Iterator[str]:
     """A text in lines that fit, broken between words; a word that does not fit stands on a line of its own."""
     room, line = width(), ""
     for word in re.split(r"(?<=\S) ", text):

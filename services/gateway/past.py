@@ -9,7 +9,6 @@ from largesse.folding import Folded
 from largesse.log.checkpoints import Checkpoints
 from largesse.moments import Moment
 from largesse.settings import Settings
-from schemas import Record
 from services.gateway.view.state import State
 
 STATES_KEPT = 2
@@ -79,15 +78,11 @@ class Past:
                 folded.go_on(*found)
             clock = asyncio.get_running_loop().time
             begun = clock()
-            while (ahead := await folded.log.peek()) is not None and not _is_beyond(moment, ahead.record):
+            while (ahead := await folded.log.peek()) is not None:
+                if moment.is_before(ahead.record.seq, ahead.record.time):
+                    break
                 await folded.take()
                 if clock() - begun >= TURN_S:
                     await asyncio.sleep(0)
                     begun = clock()
             return folded.state
-
-
-def _is_beyond(moment: Moment, record: Record) -> bool:
-    if moment.seq is not None:
-        return record.seq > moment.seq
-    return moment.time_ms is not None and record.time > moment.time_ms

@@ -102,6 +102,9 @@ def test_http_says_the_moment_beside_what_it_shows():
             then, now = [(await cell.get(f"/v1/{path}", **more)).json() for more in ({"at": str(last)}, {})]
             assert then.pop("at")["seq"] == last
             assert then == now
+        why = (await cell.get("/v1/jobs/big/why", at=str(seqs["big", "waiting"]))).json()
+        assert (why["state"], why["at"]["seq"]) == ("waiting", seqs["big", "waiting"])
+        assert (await cell.get("/v1/why", id="big", at=str(last))).json()["state"] == "cancelled"
         summary = (await cell.get("/v1/summary", at=str(last))).json()
         assert summary["at"]["seq"] == summary["seq"] == last
         assert summary["queues"] == (await cell.get("/v1/queues")).json()

@@ -205,7 +205,7 @@ def _stage(state: State, queueing: Queueing, job: LiveJob, at: int, whole: bool)
         at_work = "running" if running or starting else "waiting"
     else:
         at_work = "skipped" if skipped else "failed" if has_failed(job, at) else "succeeded"
-    why = _why(state, queueing, job, at, waiting, whole) if waiting else []
+    why = why_waiting(state, queueing, job, at, waiting, whole=whole) if waiting else []
     document = {
         "stage": stage.stage,
         "after": stage.after,
@@ -225,7 +225,9 @@ def _stage(state: State, queueing: Queueing, job: LiveJob, at: int, whole: bool)
     return document
 
 
-def _why(state: State, queueing: Queueing, job: LiveJob, at: int, waiting: int, whole: bool) -> list[Document]:
+def why_waiting(
+    state: State, queueing: Queueing, job: LiveJob, at: int, waiting: int, *, whole: bool
+) -> list[Document]:
     """Why tasks of a stage wait: reasons with how many tasks each holds back. `whole`: with numbers, which take a look
     at every node.
     """

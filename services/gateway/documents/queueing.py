@@ -4,7 +4,7 @@ with draining nodes. Made for one request: sums over the whole cell are computed
 
 from bisect import bisect_left
 from fractions import Fraction
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from largesse.lifecycle.empty_nodes import stage_problem
 from largesse.lifecycle.queue_policy import ignored_of_max
@@ -22,34 +22,11 @@ from services.gateway.documents.user_limits import UserLimits
 from services.gateway.view.jobs import LiveJob
 from services.gateway.view.state import NodeRow, State
 
-PendingReason = Literal[
-    "after",
-    "held",
-    "running_limit",
-    "queue_max",
-    "back_off",
-    "no_room",
-    "no_node",
-    "gang_no_room",
-    "pool",
-    "behind_head",
-    "locality",
-    "spread",
-    "failed_there",
-    "lease",
-    "promise_used",
-    "promised",
-    "running_max",
-    "user_running_max",
-    "next_round",
-]
-"""Why tasks wait, as documents and metrics say it."""
-
 NODES_SHOWN_MAX = 3
 """Draining nodes that a reason names at most."""
 
 
-class _Limit(NamedTuple):
+class Limit(NamedTuple):
     """A `max` of one resource, what is asked of it at once, and what is held."""
 
     queue: str
@@ -86,13 +63,17 @@ class Queueing:
         if full is None or job.spec.job not in running.leaf:
             return "is being cancelled"
         most = running.limits[full]
-        ahead = bisect_left(self._parked_below(full), (-job.spec.priority, job.admitted))
+        ahead = self.ahead_of(job, full)
         place = f"{ahead} {'is' if ahead == 1 else 'are'} ahead of it" if ahead else "it is next"
         return f"{named(full)} allows {plural(most, 'job')} at a time; {place}"
 
+    def ahead_of(self, job: LiveJob, full: str) -> int:
+        """How many jobs that a queue's `running_jobs_max` holds back come before this one."""
+        return bisect_left(self._parked_below(full), (-job.spec.priority, job.admitted))
+
     def at_max(self, queue: str, stage: Stage) -> str | None:
         """Which queue's `max` leaves no room for one task of a stage (of a gang: for all), in words; None: none."""
-        for limit in self._limits(queue, stage):
+        for limit in self.limits(queue, stage):
             if limit.held + limit.asked <= limit.most:
                 continue
             if limit.asked > limit.most:
@@ -107,13 +88,13 @@ class Queueing:
         """Which queue's `max` most likely left no room in the last round, where it leaves some now, in words; None: the
         queue and those above it have none that could.
         """
-        limits = self._limits(queue, stage)
+        limits = self.limits(queue, stage)
         if not limits:
             return None
         tight = min(limits, key=lambda limit: Fraction(limit.most - limit.held - limit.asked, limit.asked))
         return f"{tight.text()} and holds {tight.amount(tight.held)}; the next round considers it"
 
-    def _limits(self, queue: str, stage: Stage) -> list["_Limit"]:
+    def limits(self, queue: str, stage: Stage) -> list[Limit]:
         """Every `max` of a queue and those above it that a task of a stage (all of a gang) counts against."""
         if not self._state.ceilings:
             return []
@@ -125,7 +106,7 @@ class Queueing:
             ignored = ignored_of_max(policy.preset, ceiling)
             for resource, most in ceiling.items():
                 if resource not in ignored and (asked := demand.get(resource, 0) * tasks):
-                    found.append(_Limit(path, resource, most, asked, self._holds(path).get(resource, 0)))
+                    found.append(Limit(path, resource, most, asked, self._holds(path).get(resource, 0)))
         return found
 
     def never(self, stage: Stage) -> str | None:

@@ -3,10 +3,11 @@
 from typing import NamedTuple
 
 from schemas import Stage
-from schemas.queue_tree import is_below, upwards
+from schemas.queue_tree import upwards
 from schemas.wording import plural
 from services.gateway.view.jobs import LiveJob
 from services.gateway.view.state import State
+from services.gateway.view.user_tasks import runs_of_user
 
 
 class Limit(NamedTuple):
@@ -78,6 +79,5 @@ class UserLimits:
     def _running(self, path: str, user: str) -> int:
         key = path, user
         if key not in self._tasks:
-            users_below = [users for leaf, users in self._state.user_tasks.items() if is_below(leaf, path)]
-            self._tasks[key] = sum(users.get(user, 0) for users in users_below)
+            self._tasks[key] = runs_of_user(self._state, path, user)
         return self._tasks[key]

@@ -42,6 +42,7 @@ from services.gateway.http.routes.cluster import add_cluster, add_config, add_no
 from services.gateway.http.routes.reservations import add_reservations
 from services.gateway.http.routes.results import add_results
 from services.gateway.http.routes.series import add_series
+from services.gateway.http.routes.why import add_why
 from services.gateway.http.series_jobs import bind
 from services.gateway.http.streams import EventStream
 from services.gateway.http.watching import was_sent
@@ -97,6 +98,7 @@ def make_app(
     add_config(app, api)
     add_reservations(app, api)
     add_series(app, api)
+    add_why(app, api)
     complete(app)
     return app
 

@@ -44,6 +44,7 @@ from schemas.queue_tree import user_limits, walk
 from schemas.wording import placed
 from services.gateway.view.classes import fold_forecast
 from services.gateway.view.jobs import (
+    Account,
     EndedJob,
     EndedStage,
     Hold,
@@ -68,6 +69,7 @@ from services.gateway.view.rounds import (
 )
 from services.gateway.view.state import ENDED_CHARACTERS_MAX, ENDED_JOBS_MAX, State, touch
 from services.gateway.view.tasks import fold_tasks
+from services.gateway.view.waited import close, settle_all
 
 
 def start(shard: int = 0, of: int = 1) -> State:
@@ -115,6 +117,8 @@ def _admitted(state: State, record: Record) -> None:
         started_ms=None,
         failures=[],
         used=[StageUse() for _ in body.spec.stages],
+        account=Account(record.time),
+        strikes=[],
         run=body.run,
         kept={},
         counted={graph.position[each.stage]: each for each in body.counted},
@@ -169,6 +173,7 @@ def _changed(state: State, record: Record) -> None:
     if body.queue is not None:
         _let_run(state, leave(state.running_limits, name), record)
         job.spec = replace(job.spec, queue=body.queue)
+        job.account.kinds = {}
         job.began, job.asked = 0, [0] * len(job.asked)
         if admit(state.running_limits, name, body.queue, job.spec.priority, job.admitted):
             _let_run(state, [name], record)
@@ -199,7 +204,7 @@ def _rejected(state: State, record: Record) -> None:
         record.time,
         "rejected",
         detail,
-        rest_of(stages, [], {}),
+        rest_of(stages, [], {}, record.seq),
     )
     job.reason = body.reason
     _keep(state, name_reservation(job, spec))
@@ -239,7 +244,7 @@ def _job_ended(state: State, record: Record) -> None:
             ended_ms=record.time,
             outcome=end.outcome,
             detail=end.detail,
-            rest=rest_of(stages, job.failures, job.kept),
+            rest=rest_of(stages, job.failures, job.kept, record.seq, close(state, job, record.time)),
             job_class=class_name(state.policy, job.job_class),
             started_ms=job.started_ms,
             admitted=job.admitted,
@@ -297,6 +302,7 @@ def _set_tree(state: State, tree: Queue) -> None:
     if limits != state.user_running_max:
         state.user_running_max, state.touched = limits, None  # Tasks may wait for other reasons.
     state.shares = {path: share for path, share in state.shares.items() if path in queues}
+    state.jobs_changed.update(dict.fromkeys(state.jobs, True))  # A `max` may count for them, or none any more.
     state.breaches = {path: breach for path, breach in state.breaches.items() if path in queues}
     state.used = {path: used for path, used in state.used.items() if path in queues or state.tasks[path]}
     state.tasks = {path: tasks for path, tasks in state.tasks.items() if path in queues or tasks}
@@ -341,6 +347,7 @@ def _noting(learn: Any) -> Any:
     def learned(state: State, record: Record) -> None:
         learn(state, record)
         state.cell, state.seq, state.time, state.latest = record.cell, record.seq, record.time, record
+        settle_all(state, record.time)
 
     return learned
 

@@ -11,6 +11,7 @@ from largesse.lifecycle.job_life import given_up, is_skipped
 from largesse.lifecycle.state import JobLife
 from schemas import JobSpec, Vector
 from schemas.jobs import Counted
+from schemas.reasons import Reason
 from schemas.tasks import Failure
 
 SPANS_MAX = 1_000
@@ -21,7 +22,7 @@ JobOutcome = Literal["succeeded", "failed", "cancelled", "rejected"]
 
 @dataclass(slots=True)
 class FailedAttempt:
-    """One attempt that ended without success."""
+    """One attempt that ended without success, by record `seq`."""
 
     stage: str
     index: int
@@ -34,6 +35,7 @@ class FailedAttempt:
     run_ms: int | None = None
     peak_mib: int | None = None
     cpu_ms: int | None = None
+    seq: int = 0
 
 
 @dataclass(slots=True)
@@ -58,6 +60,82 @@ class Hold:
     since_ms: int
 
 
+Mode = Literal["waiting", "starting", "running"]
+
+
+@dataclass(slots=True)
+class Account:
+    """What a job's time went to. `waited`: in all, by reason, or what else it did; `beside`: what further tasks waited
+    for while some ran. The rest is what it is now, since `since_ms`: `mode`; `reason`, or the `clock` of a class with
+    its totals by then (`mark`), where nothing is recorded, `reason` stands; `until_ms`: the end of
+    a back-off. `ran_ms`: when it began to run, or came further last, with `left` tasks to come; `unsure_ms`: what
+    it had run before, perhaps for nothing. `kinds`: classes of stages, by position.
+    """
+
+    since_ms: int
+    mode: Mode = "waiting"
+    reason: Reason | None = None
+    clock: str = ""
+    mark: dict[str, int] = field(default_factory=dict)
+    until_ms: int = 0
+    left: int = 0
+    ran_ms: int = 0
+    unsure_ms: int = 0
+    kinds: dict[int, str] = field(default_factory=dict)
+    waited: dict[str, int] = field(default_factory=dict)
+    beside: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class ClassClock:
+    """How long tasks of a class have waited for each reason since some of them began to. `kind`: the class; `limits`:
+    of those in one queue alone, since a `max` counts for it: by queue and resource, how much is asked for at once.
+    `jobs`: that look at it.
+    """
+
+    reason: str
+    since_ms: int
+    kind: str
+    limits: list[tuple[str, str, int]] = field(default_factory=list)
+    totals: dict[str, int] = field(default_factory=dict)
+    jobs: int = 0
+
+    def turn(self, reason: str, time_ms: int) -> None:
+        """Another reason holds from now on."""
+        if reason != self.reason:
+            self.totals = self.at(time_ms)
+            self.reason, self.since_ms = reason, time_ms
+
+    def at(self, time_ms: int) -> dict[str, int]:
+        """The totals by then."""
+        totals = dict(self.totals)
+        add_ms(totals, self.reason, time_ms - self.since_ms)
+        return totals
+
+
+def add_ms(to: dict[str, int], reason: str, ms: int) -> None:
+    """Adds a length of time to those of a reason."""
+    if ms > 0:
+        to[reason] = to.get(reason, 0) + ms
+
+
+STRIKES_KEPT = 5
+"""Struck grants that are kept of each live job, the last ones."""
+
+
+@dataclass(slots=True)
+class StruckRow:
+    """A grant that newer facts had overtaken when record `seq` closed its round."""
+
+    seq: int
+    at_ms: int
+    stage: str
+    first: int
+    count: int
+    node: str
+    reason: str
+
+
 @dataclass
 class LiveJob(JobLife):
     """A job that has not ended. Lists are by stage position: tasks that run, tasks granted and not begun, tasks
@@ -72,6 +150,7 @@ class LiveJob(JobLife):
 
     # Written out: where the base is compiled, `slots=True` would make slots of its fields too, which hide them.
     __slots__ = (
+        "account",
         "admitted",
         "asked",
         "author",
@@ -94,6 +173,7 @@ class LiveJob(JobLife):
         "spec",
         "started_ms",
         "starting",
+        "strikes",
         "submitted_ms",
         "used",
     )
@@ -122,6 +202,8 @@ class LiveJob(JobLife):
     started_ms: int | None
     failures: list[FailedAttempt]
     used: list[StageUse]
+    account: Account
+    strikes: list[StruckRow]
 
 
 def succeeded_of(job: LiveJob, at: int) -> int:
@@ -194,8 +276,8 @@ class EndedStage:
 @dataclass(slots=True)
 class EndedJob:
     """A job that is over, or was refused by the cell (`reason` says why, `detail` in words). `rest`: its stages, the
-    attempts that failed and the stages that stayed from an earlier run, as one text: thousands of such jobs are kept,
-    few are looked at, and a text has a size.
+    attempts that failed, the stages that stayed from an earlier run and what its time went to, as one text: thousands
+    of such jobs are kept, few are looked at, and a text has a size.
     """
 
     job: str
@@ -240,6 +322,18 @@ class EndedJob:
         """Characters that grow with what the job was."""
         return len(self.rest) + len(self.detail)
 
+    @property
+    def waited(self) -> tuple[dict[str, int], dict[str, int]]:
+        """What its time went to, and what further tasks waited for while some ran (see Account)."""
+        waited, beside = self._rest()[3]
+        return waited, beside
+
+    @property
+    def seq(self) -> int:
+        """The record by which it is over."""
+        seq: int = self._rest()[4]
+        return seq
+
     def _rest(self) -> list[Any]:
         rest: list[Any] = loads(self.rest)
         return rest
@@ -249,7 +343,20 @@ _STAGE_FIELDS = attrgetter(*(each.name for each in fields(EndedStage)))
 _FAILURE_FIELDS = attrgetter(*(each.name for each in fields(FailedAttempt)))
 
 
-def rest_of(stages: list[EndedStage], failures: list[FailedAttempt], kept: dict[int, int]) -> str:
+def rest_of(
+    stages: list[EndedStage],
+    failures: list[FailedAttempt],
+    kept: dict[int, int],
+    seq: int,
+    account: Account | None = None,
+) -> str:
     """The text that an EndedJob has of these."""
-    rows = [_STAGE_FIELDS(stage) for stage in stages], [_FAILURE_FIELDS(failed) for failed in failures], kept
+    waited = ({}, {}) if account is None else (account.waited, account.beside)
+    rows = (
+        [_STAGE_FIELDS(stage) for stage in stages],
+        [_FAILURE_FIELDS(failed) for failed in failures],
+        kept,
+        waited,
+        seq,
+    )
     return dumps(rows, separators=(",", ":"))

@@ -2,10 +2,11 @@
 
 from largesse.ids import shard_of
 from largesse.lifecycle.failing_nodes import expire
-from schemas import Asks, ClassWait, Grants, Record, RoundClosed, RoundOpened, Shares, Vector
+from schemas import Asks, ClassWait, Grants, Record, RoundClosed, RoundOpened, Shares, Struck, Vector
 from schemas.placement_rules import class_key
 from services.gateway.view.classes import fold_pools
 from services.gateway.view.copies import begin_copy
+from services.gateway.view.jobs import STRIKES_KEPT, StruckRow
 from services.gateway.view.ledger import fold_ledger
 from services.gateway.view.places import move, place
 from services.gateway.view.revocable import begin_lent, take_back
@@ -29,11 +30,13 @@ def fold_closed(state: State, record: Record) -> None:
     """What was granted holds room from now on."""
     body: RoundClosed = record.body
     state.open, state.answered = False, state.opened
+    state.limits_changed = bool(state.ceilings)
     for grant in body.grants:
         job = state.jobs[grant.job]
         at = job.graph.position[grant.stage]
         demand, queue = job.graph.stages[at].demand, job.spec.queue
-        hold = Allocation(grant.attempt, grant.node, queue, demand, job.spec.user)
+        said = (grant.why, record.seq, record.time)
+        hold = Allocation(grant.attempt, grant.node, queue, demand, job.spec.user, False, *said)
         is_copy = grant.why == "speculative"
         if is_copy:
             begin_copy(state, grant, hold)
@@ -41,7 +44,7 @@ def fold_closed(state: State, record: Record) -> None:
             place(job.places[at], grant.first, grant.count, grant.node)
             for index in range(grant.first, grant.first + grant.count):
                 state.holds[f"{grant.job}/{grant.stage}/{index}"] = Allocation(
-                    grant.attempt, grant.node, queue, demand, hold.user
+                    grant.attempt, grant.node, queue, demand, hold.user, False, *said
                 )
             job.starting[at] += grant.count
             job.asked[at] = max(0, job.asked[at] - grant.count)
@@ -57,6 +60,15 @@ def fold_closed(state: State, record: Record) -> None:
         touch(state, grant.job, grant.node)
     for item in body.revoked:
         take_back(state, item)
+    for struck in body.struck:
+        _note_struck(state, record, struck)
+
+
+def _note_struck(state: State, record: Record, struck: Struck) -> None:
+    grant, job = struck.grant, state.jobs.get(struck.grant.job)
+    if job is not None:
+        row = StruckRow(record.seq, record.time, grant.stage, grant.first, grant.count, grant.node, struck.reason)
+        job.strikes = [*job.strikes, row][-STRIKES_KEPT:]
 
 
 def fold_abandoned(state: State, record: Record) -> None:
@@ -105,6 +117,8 @@ def fold_grants(state: State, record: Record) -> None:
     body: Grants = record.body
     if body.full:
         state.waits, state.retries, state.kept, state.vacated, state.promised = {}, {}, {}, {}, {}
+        state.reasons_changed.update(dict.fromkeys(state.clocks, True))
+        state.jobs_changed.update(dict.fromkeys(state.jobs, True))  # What was promised to others may be no more.
     for held in body.held:
         if held.why == "locality":
             continue  # Anybody may use it.
@@ -121,6 +135,7 @@ def fold_grants(state: State, record: Record) -> None:
             state.promised.pop(f"{promised.job}/{promised.stage}", None)
     for wait in body.waits:
         key = class_key(wait.demand, wait.labels, wait.prefer, wait.gang, wait.rules, wait.near)
+        state.reasons_changed[_stage_key(wait)] = True
         if any(rule.nodes for rule in wait.rules):
             _note_retries(state, wait, key)
         elif wait.reason == "none":
@@ -131,8 +146,7 @@ def fold_grants(state: State, record: Record) -> None:
 
 def _note_retries(state: State, wait: ClassWait, key: str) -> None:
     """Why tasks wait that have failed on some nodes."""
-    rules = [rule for rule in wait.rules if not rule.nodes]
-    stage_key = class_key(wait.demand, wait.labels, wait.prefer, wait.gang, rules)
+    stage_key = _stage_key(wait)
     waits = state.retries.setdefault(stage_key, {})
     if wait.reason == "none":
         waits.pop(key, None)
@@ -140,6 +154,12 @@ def _note_retries(state: State, wait: ClassWait, key: str) -> None:
             del state.retries[stage_key]
     else:
         waits[key] = wait.reason
+
+
+def _stage_key(wait: ClassWait) -> str:
+    """The class of the stage whose tasks these are."""
+    rules = [rule for rule in wait.rules if not rule.nodes]
+    return class_key(wait.demand, wait.labels, wait.prefer, wait.gang, rules)
 
 
 def add_amounts(used: Vector, demand: Vector, tasks: int) -> None:

@@ -26,7 +26,7 @@ from schemas.nodes import ResultsKept
 from schemas.placement_rules import class_key, near_key, rules_of
 from schemas.plans import AtomOrder
 from schemas.shares import Breach, QueueShare
-from services.gateway.view.jobs import EndedJob, LiveJob, StageUse
+from services.gateway.view.jobs import ClassClock, EndedJob, LiveJob, StageUse
 
 ENDED_JOBS_MAX = 10_000
 """Ended and rejected jobs that are kept; the oldest are forgotten first."""
@@ -51,7 +51,9 @@ POOLS_KEPT = 1_000
 
 @dataclass(slots=True)
 class Allocation:
-    """An attempt that holds room on a node, for a job that may have ended already."""
+    """An attempt that holds room on a node, for a job that may have ended already. `granted`: the record that granted
+    it, at `granted_ms`, and `why`.
+    """
 
     attempt: int
     node: str
@@ -59,6 +61,10 @@ class Allocation:
     demand: Vector
     user: str = ""
     started: bool = False
+    why: str = ""
+    granted: int = 0
+    granted_ms: int = 0
+    started_ms: int | None = None
 
 
 @dataclass(slots=True)
@@ -211,7 +217,9 @@ class State:
     the oldest job first, `places_kept` tasks in all; `used_by`: what those tasks used. `reservations_over`: those that
     are over, the oldest first. `series`: reservations that recur. `reserving`: by reservation, the live jobs that name
     it. `ledger`: accounts of jobs, the one published last at the end; `ledger_sums`: by queue, of its jobs that are
-    over. `pools`: of the classes, each change of them; `forecast`: of the estimator, the latest. `touched`: what has
+    over. `pools`: of the classes, each change of them; `forecast`: of the estimator, the latest. `clocks`: by task
+    class for which jobs wait, how long for which reason; `jobs_changed`, `reasons_changed`: by name and class, what has
+    to be looked at once the record is folded; `limits_changed`: so have the queues with a `max`. `touched`: what has
     changed since metrics were last exported; None: never exported, or too much has changed.
     """
 
@@ -262,12 +270,18 @@ class State:
     ledger_sums: dict[str, LedgerSum] = field(default_factory=dict)
     pools: list[PoolsRow] = field(default_factory=list)
     forecast: Releases | None = None
+    clocks: dict[str, ClassClock] = field(default_factory=dict)
+    jobs_changed: dict[str, bool] = field(default_factory=dict)
+    reasons_changed: dict[str, bool] = field(default_factory=dict)
+    limits_changed: bool = False
     latest: Cache[Record | None] = None
     touched: Cache[Touched | None] = None
 
 
 def touch(state: State, job: str = "", node: str = "") -> None:
-    """Notes what has changed, if metrics are being counted."""
+    """Notes what has changed, and, if metrics are being counted, what they have to count again."""
+    if job:
+        state.jobs_changed[job] = True
     touched = state.touched
     if touched is None:
         return

@@ -38,9 +38,9 @@ def fold_tasks(state: State, record: Record) -> None:
             note_failure(state.failures, fact, record.time)
             for index in indices:
                 own(state, fact.job, fact.stage, index, fact.attempt)
-                _fail(state, fact.job, failed_attempt(fact, index, record.time))
+                _fail(state, fact.job, failed_attempt(fact, index, record))
         elif isinstance(fact, SpareEnd):
-            _end_spare(state, fact, record.time)
+            _end_spare(state, fact, record)
         else:
             for index in indices:
                 _begin(state, record, fact, index)
@@ -51,7 +51,7 @@ def _begin(state: State, record: Record, tasks: TaskRange, index: int) -> None:
     hold = find_hold(state, name, stage, index, tasks.attempt)
     if hold.started:
         return
-    hold.started = True
+    hold.started, hold.started_ms = True, record.time
     job = state.jobs.get(name)
     if job is not None and state.holds.get(f"{name}/{stage}/{index}") is hold:
         at = job.graph.position[stage]
@@ -89,7 +89,7 @@ def _fail(state: State, name: str, failed: FailedAttempt) -> None:
         job.retry_ms[at] = max(job.retry_ms[at], failed.at_ms + wait_ms)
 
 
-def _end_spare(state: State, ended: SpareEnd, time: int) -> None:
+def _end_spare(state: State, ended: SpareEnd, record: Record) -> None:
     """An attempt of a task that goes on, or has succeeded, in another one."""
     name, stage, index = ended.job, ended.stage, ended.first
     hold = end_spare(state, name, stage, index, ended.attempt)
@@ -100,8 +100,9 @@ def _end_spare(state: State, ended: SpareEnd, time: int) -> None:
         move(job.nodes[job.graph.position[stage]], hold.node, -1)
         run_ms = ended.run_ms[0] if ended.run_ms else None
         failed = FailedAttempt(
-            stage, index, ended.attempt, ended.node, ended.reason, ended.exit_code, ended.detail, time, run_ms
+            stage, index, ended.attempt, ended.node, ended.reason, ended.exit_code, ended.detail, record.time, run_ms
         )
+        failed.seq = record.seq
         job.failures = [*job.failures, failed][-FAILURES_KEPT:]
 
 

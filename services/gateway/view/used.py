@@ -1,5 +1,6 @@
 """What attempts used of memory and CPU, in the gateway's view."""
 
+from schemas import Record
 from schemas.tasks import TaskEnd, TaskFailure
 from services.gateway.view.jobs import FailedAttempt
 from services.gateway.view.state import State
@@ -22,12 +23,12 @@ def note_used(state: State, item: TaskEnd, index: int) -> None:
         column[index] = UNKNOWN if number is None else number
 
 
-def failed_attempt(item: TaskFailure, index: int, at_ms: int) -> FailedAttempt:
+def failed_attempt(item: TaskFailure, index: int, record: Record) -> FailedAttempt:
     """Task `index` of an item that failed."""
-    measured = (_of(item, field, index) for field in ("run_ms", "peak_mib", "cpu_ms"))
-    return FailedAttempt(
-        item.stage, index, item.attempt, item.node, item.reason, item.exit_code, item.detail, at_ms, *measured
-    )
+    measured = [_of(item, field, index) for field in ("run_ms", "peak_mib", "cpu_ms")]
+    run_ms, peak_mib, cpu_ms = measured
+    said = (item.stage, index, item.attempt, item.node, item.reason, item.exit_code, item.detail)
+    return FailedAttempt(*said, record.time, run_ms, peak_mib, cpu_ms, record.seq)
 
 
 def _of(item: TaskEnd | TaskFailure, field: str, index: int) -> int | None:

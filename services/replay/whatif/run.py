@@ -180,7 +180,7 @@ class _Run:
         outcomes: Outcomes,
         heard: Told,
         fork: int,
-        listener: Listener | None,
+        listener: Listener | None = None,
     ) -> None:
         self._source, self._question, self._outcomes, self._heard, self._fork = source, question, outcomes, heard, fork
         self._listener = listener

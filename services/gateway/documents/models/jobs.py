@@ -4,9 +4,9 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, Field
 
+from schemas.reasons import PendingReason
 from schemas.tasks import Failure
 from services.gateway.documents.models.cell import At, Count, JobState, Ms
-from services.gateway.documents.queueing import PendingReason
 from services.gateway.view.jobs import SPANS_MAX
 
 
@@ -143,6 +143,7 @@ class FailedAttempt(BaseModel):
     run_ms: Count | None
     peak_memory: str | None
     cpu_ms: Count | None
+    seq: Annotated[int, Field(description="the record that says so")] = 0
 
 
 class Results(BaseModel):
