@@ -20,7 +20,7 @@ KEPT_WORDS = {"default": "e", "root": "s0", "simulator": "t", "unknown": "v"}
 """Words that rules or the simulator know by their names, and how new words begin that come between each and the next.
 """
 
-_WORD = re.compile(r"[^\W_]+")
+_WORD = re.compile(r"[^\x00-/:-@\[-`{-\x7f]+")  # Letters and digits, and whatever is not ASCII.
 _CHARACTERS = "0123456789bcdfghjklmnpqrstvwxz"
 """Of new words: in order, and without the vowels that make them look like words of a language."""
 _SPREAD = 64

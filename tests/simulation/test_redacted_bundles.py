@@ -39,7 +39,7 @@ def redacted(source, path, first=None, last=None):
 
 
 # ---------------------------------------------------------------- names
-letters = st.text(st.sampled_from("abcdefrsuxyz019"), min_size=1, max_size=3)
+letters = st.text(st.sampled_from("abcdefrsuxyzAZ019\u00e9\u0301\U0001f428"), min_size=1, max_size=3)
 separators = st.sampled_from(["-", ".", "/", " ", "+"])
 texts = st.lists(st.tuples(letters | st.sampled_from(list(KEPT_WORDS)), separators), min_size=1, max_size=4).map(
     lambda parts: "".join(word + separator for word, separator in parts)[:-1]
