@@ -448,16 +448,21 @@ def bundle(
         str | None, _option("--from", text="where it begins  [default: the start]", metavar="SEQ|TIME")
     ] = None,
     to: Annotated[str | None, _option("--to", text="where it ends  [default: the end]", metavar="SEQ|TIME")] = None,
+    redact: Annotated[bool, _option("--redact", text="with other names, and without commands and texts")] = False,
+    names: Annotated[
+        str | None, _option("--map", text="with --redact: write here which name stands for which", metavar="FILE")
+    ] = None,
     force: Annotated[bool, _option("--force", text="overwrite an existing file")] = False,
     json: Json = False,
 ) -> None:
     """Write a slice of a log as one file: its records and decisions, with the states of all cores where it begins.
 
-    It opens as a log does, here or elsewhere: with replay, tail, diff and bundle.
+    It opens as a log does, here or elsewhere: with replay, tail, diff, bisect and bundle.
     """
+    from services.cli.bundling import Asked
     from services.cli.bundling import bundle as write
 
-    write(log, target, since=since, until=to, force=force, json=json)
+    write(log, target, Asked(since, to, redact, names, force), json=json)
 
 
 @app.command(short_help="Find the first record of a log after which something holds.")

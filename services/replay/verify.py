@@ -57,7 +57,7 @@ from services.replay.verdict import Span, Verdict
 FORECASTS_KEPT = 1_000
 """Rounds for which what forecasters said is remembered, until the log has it."""
 
-_JUDGED_WHOLE = (
+JUDGED_WHOLE = (
     JobCancelled,
     JobChanged,
     NodeRegistered,
@@ -168,7 +168,7 @@ class _Check:
             if isinstance(body, JobAdmitted) and body.run > 1:
                 given = JobRerun(body.spec, body.from_stage)
             self._compare_log(step, judge(state, given, body.author, record.time), "")
-        elif isinstance(body, _JUDGED_WHOLE):
+        elif isinstance(body, JUDGED_WHOLE):
             self._compare_log(step, judge(state, body, body.author, record.time), "")
 
     def _check_forecast(self, record: Record) -> None:

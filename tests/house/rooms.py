@@ -140,7 +140,12 @@ ROOMS = (
     ),
     Room(
         "a host of cores and of the gateway's view",  # In a process that serves nobody.
-        ("services/replay/viewing.py", "services/replay/bundling.py", "services/replay/bisect/*"),
+        (
+            "services/replay/viewing.py",
+            "services/replay/bundling.py",
+            "services/replay/redacting.py",
+            "services/replay/bisect/*",
+        ),
         ours=("schemas", "largesse", "services"),
         others=STDLIB | {"lark"},
         never=("services.cli", "services.gateway.http", *_AROUND_A_CORE),
