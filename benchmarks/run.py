@@ -24,8 +24,9 @@ BENCHMARKS = (
     "watchers",
     "kafka_bus",
     "live_kafka",
+    "edge_nodes",
 )
-ON_KAFKA = ("kafka_bus", "live_kafka")
+ON_KAFKA = ("kafka_bus", "live_kafka", "edge_nodes")
 
 
 def main() -> None:
