@@ -27,10 +27,12 @@ from typing import Any
 from largesse import shell
 from largesse.bus.file.bus import FileBus
 from largesse.bus.port import Bus, Writer
+from largesse.lifecycle.task_facts import facts_of
 from largesse.log.fencing import Accepted
 from largesse.log.reader import LogReader, publish_input
 from largesse.settings import Settings
 from schemas import JobEnded, NodeLost, NodeRegistered, TaskFinished
+from schemas.tasks import TaskEnd
 from services.admission import sequencer as admission
 from services.altruism import core as altruism
 from services.estimator import core as estimator
@@ -268,11 +270,15 @@ class EdgeSeed:
     def _judge(self) -> None:
         wrong, figures = self.outcome.wrong, self.outcome.figures
         wrong += [f"{job} ended as {how}" for job, how in self._ended().items() if how != "succeeded"]
+        # Also a registration can say that attempts have succeeded: it names what its agent still knows.
+        facts = (
+            fact for kind in (TaskFinished, NodeRegistered) for body in self._bodies(kind) for fact in facts_of(body)
+        )
         succeeded = Counter(
-            f"{item.job}/{item.stage}/{index}"
-            for body in self._bodies(TaskFinished)
-            for item in body.items
-            for index in range(item.first, item.first + item.count)
+            f"{fact.job}/{fact.stage}/{index}"
+            for fact in facts
+            if isinstance(fact, TaskEnd)
+            for index in range(fact.first, fact.first + fact.count)
         )
         wrong += [f"{task} succeeded {times} times" for task, times in succeeded.items() if times != 1]
         tasks = sum(stage["tasks"] for job in self.jobs for stage in job.spec["stages"])
