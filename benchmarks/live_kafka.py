@@ -152,10 +152,18 @@ class Cluster:
             for i in range(self.size.nodes)
         ]
         await self._say(nodes, "nodes")
+        await self.registered_all(self.size.nodes)
+
+    async def registered_all(self, count: int) -> None:
+        """Returns once the log has so many nodes."""
         async with asyncio.timeout(START_S):
-            while self.registered < self.size.nodes:
+            while self.registered < count:
                 self.news.clear()
                 await self.news.wait()
+
+    def outgoing(self, topic: str, document: dict[str, Any]) -> Outgoing:
+        """A message of a client."""
+        return Outgoing(topic, self.partition, orjson.dumps(document), headers={"author": "bench"})
 
 
 def _item(grant: Grant) -> dict[str, Any]:
@@ -302,8 +310,8 @@ async def bare_chain(address: str, probes: int) -> tuple[float, float]:
 
 # ---------------------------------------------------------------- the cell
 @asynccontextmanager
-async def cell_of(address: str, size: Size, folder: Path) -> AsyncIterator[Cluster]:
-    """A cell of processes on a partition of its own, with its nodes registered."""
+async def cell_of(address: str, size: Size, folder: Path, kind: type[Cluster] = Cluster) -> AsyncIterator[Cluster]:
+    """A cell of processes on a partition of its own, with its nodes registered. `kind`: what plays its agents."""
     partition = await partitions_now(address, LOG)
     await put_right(address, TOPICS.values(), cells=partition + 1, grow=True)
     said = {"LARGESSE_BUS": f"kafka://{address}", "LARGESSE_CELL": f"bench-{partition}", "PYTHONPATH": str(ROOT)}
@@ -316,7 +324,7 @@ async def cell_of(address: str, size: Size, folder: Path) -> AsyncIterator[Clust
             processes.append(await asyncio.create_subprocess_exec(*command, env=environment, stdout=log, stderr=log))
     bus = KafkaBus(address)
     pids = {service: process.pid for service, process in zip(SERVICES, processes, strict=True)}
-    cluster = Cluster(bus, partition, size, {**pids, "here": os.getpid()})
+    cluster = kind(bus, partition, size, {**pids, "here": os.getpid()})
     try:
         async with asyncio.TaskGroup() as group:
             parts = [group.create_task(part) for part in (cluster.follow(), cluster.end_tasks())]

@@ -25,8 +25,9 @@ BENCHMARKS = (
     "past",
     "kafka_bus",
     "live_kafka",
+    "edge_nodes",
 )
-ON_KAFKA = ("kafka_bus", "live_kafka")
+ON_KAFKA = ("kafka_bus", "live_kafka", "edge_nodes")
 
 
 def main() -> None:

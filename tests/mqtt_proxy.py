@@ -16,12 +16,14 @@ class _Link:
 
 
 class Proxy:
-    """Stands between clients and the broker at `port`. `delay`: seconds for which every chunk is held back."""
+    """Stands between clients and the broker at `port`. `delay`: seconds for which every chunk is held back. `barred`:
+    beginnings of the ids of clients that are not let through."""
 
     def __init__(self, port: int) -> None:
         self.port = 0
         self.delay = 0.0
         self._target = port
+        self.barred: dict[str, bool] = {}
         self._links: list[_Link] = []
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -76,6 +78,10 @@ class Proxy:
             writer.transport.abort()
             return
         link = _Link(_client_of(first), [writer, broker_writer])
+        if any(link.client.startswith(each) for each in self.barred):
+            for each in link.writers:
+                each.transport.abort()
+            return
         link.open.set()
         self._links.append(link)
         broker_writer.write(first)

@@ -49,7 +49,7 @@ from services.bridge.cell_log import SERVICE, CellLog
 from services.bridge.dealing import Bridges
 from services.bridge.intake import NODES_MAX, Intake, Refusal, Said
 
-TOLD_MS = 20
+TOLD_MS = 5
 """A node is told at most so often what it has to do."""
 AT_ONCE = 64
 """Documents that are on their way to the broker at a time."""
