@@ -240,6 +240,14 @@ def test_the_cell_is_shown_as_it_was(cell):
 
     was = cell.ask("get", "job", "then", "--at", str(admitted["seq"]), "--json").json
     assert (was["state"], was["at"]["seq"]) == ("waiting", admitted["seq"])
+    why = cell.ask("why", "then", "--at", str(admitted["seq"]), "--json").json
+    assert (why["state"], why["at"]) == ("waiting", was["at"])
+    assert why["reasons"][0]["reason"] == "next_round"
+    ended = cell.ask("why", "then", "--json").json
+    logged = largesse("why", "then", "--log", cell.data, "--json").json
+    whole = cell.ask("get", "job", "then", "--json").json
+    assert sum(ended["waited"].values()) == whole["ended_ms"] - whole["submitted_ms"]
+    assert logged["waited"] == ended["waited"]
     listed = cell.ask("get", "jobs", "--at", str(admitted["seq"]))
     assert "then\twaiting" in listed.out
     assert f"as of record {admitted['seq']:,}" in listed.err
