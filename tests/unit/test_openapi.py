@@ -65,6 +65,8 @@ async def asked(cell):
         "/v1/reservations",
         "/v1/ledger",
         "/v1/config",
+        "/v1/summary",
+        "/v1/reasons",
     ):
         await ask("GET", path)
     await jobs(ask)
@@ -72,6 +74,7 @@ async def asked(cell):
     await nodes(ask)
     await reservations(ask)
     await series(ask)
+    await whys(ask)
     for path in ("/v1/queues", "/v1/jobs?state=waiting", "/v1/jobs?limit=0", "/v1/config", "/v1/jobs?limt=1"):
         await ask("GET", path)
     await ask("GET", "/v1/jobs", headers={"Origin": "http://elsewhere.example"})
@@ -159,6 +162,17 @@ async def series(ask):
     await ask("GET", "/v1/series")
     for name, user in (("none", "ann"), ("daily", "bob"), ("daily", ""), ("daily", "ann")):
         await ask("DELETE", f"/v1/series/{name}", params={"user": user})
+
+
+async def whys(ask):
+    for path in ("jobs/gang", "queues/root", "nodes/n1", "reservations/r"):
+        kind = path.partition("/")[0]
+        await ask("GET", f"/v1/{path}/why")
+        await ask("GET", f"/v1/{kind}/none/why")
+    for name in ("gang", "none"):
+        await ask("GET", "/v1/why", params={"id": name})
+    await ask("GET", "/v1/jobs/gang/why?at=1")
+    await ask("GET", "/v1/jobs?at=soon")
 
 
 async def configs(ask):
@@ -268,7 +282,7 @@ def test_every_route_is_in_it_under_a_name_of_its_own(recorded):
     async def routes(cell):
         app = cell.http._transport.app
         return [
-            (route.path, method.lower())
+            (route.path.replace(":path}", "}"), method.lower())
             for route in app.routes
             if isinstance(route, APIRoute)
             for method in route.methods

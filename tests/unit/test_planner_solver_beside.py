@@ -33,7 +33,7 @@ def beside(state, *code):
     """A reorganiser of a planner in this state, whose process runs these lines instead of the solver."""
     bus = MemoryBus()
     planner = Shell(core, bus, Settings())
-    planner.state = state
+    planner.folded.state = state
     return Reorganiser(planner, bus, Settings(), (PYTHON, "-c", "; ".join(code))), bus
 
 
