@@ -85,6 +85,10 @@ class TaskClasses:
             else:
                 self.bounded.pop(task.index, None)
 
+    def has_bounds(self) -> bool:
+        """Whether tasks wait that may not run everywhere, by rules or since they prefer other nodes."""
+        return bool(self.bounded)
+
     def near(self) -> list[TaskClass]:
         """Classes whose tasks wait for nodes that they prefer, by key."""
         near = [task for task in self.bounded.values() if task.bounds is not None and task.bounds.is_near]
