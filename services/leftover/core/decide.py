@@ -38,7 +38,7 @@ def decide(state: State, opened: OpenRound) -> list[Grants]:
     board.open_round(state.pools_ppm)
     if shares.body.levels or shares.body.gone:
         board.set_levels(said_levels(shares.body))
-    if board.delays.are_any():
+    if board.delays.over_ms:
         _end_delays(round_)
     for record in asks:
         _show_asks(round_, record.body)
@@ -57,7 +57,7 @@ def decide(state: State, opened: OpenRound) -> list[Grants]:
     else:
         foresight.place()
         foresight.gather_room()
-    if board.classes.has_bounds() or state.delays or state.awaited:
+    if board.classes.bounded or state.delays or state.awaited:
         note_delays(round_)
 
     # What nobody else can use goes to reserved jobs beyond their promises, and to copies of stragglers.
@@ -86,7 +86,7 @@ def _has_promises(state: State, board: Board) -> bool:
     """Whether anything is promised to reservations, or was when the last round was decided."""
     if state.promises.on and state.promises.profiles:
         return True
-    return bool(state.vacated or state.promised or board.barred.jobs())
+    return bool(state.vacated or state.promised or board.barred.by_job)
 
 
 def _keep_room_for_short(round_: Round) -> None:
@@ -146,8 +146,8 @@ def _answer(round_: Round) -> Grants:
     wake_ms = min([at_ms for at_ms in round_.wakes_ms if at_ms is not None], default=None)
     answer = Grants(grants, round_.held, round_.revoked, _waits(state, board), wake_ms=wake_ms)
     answer.shortfalls = _shortfalls(round_)
-    if (beyond := board.pools.take_breaches()) or state.pool_breaches:
-        answer.pool_breaches = pool_breaches(state, board, beyond)
+    if board.pools.beyond or state.pool_breaches:
+        answer.pool_breaches = pool_breaches(state, board, board.pools.take_breaches())
     answer.locality_waits = round_.delayed
     return answer
 

@@ -22,7 +22,7 @@ class TaskClasses:
         self.by_number: list[TaskClass] = []
         self.candidates = Candidates(table, self.by_number)
         self.recheck: dict[int, bool] = {}  # Those whose reason to wait may have changed.
-        self.bounded: dict[int, TaskClass] = {}  # Those with bounds whose tasks wait.
+        self.bounded: dict[int, TaskClass] = {}  # Those whose tasks wait and may not run everywhere, by rules or since they prefer other nodes.
         self._in_use = 0  # How many have tasks that wait.
         self._of_key: dict[tuple[object, ...], TaskClass] = {}
         self._shapes: dict[tuple[tuple[str, int], ...], Shape] = {}
@@ -84,10 +84,6 @@ class TaskClasses:
                 self.bounded[task.index] = task
             else:
                 self.bounded.pop(task.index, None)
-
-    def has_bounds(self) -> bool:
-        """Whether tasks wait that may not run everywhere, by rules or since they prefer other nodes."""
-        return bool(self.bounded)
 
     def near(self) -> list[TaskClass]:
         """Classes whose tasks wait for nodes that they prefer, by key."""

@@ -80,7 +80,7 @@ class Foresight:
         board, state = self._board, self._state
         if self._moved is None:
             self._bar_again()
-            self._moved = dict.fromkeys([*self._barred, *board.barred.jobs()], True)
+            self._moved = dict.fromkeys([*self._barred, *board.barred.by_job], True)
         moved, self._moved = self._moved, {}
         for name in moved:
             barred = dict.fromkeys(self._barred.get(name, ()), True)
@@ -245,7 +245,7 @@ class Foresight:
     def said(self) -> list[PromisedWait]:
         """Stages for which that changed since it was said last, by job and stage."""
         state, found = self._state, {}
-        for name in self._board.barred.jobs():
+        for name in list(self._board.barred.by_job):
             for stage in self._board.barred.stages(name) or ():
                 key = f"{name}/{stage}"
                 before = state.promised.get(key)
