@@ -13,9 +13,11 @@ from largesse.bus.port import Bus, BusError, MessageTooLarge, Writer
 from largesse.log.reader import publish_input, wait_for_more
 from largesse.settings import Settings
 from largesse.shell import Shell
+from schemas import Record
 from schemas.topics import INPUTS
 from services.gateway import view
 from services.gateway.answers import Answer, Answers
+from services.gateway.changes import Changes
 from services.gateway.heard import HeardNodes
 from services.gateway.past import Past
 from services.gateway.view.state import State
@@ -25,8 +27,8 @@ TURN_RECORDS = 100
 
 
 class Follower:
-    """Follows one cell. `run` drives it; requests read `state`, or the `past`, and `send` inputs. Belongs to one event
-    loop.
+    """Follows one cell. `run` drives it; requests read the `state`, its `changes`, or the `past`, and `send` inputs.
+    Belongs to one event loop.
     """
 
     def __init__(self, bus: Bus, settings: Settings, *, stop: asyncio.Event) -> None:
@@ -38,6 +40,8 @@ class Follower:
         self._shell = Shell(core, bus, settings, stop=stop, keeps_past=True)
         self.past = Past(core, bus, settings)
         self.heard = HeardNodes(bus, settings.partition)
+        self.changes = Changes(self.state)
+        self._latest: Record | None = None
         self._answers = {topic: Answers() for topic in INPUTS}
         self._writer: Writer | None = None
         self._turn: asyncio.Future[None] | None = None
@@ -64,13 +68,14 @@ class Follower:
         hearing = asyncio.ensure_future(self.heard.follow())
         try:
             await shell.restore()
+            self.changes = Changes(self.state)
             for topic, answers in self._answers.items():
                 answers.reached = self._reached(topic)
             while not self.stop.is_set():
                 folded = 0
                 while folded < TURN_RECORDS and await shell.step():
                     folded += 1
-                    self._answer()
+                    self._note()
                 if folded:
                     self._tell()
                     await asyncio.sleep(0)
@@ -150,11 +155,13 @@ class Follower:
     def _reached(self, topic: str) -> int:
         return self._shell.log.order.positions.get(f"{topic}/{self._settings.partition}", -1)
 
-    def _answer(self) -> None:
-        """The record folded last is the answer to an input if the log has read further by it."""
+    def _note(self) -> None:
+        """What the record folded last has changed; it is the answer to an input if the log has read further by it."""
         latest = self.state.latest
-        if latest is None:
+        if latest is None or latest is self._latest:
             return
+        self._latest = latest
+        self.changes.take(latest)
         for topic, answers in self._answers.items():
             reached = self._reached(topic)
             if reached > answers.reached:

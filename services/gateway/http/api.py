@@ -30,6 +30,7 @@ from services.gateway.http.agents.asking import Way
 from services.gateway.http.agents.output import ReadOutput, fetch_output
 from services.gateway.http.agents.results import ReadResults, fetch_results
 from services.gateway.http.agents.stage_logs import ANSWERS_MAX
+from services.gateway.http.change_streams import STREAMS_MAX, ChangeStreams
 from services.gateway.http.connections import CONNECTIONS_MAX
 from services.gateway.http.problems import Problem, dumped, malformed
 from services.gateway.http.reading import read_document, read_request
@@ -83,8 +84,11 @@ class Api:
         self.outputs = StreamLimit(OUTPUTS_MAX, "answers with output")
         self.stage_outputs = StreamLimit(ANSWERS_MAX, "answers with output of whole jobs or stages")
         # Watchers must leave connections to others.
-        self.watchers = StreamLimit(min(WATCHERS_MAX, connections_within(CONNECTIONS_MAX) // 2), "watchers")
+        connections = connections_within(CONNECTIONS_MAX)
+        self.watchers = StreamLimit(min(WATCHERS_MAX, connections // 2), "watchers")
         self.watching = Watching(follower)
+        self.change_places = StreamLimit(min(STREAMS_MAX, connections // 4), "streams of changes")
+        self.changes = ChangeStreams(follower)
         self.metrics = CellMetrics()
 
     async def _ask_agent(self, wanted: Wanted) -> Piece | None:

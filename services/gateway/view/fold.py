@@ -206,7 +206,7 @@ def _rejected(state: State, record: Record) -> None:
         detail,
         rest_of(stages, [], {}, record.seq),
     )
-    job.reason = body.reason
+    job.reason, job.tasks = body.reason, sum(stage.tasks for stage in spec.stages)
     _keep(state, name_reservation(job, spec))
 
 
@@ -249,6 +249,7 @@ def _job_ended(state: State, record: Record) -> None:
             started_ms=job.started_ms,
             admitted=job.admitted,
             run=job.run,
+            tasks=sum(job.graph.tasks),
         )
         keep_spec(state, end.job, spec)
         forget_job(state, spec)
