@@ -109,6 +109,7 @@ def make_app(
     install(app)
     add_front_page(app)
     _add_health(app, api)
+    _add_submissions(app, api)
     _add_jobs(app, api)
     add_changes(app, api)
     _add_streams(app, api)
@@ -155,7 +156,7 @@ _SUBMITTED: Responses = {
 }
 
 
-def _add_jobs(app: FastAPI, api: Api) -> None:
+def _add_submissions(app: FastAPI, api: Api) -> None:
     ready = [Depends(api.is_ready)]
 
     @app.post("/v1/jobs", tags=["jobs"], status_code=201, dependencies=ready, responses=_SUBMITTED)
@@ -181,6 +182,10 @@ def _add_jobs(app: FastAPI, api: Api) -> None:
         body = found.record.body if found.record is not None else None
         hint = label_hint(view, body.field, labels) if isinstance(body, JobRejected) else ""
         return _submitted(name or place, found, said, state_of(view, name or place), hint, then)
+
+
+def _add_jobs(app: FastAPI, api: Api) -> None:
+    ready = [Depends(api.is_ready)]
 
     @app.get(
         "/v1/jobs", tags=["jobs"], dependencies=ready, responses={200: answer(Jobs, "jobs in brief"), **problems(422)}
