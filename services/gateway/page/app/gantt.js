@@ -12,11 +12,11 @@ const LANES_MAX = 400;
 const EVERY_MS = 2_000;
 const STEPS_MS = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, 30_000, 60_000, 300_000, 600_000, 1_800_000, 3_600_000, 7_200_000, 21_600_000, 86_400_000];
 
-/** @param {{where: string, by: "node" | "job"}} props */
-export function Gantt({ where, by }) {
-  const found = useDocument(where, ["jobs"], { timed: false, everyMs: EVERY_MS });
+/** @param {{where: string, by: "node" | "job", kind: string}} props `kind`: whose changes have it read again. */
+export function Gantt({ where, by, kind }) {
+  const found = useDocument(where, [kind], { timed: false, everyMs: EVERY_MS });
   return html`<${Shown} read=${found} what="attempts">${(/** @type {any} */ data) => {
-    const rows = data.attempts ?? data.rows ?? [];
+    const rows = data.attempts;
     const until = nowMs.value;
     const seen = rows.filter((/** @type {any} */ row) => row.start_ms <= until);
     if (!seen.length) return html`<${Empty}>No attempt has started here in this time.<//>`;

@@ -18,13 +18,12 @@ export function Records({ query, kinds, to = null, from = null, order = "desc" }
   const end = before.at(-1) ?? to ?? (past.value ? shown.value?.seq ?? null : null);
   const found = useDocument(address("v1/records", { ...query, from, to: end, limit: SIZE, order }), before.length ? [] : kinds, { timed: false });
   return html`<${Shown} read=${found} what="records">${(/** @type {any} */ data) => {
-    const rows = data.records ?? data.rows ?? [];
+    const rows = data.records;
     if (!rows.length) return html`<${Empty}>The log has no such record${past.value ? " up to this moment" : ""}.<//>`;
-    const last = rows.at(-1).seq;
     return html`<${Table} label="Records" class="records"><thead><tr><th class="num">Record</th><th>When</th><th>Type</th><th>What it says</th></tr></thead>
       <tbody>${rows.map((/** @type {any} */ row) => html`<${Row} key=${row.seq} row=${row} />`)}</tbody><//>
       <nav class="window" aria-label="Further records"><button type="button" disabled=${!before.length} onClick=${() => setBefore(before.slice(0, -1))}>Later</button>
-        <button type="button" disabled=${rows.length < SIZE || (order === "desc" ? last <= 1 : true)} onClick=${() => setBefore([...before, last - 1])}>Earlier</button></nav>`;
+        <button type="button" disabled=${data.next === null} onClick=${() => setBefore([...before, data.next])}>Earlier</button></nav>`;
   }}<//>`;
 }
 
@@ -36,7 +35,7 @@ function Row({ row }) {
     setWhole("Reading …");
     try {
       const data = await read(address("v1/records", { from: row.seq, to: row.seq, whole: 1 }));
-      setWhole(JSON.stringify((data.records ?? data.rows)[0]?.record ?? null, null, 2));
+      setWhole(JSON.stringify(data.records[0]?.record ?? null, null, 2));
     } catch (error) {
       setWhole(/** @type {Error} */ (error).message);
     }
