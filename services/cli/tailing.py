@@ -4,6 +4,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from time import sleep
 
+from largesse.log.record_lines import JobPlaces, Names, line_of
 from schemas import Record
 from schemas.registry import NEWEST
 from services.cli.ending import Wrong, note, out
@@ -11,7 +12,6 @@ from services.cli.moments import point_of
 from services.cli.progress import counting, progress_of
 from services.cli.replaying import reading, source_of
 from services.cli.show import moment, plain
-from services.replay.record_lines import JobPlaces, Names, line_of
 
 LOOK_S = 0.5
 """Between two looks at a log that is followed."""
