@@ -8,7 +8,7 @@ import { html } from "./lib.js";
 import { nowMs } from "./moment.js";
 import { Output } from "./output.js";
 import { Bar, Fact, Facts, Shown, State, Table, Time } from "./parts.js";
-import { Records } from "./records.js";
+import { Records, SIZE_BESIDE } from "./records.js";
 import { href, queueHref } from "./route.js";
 import { duration, measured, amount, number } from "./text.js";
 import { Why } from "./why.js";
@@ -50,7 +50,7 @@ function Whole({ job, again }) {
       <${Usage} job=${job} />
       ${job.results.length > 0 && html`<section class="card wide" aria-label="Results"><h2>Results</h2><${Table} label="Folders with results"><thead><tr><th>Node</th><th>Folder</th><th>Kept until</th></tr></thead><tbody>
         ${job.results.map((/** @type {any} */ row) => html`<tr key=${row.node}><th scope="row"><a href=${href(["nodes", row.node])}>${row.node}</a></th><td class="text"><code>${row.folder}</code></td><td>${row.until_ms === null ? "the job ends, and longer" : html`<${Time} ms=${row.until_ms} />`}</td></tr>`)}</tbody><//></section>`}
-      <section class="card wide" aria-label="Records"><h2>Records</h2><${Records} query=${{ job: name }} kinds=${[`jobs/${name}`]} /></section>
+      <section class="card wide" aria-label="Records"><h2>Records</h2><${Records} query=${{ job: name }} kinds=${[`jobs/${name}`]} size=${SIZE_BESIDE} /></section>
     </div>`;
 }
 

@@ -6,7 +6,7 @@ import { Gantt } from "./gantt.js";
 import { html, useState } from "./lib.js";
 import { nowMs } from "./moment.js";
 import { Bar, Empty, Fact, Facts, Shown, State, Table, Time } from "./parts.js";
-import { Records } from "./records.js";
+import { Records, SIZE_BESIDE } from "./records.js";
 import { href } from "./route.js";
 import { amount, amounts, label, measured, number, percent } from "./text.js";
 import { Why } from "./why.js";
@@ -50,7 +50,7 @@ function Whole({ node, again }) {
       ].filter(([, value]) => value !== false)} /></section>
       <${Why} where=${path("nodes", name, "why")} kinds=${[`nodes/${name}`, "jobs"]} kind="node" name=${name} wide heading="What runs here, and why nothing new does" />
       <section class="card wide" aria-label="Attempts"><h2>Attempts here, last hour</h2><${Gantt} where=${`${path("nodes", name, "attempts")}?since_ms=${Math.max(0, since)}`} by="job" kind=${`nodes/${name}`} /></section>
-      <section class="card wide" aria-label="Records"><h2>Records</h2><${Records} query=${{ node: name }} kinds=${[`nodes/${name}`]} /></section>
+      <section class="card wide" aria-label="Records"><h2>Records</h2><${Records} query=${{ node: name }} kinds=${[`nodes/${name}`]} size=${SIZE_BESIDE} /></section>
     </div>`;
 }
 
