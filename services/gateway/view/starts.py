@@ -13,11 +13,10 @@ from dataclasses import dataclass
 from largesse.lifecycle.slots import counted_demand, slots_of
 from schemas import Stage, Vector
 from schemas.quantities import SLOTS
-from services.gateway.documents import Document
 from services.gateway.view.jobs import LiveJob
+from services.gateway.view.pending import Pending
+from services.gateway.view.room import free_of, has_labels, is_closed
 from services.gateway.view.state import State
-from services.gateway.why.pending import Pending
-from services.gateway.why.room import free_of, has_labels, is_closed
 
 UNFORESEEN = frozenset(
     {"held", "no_node", "labels", "after", "running_limit", "promise_used", "failed_there", "spread", "kept"}
@@ -52,16 +51,16 @@ class Starts:
         self._state = state
         self._pending = pending or Pending(state)
         self._releases: list[_Release] | None = None
-        self._known: dict[tuple[str, int, str], Document | None] = {}
+        self._known: dict[tuple[str, int, str], dict[str, int | None] | None] = {}
 
-    def of(self, job: LiveJob, at: int, reason: str) -> Document | None:
+    def of(self, job: LiveJob, at: int, reason: str) -> dict[str, int | None] | None:
         """When the next task of a stage starts; None: it cannot be told."""
         key = job.spec.job, at, reason
         if key not in self._known:
             self._known[key] = self._of(job, at, reason)
         return self._known[key]
 
-    def _of(self, job: LiveJob, at: int, reason: str) -> Document | None:
+    def _of(self, job: LiveJob, at: int, reason: str) -> dict[str, int | None] | None:
         state, stage = self._state, job.graph.stages[at]
         now_ms = state.time
         if reason in UNFORESEEN:
@@ -217,5 +216,5 @@ def _fits(demand: Vector, free: Vector, most: int) -> int:
     return min([most, *[max(0, free.get(kind, 0)) // amount for kind, amount in demand.items()]])
 
 
-def _span(earliest_ms: int, likely_ms: int | None, latest_ms: int | None) -> Document:
+def _span(earliest_ms: int, likely_ms: int | None, latest_ms: int | None) -> dict[str, int | None]:
     return {"earliest_ms": earliest_ms, "likely_ms": likely_ms, "latest_ms": latest_ms}
