@@ -114,7 +114,7 @@ class Waits:
         start = self.starts.of(job, at, word)
         if start is None:
             return ""
-        in_ms = (start["earliest_ms"] or 0) - self._state.time
+        in_ms = start.earliest_ms - self._state.time
         if in_ms <= 0:
             return ""
         return f"running tasks end: there is room in about {span(in_ms)} at the earliest"
