@@ -13,7 +13,7 @@ from services.gateway.view.starts import Starts
 from services.gateway.view.state import State
 
 EARNED_BY_RECORD = 20
-"""Steps, of which each is a look at a node, at a task that runs or at a job."""
+"""Steps; each is a look at a node, at a task that runs or at a job."""
 EARNED_MAX = 20_000
 """A prediction that takes more is made on credit; none is made until that is earned."""
 
