@@ -75,6 +75,18 @@ async def asked(cell):
     await reservations(ask)
     await series(ask)
     await whys(ask)
+    for path in (
+        "records?limit=5",
+        "records?whole=1&order=desc&limit=3",
+        "records?type=Nothing",
+        "rounds/1",
+        "rounds/0",
+    ):
+        await ask("GET", f"/v1/{path}")
+    for path in ("rounds/99999", "jobs/gang/attempts", "jobs/none/attempts", "jobs/gang/attempts?limit=0"):
+        await ask("GET", f"/v1/{path}")
+    for path in ("n1/attempts", "none/attempts", "n1/attempts?since_ms=-1"):
+        await ask("GET", f"/v1/nodes/{path}")
     for path in ("/v1/changes?limit=1", "/v1/changes?min_interval_ms=1", "/v1/nodes?limit=0"):
         await ask("GET", path)
     for path in ("/v1/queues", "/v1/jobs?state=waiting", "/v1/jobs?limit=0", "/v1/config", "/v1/jobs?limt=1"):

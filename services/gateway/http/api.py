@@ -22,6 +22,7 @@ from schemas.edge.read import Malformed
 from schemas.edge.strict_json import INPUT_BYTES_MAX
 from schemas.wording import nearest
 from services.gateway.answers import Answer
+from services.gateway.attempts import AttemptTables
 from services.gateway.documents import Document
 from services.gateway.documents.jobs import job_document
 from services.gateway.documents.metrics import CellMetrics
@@ -47,6 +48,9 @@ DRY_RUNS_MAX = 2
 
 LISTS_MAX = 2
 """Long lists that are encoded at a time; further ones wait."""
+
+LOG_READS_MAX = 2
+"""Requests that read the log at a time; further ones wait."""
 
 LISTING_S = 0.005
 """Seconds for which a list is encoded before other requests get a turn."""
@@ -79,6 +83,8 @@ class Api:
         self.author = author
         self.bridges = bridges
         self.lists = asyncio.Semaphore(LISTS_MAX)
+        self.log_reads = asyncio.Semaphore(LOG_READS_MAX)
+        self.attempts = AttemptTables(lambda: follower.places)
         self.reading = Readers(threads=1)
         self.dry_runs = asyncio.Semaphore(DRY_RUNS_MAX)
         self.outputs = StreamLimit(OUTPUTS_MAX, "answers with output")

@@ -50,8 +50,10 @@ from services.gateway.http.openapi import (
 )
 from services.gateway.http.problems import Problem, as_json, install, malformed
 from services.gateway.http.reading import message_of
+from services.gateway.http.routes.attempts import add_attempts
 from services.gateway.http.routes.changes import add_changes
 from services.gateway.http.routes.cluster import add_cluster, add_config, add_node_list, add_nodes
+from services.gateway.http.routes.records import add_records
 from services.gateway.http.routes.reservations import add_reservations
 from services.gateway.http.routes.results import add_results
 from services.gateway.http.routes.series import add_series
@@ -123,6 +125,8 @@ def make_app(
     add_series(app, api)
     add_why(app, api)
     add_change_stream(app, api)
+    add_records(app, api)
+    add_attempts(app, api)
     complete(app)
     return app
 
