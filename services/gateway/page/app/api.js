@@ -53,7 +53,7 @@ export async function read(where, signal) {
 /**
  * A change; `user` of the settings is named as the one who asks.
  * @param {"POST" | "PUT" | "PATCH" | "DELETE"} method @param {string} where
- * @param {string | object} [body] Text goes as YAML, of which JSON is a part.
+ * @param {string | object} [body] Text goes as YAML; JSON is YAML, too.
  * @returns {Promise<any>}
  */
 export async function send(method, where, body) {

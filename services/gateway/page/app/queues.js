@@ -66,7 +66,7 @@ function Tree({ root }) {
         ${!rows.length && html`<tr><td colspan="11" class="note">No queue has that in its name.</td></tr>`}
       </tbody><//>
       ${rows.length > ROWS_MAX && html`<p class="note">Only the first ${ROWS_MAX} are shown: search by name, or fold some.</p>`}
-      <p class="hint">Shares are of the whole cell by the resource of which a queue holds most. <a href=${queueHref("root")}>The root</a> holds the limits of the whole cell.</p>
+      <p class="hint">Shares are of the whole cell by the resource that a queue holds most of. <a href=${queueHref("root")}>The root</a> holds the limits of the whole cell.</p>
     </div>`;
 }
 
