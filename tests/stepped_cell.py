@@ -210,6 +210,13 @@ Input = tuple[int, str, Any]
 
 
 async def play(cell: SteppedCell, story: list[Input], over_ms: int) -> None:
+    """Tells the story in virtual time, up to `over_ms`, and ends the shells."""
+    await tell(cell, story, over_ms)
+    for shell in cell.shells:
+        await shell.close()
+
+
+async def tell(cell: SteppedCell, story: list[Input], over_ms: int) -> None:
     """Tells the story in virtual time, up to `over_ms`."""
     writer, waiting = cell.bus.writer(), sorted(story, key=lambda given: given[0])
     while cell.now_ms < over_ms:
@@ -224,8 +231,6 @@ async def play(cell: SteppedCell, story: list[Input], over_ms: int) -> None:
         await cell.settle()
         moments = [cell.next_ms(), *(at for at, _, _ in waiting[:1])]
         cell.now_ms = max(cell.now_ms + 1, min(moments))
-    for shell in cell.shells:
-        await shell.close()
 
 
 # ---------------------------------------------------------------- hearing it again

@@ -19,7 +19,7 @@ from services.cli.arguments import (
     queues_named,
     tasks_named,
 )
-from services.cli.client import Gateway, job_user, step
+from services.cli.client import Gateway, job_user, step, timeout_s_of
 from services.cli.client import user as asker
 from services.cli.ending import Refused, Wrong, note, out, out_json, visible
 
@@ -68,6 +68,9 @@ def submit(
         str | None,
         typer.Option("--from-stage", help="with --rerun: only this and what comes after it", metavar="S"),
     ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="submit nothing; say what would become of it, and where it would start")
+    ] = False,
     user: UserOfJob = None,
     url: Url = None,
     json: Json = False,
@@ -79,16 +82,22 @@ def submit(
     """
     from services.cli.documents import note_answered, read_job, refusals_name
 
-    gateway = Gateway(url)
+    gateway = Gateway(url, timeout_s=timeout_s_of(dry_run))
+    if dry_run and follow:
+        raise Wrong("--dry-run: submits nothing that --watch could follow: leave one of them out")
     if from_stage is not None and not rerun:
         raise Wrong("--from-stage: is of a job that runs again: give --rerun, too")
     instead: dict[str, object] = {} if name is None else {"job": name}
     if rerun:
         instead |= {"rerun": True, "from_stage": from_stage}
     written = read_job(file, asker, job_user(user), instead)
+    params = {"dry_run": "true"} if dry_run else {}
     with refusals_name(file):
-        answer = gateway.document("POST", "/v1/jobs", "job", "state", **written.request)
+        answer = gateway.document("POST", "/v1/jobs", "job", "state", params=params, **written.request)
     note_answered(file, written, answer)
+    if dry_run:
+        _tell_trial(answer, json)
+        return
     _tell_known(answer, follow, json)
     if follow:
         if not json:
@@ -98,6 +107,18 @@ def submit(
         out_json(answer)
     else:
         out(answer["job"])
+
+
+def _tell_trial(answer: dict[str, Any], json: bool) -> None:
+    """What would become of a job."""
+    from services.cli.trying import shown
+
+    if json:
+        out_json(answer)
+    else:
+        out(shown(answer))
+    if answer.get("reservation"):
+        note(f"{answer['job']} would be bound to {answer['reservation']}")
 
 
 def _tell_known(answer: dict[str, Any], follow: bool, json: bool) -> None:

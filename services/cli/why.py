@@ -86,7 +86,7 @@ def _lines(document: Row) -> Iterator[str]:
             yield from folded(plain(f"  > {in_zone(text)}"), "    ")
     if start := document["start"]:
         yield ""
-        yield from folded(f"starts: {_start_text(start, at['time'])}", "  ")
+        yield from folded(f"starts: {start_text(start, at['time'])}", "  ")
     if waited := document["waited"]:
         yield ""
         yield from folded(f"time so far or in all, {span(sum(waited.values()))}: {_waited_text(waited)}", "  ")
@@ -96,7 +96,8 @@ def _lines(document: Row) -> Iterator[str]:
         yield from folded(f"ended by record {ended['seq']:,}", "  ")
 
 
-def _start_text(start: Row, now_ms: int) -> str:
+def start_text(start: Row, now_ms: int) -> str:
+    """When something starts, counted from `now_ms`."""
     texts = []
     for name, text in (("earliest", "at the earliest"), ("likely", "likely"), ("latest", "at the latest")):
         if (at_ms := start[f"{name}_ms"]) is not None:

@@ -31,13 +31,13 @@ TURN_RECORDS = 100
 
 class Follower:
     """Follows one cell. `run` drives it; requests read the `state`, its `changes`, the `past`, or the log from one of
-    its `places` on, and `send` inputs. Belongs to one event loop.
+    its `places` on, and `send` inputs; dry runs read the `bus`. Belongs to one event loop.
     """
 
     def __init__(self, bus: Bus, settings: Settings, *, stop: asyncio.Event) -> None:
         self.ready = False
         self.stop = stop
-        self._bus = bus
+        self.bus = bus
         self._settings = settings
         core: Any = view
         self._shell = Shell(core, bus, settings, stop=stop, keeps_past=True)
@@ -91,7 +91,7 @@ class Follower:
                     await asyncio.sleep(0)
                 if folded < TURN_RECORDS:
                     self.ready = True
-                    await wait_for_more(self._bus, shell.log.position, self._settings.wait_ms, self.stop)
+                    await wait_for_more(self.bus, shell.log.position, self._settings.wait_ms, self.stop)
         finally:
             self.ready = False
             self._tell()
@@ -125,7 +125,7 @@ class Follower:
 
     async def _publish(self, topic: str, document: Any, author: str) -> int:
         if self._writer is None:
-            self._writer = self._bus.writer()
+            self._writer = self.bus.writer()
         try:
             return await publish_input(self._writer, topic, document, author, self._settings.partition)
         except MessageTooLarge:

@@ -12,7 +12,7 @@ from largesse.core import RULES
 from largesse.ids import PREFIX_OF_NOTHING, chain, log_id, opening_id
 from largesse.log.codec import encode
 from largesse.log.wanted import Wanted
-from largesse.rounds import Answer, Deciders, Hosted, places_read
+from largesse.rounds import Answer, Answers, Deciders, Hosted, places_read
 from schemas import Header, Record, RoundOpened
 from schemas.registry import VERSION_OF
 from services.admission import core as admission
@@ -39,7 +39,8 @@ _OWN = Header("simulation")
 
 @dataclass(slots=True)
 class Cell:
-    """One cell's cores and the end of its log. `digest` covers every log record and, by closings, every decision."""
+    """One cell's cores and the end of its log. `digest` covers every log record and, by closings, every decision.
+    `followers`: fold as the cores do, and answer nothing, as the gateway's view does."""
 
     name: str = "default"
     shards: int = 1
@@ -48,6 +49,7 @@ class Cell:
     asks_observer: Callable[[Record], None] | None = None
     grants_observer: Callable[[Record], None] | None = None
     before_round: Callable[["Cell"], None] | None = None
+    followers: list[Hosted] = field(default_factory=list)
     seq: int = 0
     rounds: int = 0
     time: int = 0
@@ -72,7 +74,7 @@ class Cell:
         for kind, learn in admission.FOLDS.items():
             self._folds[kind] = [(learn, self.admission)]
         self._deciders = deciders_of(self.fairness, self.altruism, self.leftover, self.estimator, self.planner)
-        for hosted in self._deciders.all():
+        for hosted in [*self._deciders.all(), *self.followers]:
             for kind, learn in hosted.core.FOLDS.items():
                 self._folds.setdefault(kind, []).append((learn, hosted.state))
 
@@ -137,7 +139,10 @@ class Cell:
             self.before_round(self)
             self._rewire()
         assert opening.body.rules == RULES
-        answers = self._deciders.decide(opening)
+        return self.close_round(self._deciders.decide(opening))
+
+    def close_round(self, answers: Answers) -> Record:
+        """Closes the open round by what is decided on its opening; returns the closing."""
         if self.listener is not None:
             for each in [*answers.closing, *answers.forecasts]:
                 self.listener(each.wanted.topic, None, each.content)
@@ -150,7 +155,7 @@ class Cell:
                     self.asks_observer(record)
         if self.grants_observer is not None and grants.body.held:
             self.grants_observer(grants)
-        closing = self.put(body, cause=opening.id)
+        closing = self.put(body, cause=answers.opening.id)
         for forecast in answers.forecasts:
             if accepts_forecast(self.admission, forecast.record.body):
                 self.put(forecast.record.body, cause=forecast.record.id)
@@ -162,7 +167,7 @@ class Cell:
             self._winners = [each.wanted for each in winners]
             self._reads = [
                 (hosted.core.FOLDS[type(winners[at].record.body)], hosted.state, at)
-                for hosted in self._deciders.all()
+                for hosted in [*self._deciders.all(), *self.followers]
                 for at in places_read(hosted, self._winners)
             ]
         for learn, state, at in self._reads:

@@ -145,6 +145,7 @@ ROOMS = (
             "services/replay/bundling.py",
             "services/replay/redacting.py",
             "services/replay/bisect/*",
+            "services/replay/live/*",
         ),
         ours=("schemas", "largesse", "services"),
         others=STDLIB | {"lark"},

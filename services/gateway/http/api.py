@@ -205,14 +205,19 @@ class Api:
         """Publishes an input and waits for its answer. `asker`: "" where the request has no name. Raises Problem where
         it is refused."""
         found = await self.follower.send(topic, data, author_of(asker or self.author), ANSWER_WAIT_S)
-        refused = found.record.body if found.record is not None else None
-        if isinstance(refused, InputRefused):
-            raise Problem(409, "refused:input", refused.reason, refused.field, reason=refused.reason)
+        check_taken(found)
         return found
 
     async def until(self, holds: Callable[[State], bool]) -> bool:
         """Waits until the view shows what is asked for; False where it does not within ANSWER_WAIT_S."""
         return await self.follower.until(holds, ANSWER_WAIT_S)
+
+
+def check_taken(found: Answer) -> None:
+    """Raises Problem where the cell refused the input."""
+    refused = found.record.body if found.record is not None else None
+    if isinstance(refused, InputRefused):
+        raise Problem(409, "refused:input", refused.reason, refused.field, reason=refused.reason)
 
 
 def as_of(document: Document, state: State, at: str | None) -> Document:

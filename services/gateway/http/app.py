@@ -32,7 +32,8 @@ from services.gateway.follow import Follower
 from services.gateway.http.agents.output import ReadOutput, check_task, first_of, printed, why_nothing
 from services.gateway.http.agents.results import ReadResults
 from services.gateway.http.agents.stage_logs import JsonLines, node_in, output_rows, wanted_of_job
-from services.gateway.http.api import Api, as_of
+from services.gateway.http.api import Api, as_of, check_taken
+from services.gateway.http.dry_runs.jobs import tried
 from services.gateway.http.front_page import add_front_page
 from services.gateway.http.guard import Budget, Guard
 from services.gateway.http.openapi import (
@@ -110,6 +111,7 @@ def make_app(
     install(app)
     add_front_page(app)
     _add_health(app, api)
+    _add_submissions(app, api)
     _add_jobs(app, api)
     add_changes(app, api)
     _add_streams(app, api)
@@ -152,33 +154,42 @@ def _add_health(app: FastAPI, api: Api) -> None:
 # ---------------------------------------------------------------- jobs
 _SUBMITTED: Responses = {
     201: answer(Submitted, "admitted", Location="where the job is"),
-    200: answer(Submitted, "the cell has the same job already", Location="where the job is"),
+    200: answer(Submitted, "the cell has the same job already, or the answer of a dry run"),
     202: answer(Submitted, "the log has not answered within 10 s", Location="where the job is"),
     **problems(409, 413, 422),
 }
 
 
-def _add_jobs(app: FastAPI, api: Api) -> None:
+def _add_submissions(app: FastAPI, api: Api) -> None:
     ready = [Depends(api.is_ready)]
 
     @app.post("/v1/jobs", tags=["jobs"], status_code=201, dependencies=ready, responses=_SUBMITTED)
-    async def submit_job(request: Request, asker: Asker = "") -> Response:
+    async def submit_job(request: Request, dry_run: bool = False, asker: Asker = "") -> Response:
         """Submits a job spec (JSON, or YAML by content type). The answer names the job in any case. A problem of type
         `refused:...`: the cell refuses it; `job_state` where the name is taken: what the job of that name is now, null
-        if that is forgotten."""
+        if that is forgotten. `dry_run`: only says what would become of it (200, or the same problem)."""
         document, spec = await api.body(request, "jobs")
         said = bind(api.follower.state, document, int(time.time() * 1000))
         data, name, said["warnings"] = message_of(document), document.get("job"), warnings_of(document)
         labels = [stage.labels for stage in (spec.spec if isinstance(spec, JobRerun) else spec).stages]
         said["warnings"] += unpromised_warnings(api.follower.state.reservations, document)
         del document, spec  # They take ten times the bytes of the body, and waiting for the log does not need it.
-        found = await api.send("jobs", data, asker)
+        if dry_run:
+            async with api.dry_runs:
+                found, then = await tried(api.follower, data, asker or api.author)
+            check_taken(found)
+        else:
+            found, then = await api.send("jobs", data, asker), None
         # The sequencer names a job without a name after its place in the topic.
         place = f"jobs-{api.follower.partition}-{found.offset}"
         view = api.follower.state
         body = found.record.body if found.record is not None else None
         hint = label_hint(view, body.field, labels) if isinstance(body, JobRejected) else ""
-        return _submitted(name or place, found, said, state_of(view, name or place), hint)
+        return _submitted(name or place, found, said, state_of(view, name or place), hint, then)
+
+
+def _add_jobs(app: FastAPI, api: Api) -> None:
+    ready = [Depends(api.is_ready)]
 
     @app.get(
         "/v1/jobs", tags=["jobs"], dependencies=ready, responses={200: answer(Jobs, "jobs in brief"), **problems(422)}
@@ -219,9 +230,11 @@ def _add_jobs(app: FastAPI, api: Api) -> None:
         return as_json(as_of(api.job(job, view), view, at))
 
 
-def _submitted(name: str, found: Answer, answer: Document, before: str | None, hint: str) -> Response:
+def _submitted(
+    name: str, found: Answer, answer: Document, before: str | None, hint: str, then: Document | None
+) -> Response:
     """The answer to a submission, with what `answer` says already. `before`: the state of the job that had the name
-    already. `hint`: what to add to a refusal. Raises Problem."""
+    already. `hint`: what to add to a refusal. `then`: of a dry run, what would follow. Raises Problem."""
     body = found.record.body if found.record is not None else None
     match body:
         case JobAdmitted():
@@ -240,6 +253,8 @@ def _submitted(name: str, found: Answer, answer: Document, before: str | None, h
             raise Problem(status, f"refused:{body.reason}", detail, body.field, **more)
         case _:
             state, status = "unanswered", 202
+    if then is not None:
+        return as_json({"job": name, "dry_run": True, "state": state, **answer, **then})
     where = f"/v1/jobs/{quote(name, safe='')}"
     return as_json({"job": name, "state": state, **answer}, status, Location=where)
 

@@ -7,12 +7,34 @@ from pydantic import BaseModel, Field
 from schemas.reasons import PendingReason
 from schemas.tasks import Failure
 from services.gateway.documents.models.cell import At, Count, JobState, Ms
+from services.gateway.documents.models.why import At as Behind
+from services.gateway.documents.models.why import ReasonRow, Start
 from services.gateway.view.jobs import SPANS_MAX
 
 
 # ---------------------------------------------------------------- jobs
+class SharesNow(BaseModel):
+    """What a queue has now, in parts of the cell, as `/v1/queues` tells; `queue`: the one above, where it has no shares
+    of its own."""
+
+    queue: str
+    guaranteed: float | None
+    fair: float | None
+    allocated: float
+    resource: str | None
+
+
+class Placed(BaseModel):
+    """Tasks that would start on a node."""
+
+    stage: str
+    node: str
+    tasks: Count
+
+
 class Submitted(BaseModel):
-    """`repeated`: the cell has the same job already. `unanswered`: the log has not answered yet; ask for the job."""
+    """`repeated`: the cell has the same job already. `unanswered`: the log has not answered yet; ask for the job. All
+    from `dry_run` on only in the answer of a dry run, and from `class` on only where the job would be admitted."""
 
     job: str
     state: Literal["waiting", "repeated", "unanswered"]
@@ -23,6 +45,15 @@ class Submitted(BaseModel):
     job_state: Annotated[JobState | None, Field(description="of a repeat: what the job is now, null if forgotten")] = (
         None
     )
+    dry_run: Literal[True] | None = None
+    at: Annotated[Behind | None, Field(description="the record behind which the job would come")] = None
+    class_: Annotated[str | None, Field(alias="class", description="null: not judged yet")] = None
+    queue: str | None = None
+    shares: SharesNow | None = None
+    places: Annotated[list[Placed] | None, Field(description="what of it the next round would start")] = None
+    waiting: Annotated[Count | None, Field(description="further tasks that could start, and would wait")] = None
+    start: Annotated[Start | None, Field(description="when its first task would start")] = None
+    reasons: Annotated[list[ReasonRow] | None, Field(description="as `/v1/why` would tell them then")] = None
 
 
 class TaskCounts(BaseModel):
