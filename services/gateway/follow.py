@@ -52,7 +52,7 @@ class Follower:
 
     def decisions_from(self, place: Place) -> DecisionReader:
         """A reader of the decisions of rounds behind a place of the log."""
-        return DecisionReader(self._bus, self._settings.partition, place.decisions)
+        return DecisionReader(self.bus, self._settings.partition, place.decisions)
 
     @property
     def cell(self) -> str:
