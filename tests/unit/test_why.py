@@ -130,6 +130,24 @@ def test_a_user_limit_is_named_and_so_is_one_behind_full_nodes():
     assert set(words(other, "c")) == {"no_room", "user_running_max"}
 
 
+def test_limits_that_are_reached_too_stand_beside_the_main_one():
+    tree = Queue("root", children=[Queue("ads", max={"cpu": 2_000}, user_running_max=2), Queue("ml")])
+    cell = Watched(cpu=8, queues=tree).submit("first", stage(tasks=3, running_max=2), queue="ads", user="ann")
+    rows = why(cell, "first")["reasons"]
+    assert [(row["reason"], row["numbers"].get("queue")) for row in rows[:3]] == [
+        ("running_max", None),
+        ("queue_max", "ads"),
+        ("user_running_max", "ads"),
+    ]
+    assert all(row["numbers"]["also"] for row in rows[1:3])
+
+    cell.submit("second", stage(cpu=1), queue="ads", user="bob")
+    assert words(cell, "second") == ["queue_max"]
+    cell.submit("third", stage(cpu=2, tasks=4), queue="ads", user="bob").submit("fills", stage(cpu=4), queue="ml")
+    behind = why(cell, "second")["reasons"][1]
+    assert (behind["reason"], behind["numbers"]["behind"], behind["numbers"]["waiting"]) == ("no_room", True, "9")
+
+
 def test_stages_wait_for_others_and_a_failure_makes_a_pause():
     cell = Watched().submit("j", stage("map", retries=3), stage("reduce", after=["map"]))
     cell.start("j", "map").settle(2_000)
