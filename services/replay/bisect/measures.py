@@ -163,7 +163,7 @@ class World:
                 self._held[path] = held_shares(state, [path])[path]
             return Fraction(self._held[path], SHARE_UNITS)
         if part == "due":
-            return Fraction(state.levels.get(path, 0), SHARE_UNITS)
+            return Fraction(due_units(state, path), SHARE_UNITS)
         if part in ("fair", "guaranteed", "lent"):
             share = state.shares.get(path)
             return Fraction(getattr(share, part), SHARE_UNITS) if share is not None else None
@@ -200,6 +200,12 @@ class World:
         if part == "running":
             return Fraction(node.holds)
         return dict(node.used if part == "used" else node.capacity)
+
+
+def due_units(state: State, path: str) -> int:
+    """What a queue is entitled to, in share units: its level, or where others lie below it the sum of theirs."""
+    level = state.levels.get(path)
+    return sum(each for leaf, each in state.levels.items() if is_below(leaf, path)) if level is None else level
 
 
 def is_below(leaf: str, path: str) -> bool:
