@@ -19,7 +19,7 @@ from services.cli.arguments import (
     queues_named,
     tasks_named,
 )
-from services.cli.client import Gateway, job_user, step, timeout_s_of
+from services.cli.client import Gateway, Row, job_user, step, timeout_s_of
 from services.cli.client import user as asker
 from services.cli.ending import Refused, Wrong, note, out, out_json, visible
 
@@ -109,7 +109,7 @@ def submit(
         out(answer["job"])
 
 
-def _tell_trial(answer: dict[str, Any], json: bool) -> None:
+def _tell_trial(answer: Row, json: bool) -> None:
     """What would become of a job."""
     from services.cli.trying import shown
 

@@ -27,6 +27,7 @@ from schemas.placement_rules import class_key, near_key, rules_of
 from schemas.plans import AtomOrder
 from schemas.shares import Breach, QueueShare
 from services.gateway.view.jobs import ClassClock, EndedJob, LiveJob, StageUse
+from services.gateway.view.predictions import Predictions
 
 ENDED_JOBS_MAX = 10_000
 """Ended and rejected jobs that are kept; the oldest are forgotten first."""
@@ -225,9 +226,9 @@ class State:
     it. `ledger`: accounts of jobs, the one published last at the end; `ledger_sums`: by queue, of its jobs that are
     over. `pools`: of the classes, each change of them; `forecast`: of the estimator, the latest. `clocks`: by task
     class for which jobs wait, how long for which reason; `jobs_changed`, `reasons_changed`: by name and class, what has
-    to be looked at once the record is folded; `limits_changed`: so have the queues with a `max`. `touched`: what has
-    changed since metrics were last exported; None: never exported, or too much has changed. `noted`: by kind, names of
-    the documents that the record being folded changes; None: nobody asks.
+    to be looked at once the record is folded; `limits_changed`: so have the queues with a `max`. `predictions`: of
+    starts. `touched`: what has changed since metrics were last exported; None: never exported, or too much has changed.
+    `noted`: by kind, names of the documents that the record being folded changes; None: nobody asks.
     """
 
     cell: str = ""
@@ -281,6 +282,7 @@ class State:
     jobs_changed: dict[str, bool] = field(default_factory=dict)
     reasons_changed: dict[str, bool] = field(default_factory=dict)
     limits_changed: bool = False
+    predictions: Predictions = field(default_factory=Predictions)
     latest: Cache[Record | None] = None
     touched: Cache[Touched | None] = None
     noted: Cache[dict[str, dict[str, bool]] | None] = None

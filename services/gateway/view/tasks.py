@@ -14,6 +14,7 @@ from services.gateway.view.revocable import end_lent, taken_text
 from services.gateway.view.rounds import (
     add_amounts,
 )
+from services.gateway.view.scoring import note_start
 from services.gateway.view.state import FAILURES_KEPT, Allocation, LentRow, State, note, touch
 from services.gateway.view.used import failed_attempt, note_used
 from services.gateway.view.user_tasks import count_user
@@ -60,6 +61,7 @@ def _begin(state: State, record: Record, tasks: TaskRange, index: int) -> None:
         touch(state, name)
         if job.started_ms is None:
             job.started_ms = record.time
+            note_start(state, job, record.time)
 
 
 def _fail(state: State, name: str, failed: FailedAttempt) -> None:
