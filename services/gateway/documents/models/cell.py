@@ -72,13 +72,15 @@ class Live(BaseModel):
 
 
 class Ready(BaseModel):
-    """How far the gateway has read the log: `seq`, `round` and `time` of the last record."""
+    """How far the gateway has read the log: `seq`, `round` and `time` of the last record. `recorded`: that is no cell's
+    log any more, and nothing can be changed."""
 
     status: Literal["ready"]
     cell: str
     seq: Count
     round: Count
     time: Ms
+    recorded: bool = False
 
 
 # ---------------------------------------------------------------- queues
