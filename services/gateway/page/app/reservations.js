@@ -5,7 +5,7 @@ import { useCanvas } from "./canvas.js";
 import { useDocument } from "./documents.js";
 import { html, useState } from "./lib.js";
 import { colour } from "./lines.js";
-import { nowMs, past } from "./moment.js";
+import { fixed, nowMs, past } from "./moment.js";
 import { Empty, Fact, Facts, Shown, State, Table, Time } from "./parts.js";
 import { amountsOf } from "./queue.js";
 import { href, queueHref } from "./route.js";
@@ -150,6 +150,6 @@ function Form({ again }) {
     ${said?.problem && html`<p class="trouble" role="alert">${said.problem.message}${said.problem.field ? html` <code>${said.problem.field}</code>` : ""}</p>`}
     ${answer && html`<div class="done stack" role="status"><p>${said.dry ? (answer.answer?.accepted ?? answer.accepted) === false ? "It would be refused." : "It would be accepted." : "It is asked for."} ${answer.answer?.detail ?? ""}</p>
       ${answer.steps?.length > 0 && html`<${Table} label="The plan"><thead><tr><th>From</th><th>To</th><th class="num">Units</th><th>In all</th></tr></thead><tbody>${answer.steps.map((/** @type {any} */ step, /** @type {number} */ index) => html`<tr key=${index}><td><${Time} ms=${step.from_ms} /></td><td><${Time} ms=${step.to_ms} /></td><td class="num">${number(step.units)}</td><td>${amounts(step.usage)}</td></tr>`)}</tbody><//>`}
-      ${said.dry ? html`<p><button type="button" class="main" disabled=${busy || past.value} onClick=${() => ask(false)}>Ask for it</button></p>` : html`<p><a href=${href(["reservations", fields.name.trim()])}>The reservation</a></p>`}</div>`}
+      ${said.dry ? html`<p><button type="button" class="main" disabled=${busy || fixed.value !== ""} title=${fixed.value || null} onClick=${() => ask(false)}>Ask for it</button></p>` : html`<p><a href=${href(["reservations", fields.name.trim()])}>The reservation</a></p>`}</div>`}
   </section>`;
 }
