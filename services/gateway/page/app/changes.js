@@ -4,7 +4,7 @@ import { signal } from "./lib.js";
 
 const INTERVAL_MS = 1_000;
 
-/** @typedef {{cell: string, seq: number, round: number, time: number}} Head */
+/** @typedef {{cell: string, seq: number, round: number, time: number, recorded: boolean}} Head `recorded`: of a log without its cell. */
 /** @typedef {Record<string, boolean | {count: number, names: string[], reasons?: boolean}>} Changed */
 
 /** The last record that the gateway has read; null: not known yet. @type {import("../vendor/preact-signals.js").Signal<Head | null>} */
@@ -61,8 +61,8 @@ export function listen() {
   const look = async () => {
     try {
       const before = head.peek();
-      const { cell, seq, round, time } = await read("readyz");
-      arrived({ cell, seq, round, time });
+      const { cell, seq, round, time, recorded = false } = await read("readyz");
+      arrived({ cell, seq, round, time, recorded });
       if (!before || before.seq !== seq) tell(null);
     } catch (error) {
       if (error instanceof Problem) trouble.value = error;
@@ -73,9 +73,9 @@ export function listen() {
   /** Reads where the log stands: events do not tell the round. */
   const stand = async () => {
     try {
-      const { cell, seq, round, time } = await read("readyz");
+      const { cell, seq, round, time, recorded = false } = await read("readyz");
       const before = head.peek();
-      arrived(before && before.seq > seq ? { ...before, round } : { cell, seq, round, time });
+      arrived(before && before.seq > seq ? { ...before, round } : { cell, seq, round, time, recorded });
     } catch (error) {
       if (error instanceof Problem) trouble.value = error;
     }
@@ -89,7 +89,7 @@ export function listen() {
     stream.addEventListener("changes", (event) => {
       const said = JSON.parse(event.data);
       const before = head.peek();
-      arrived({ cell: before?.cell ?? "", round: before?.round ?? 0, seq: said.seq, time: said.time_ms });
+      arrived({ cell: before?.cell ?? "", round: before?.round ?? 0, seq: said.seq, time: said.time_ms, recorded: before?.recorded ?? false });
       tell(said.all ? null : said.changed);
       if (said.all || said.changed.rounds) stand();
     });

@@ -59,13 +59,12 @@ function Actions({ job, again }) {
   const name = job.job;
   const where = path("jobs", name);
   const log = { job: name };
-  if (job.ended_ms !== null) {
-    return html`<${Action} label="Run again" title=${`Run ${name} again`} what="All of it runs again, as it was submitted." run=${() => send("POST", `${where}/rerun`, {})} log=${log} done="It runs again." after=${again} />`;
-  }
+  const isLive = job.ended_ms === null;
   return html`
-    ${job.held ? html`<${Action} label="Release" title=${`Release ${name}`} what="Its tasks may start again." run=${() => send("PATCH", where, { hold: false })} log=${log} done="It is released." after=${again} />`
-      : html`<${Action} label="Hold" title=${`Hold ${name}`} what="No further task of it starts. What runs goes on." run=${() => send("PATCH", where, { hold: true })} log=${log} done="It is held." after=${again} />`}
-    <${Action} label="Cancel" grave title=${`Cancel ${name}`} what="Its tasks are ended, and it cannot be continued." run=${() => send("DELETE", where)} log=${log} done="It is cancelled." after=${again} />`;
+    <${Action} label="Run again" offered=${!isLive} title=${`Run ${name} again`} what="All of it runs again, as it was submitted." run=${() => send("POST", `${where}/rerun`, {})} log=${log} done="It runs again." after=${again} />
+    <${Action} label="Release" offered=${isLive && job.held !== null} title=${`Release ${name}`} what="Its tasks may start again." run=${() => send("PATCH", where, { hold: false })} log=${log} done="It is released." after=${again} />
+    <${Action} label="Hold" offered=${isLive && job.held === null} title=${`Hold ${name}`} what="No further task of it starts. What runs goes on." run=${() => send("PATCH", where, { hold: true })} log=${log} done="It is held." after=${again} />
+    <${Action} label="Cancel" offered=${isLive} grave title=${`Cancel ${name}`} what="Its tasks are ended, and it cannot be continued." run=${() => send("DELETE", where)} log=${log} done="It is cancelled." after=${again} />`;
 }
 
 /** @param {{job: any}} props */

@@ -9,6 +9,12 @@ import { at, go, here } from "./route.js";
 /** Whether the past is shown. */
 export const past = computed(() => at.value !== null);
 
+/** Whether there is no cell, but only its log. */
+export const recorded = computed(() => head.value?.recorded === true);
+
+/** Why nothing can be changed; empty: it can. */
+export const fixed = computed(() => (past.value ? "the past cannot be changed" : recorded.value ? "this is a recorded log, not a cell" : ""));
+
 const found = signal(/** @type {(Moment & {of: string}) | null} */ (null));
 
 /** The problem of a moment that cannot be shown. */

@@ -60,10 +60,9 @@ function Actions({ node, again }) {
   const where = path("nodes", name);
   const [reason, setReason] = useState("");
   const log = { node: name };
-  if (node.state === "lost" || node.state === "left") {
-    return html`<${Action} label="Remove" grave title=${`Remove ${name}`} what="It is forgotten until its agent registers again." run=${() => send("DELETE", where)} log=${log} done="It is removed." after=${again} />`;
-  }
-  if (node.drain) return html`<${Action} label="Resume" title=${`Resume ${name}`} what="It takes new tasks again." run=${() => send("POST", `${where}/resume`)} log=${log} done="It takes tasks again." after=${again} />`;
-  return html`<${Action} label="Drain" title=${`Drain ${name}`} run=${() => send("POST", `${where}/drain?reason=${encodeURIComponent(reason)}`)} log=${log} done="It takes no new tasks." after=${again}
+  const isGone = node.state === "lost" || node.state === "left";
+  return html`<${Action} label="Remove" offered=${isGone} grave title=${`Remove ${name}`} what="It is forgotten until its agent registers again." run=${() => send("DELETE", where)} log=${log} done="It is removed." after=${again} />
+    <${Action} label="Resume" offered=${!isGone && node.drain !== null} title=${`Resume ${name}`} what="It takes new tasks again." run=${() => send("POST", `${where}/resume`)} log=${log} done="It takes tasks again." after=${again} />
+    <${Action} label="Drain" offered=${!isGone && node.drain === null} title=${`Drain ${name}`} run=${() => send("POST", `${where}/drain?reason=${encodeURIComponent(reason)}`)} log=${log} done="It takes no new tasks." after=${again}
     what=${html`<p>No new task starts there. What runs there runs on.</p><label class="field">Reason, for the log<input maxlength="200" value=${reason} onInput=${(/** @type {any} */ event) => setReason(event.target.value)} /></label>`} />`;
 }
