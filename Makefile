@@ -13,7 +13,7 @@ export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup docs fmt check quick test durations live demo up down topics sim replay rooms schemas compile bench replay-corpus figures sustained lock clean
+.PHONY: help setup docs fmt check quick test durations live demo up down topics sim replay rooms schemas page vendor compile bench replay-corpus figures sustained lock clean
 
 help:
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -93,6 +93,16 @@ rooms: setup ## Print the rooms of the code floor by floor: who may stand on who
 
 schemas: setup ## Write schemas/published from the models; refuses an incompatible change
 	$(RUN) -m schemas.export
+
+NPM := cd tests/page && npm ci --ignore-scripts --no-audit --no-fund --silent
+
+page: setup ## Types and lint of the page in services/gateway/page (needs Node; says so where there is none)
+	@command -v npm >/dev/null || { echo "no npm here (Debian: apt-get install npm): types and lint of the page are left out"; exit 0; }; \
+	  ($(NPM)) || { echo "npm cannot fetch its tools here: types and lint of the page are left out"; exit 0; }; \
+	  $(RUN) -m pytest -q tests/page
+
+vendor: setup ## Fetch the libraries of the page anew, as tests/page/package-lock.json has them (needs Node; CHECK=1 only compares)
+	$(RUN) -m tests.page.vendor $(if $(CHECK),--check)
 
 docs: setup ## Write docs/settings.md and docs/records.md from the code
 	$(RUN) -m services.cli.settings_page

@@ -2,7 +2,7 @@
 back to one that it has left. `python -m benchmarks.walks`, with cores as they stand.
 
 Counted are the calls of the project's own functions, in order, while `decide` of a service runs: the first job of B-4
-under `drf`, round by round. Comprehensions and constructors belong to whoever calls them.
+under `drf` and under the default preset, round by round. Comprehensions and constructors belong to whoever calls them.
 """
 
 import sys
@@ -13,6 +13,7 @@ from types import FrameType
 from typing import Any
 
 from benchmarks.variety import carbyne
+from schemas import Policy
 
 ROOT = str(Path(__file__).resolve().parents[1])
 OF_THEIR_CALLER = ("<genexpr>", "<listcomp>", "<dictcomp>", "<setcomp>", "<lambda>", "__init__")
@@ -41,8 +42,8 @@ class Walk:
         return len(self.trail) - len(dict.fromkeys(self.trail))
 
 
-def walks(services: tuple[str, ...] = SERVICES) -> dict[str, list[Walk]]:
-    """By service, the walks of its rounds."""
+def walks(preset: str, services: tuple[str, ...] = SERVICES) -> dict[str, list[Walk]]:
+    """By service, the walks of its rounds under a preset."""
     found: dict[str, list[Walk]] = {service: [] for service in services}
 
     def followed(service: str, decide: Callable[..., Any]) -> Callable[..., Any]:
@@ -57,22 +58,27 @@ def walks(services: tuple[str, ...] = SERVICES) -> dict[str, list[Walk]]:
 
         return decide_and_follow
 
-    for service in services:
-        core = sys.modules[f"services.{service}.core"]
-        core.decide = followed(service, core.decide)  # type: ignore[attr-defined]
-    carbyne("B-4", "B2.nodes", "drf", 1, 100)
+    decides = {service: sys.modules[f"services.{service}.core"].decide for service in services}
+    for service, decide in decides.items():
+        sys.modules[f"services.{service}.core"].decide = followed(service, decide)  # type: ignore[attr-defined]
+    try:
+        carbyne("B-4", "B2.nodes", preset, 1, 100)
+    finally:
+        for service, decide in decides.items():
+            sys.modules[f"services.{service}.core"].decide = decide  # type: ignore[attr-defined]
     return found
 
 
 def main() -> None:
     """The table: medians over the rounds of each service."""
-    print(f"{'decide of':12} {'rounds':>7} {'files':>6} {'returns':>8}   longest: files, returns")
-    for service, of_rounds in walks().items():
-        files = [len(dict.fromkeys(walk.trail)) for walk in of_rounds]
-        returns = [walk.returns() for walk in of_rounds]
-        most = max(range(len(returns)), key=returns.__getitem__)
-        row = f"{service:12} {len(of_rounds):7} {median(files):6.0f} {median(returns):8.0f}"
-        print(f"{row}   {files[most]}, {returns[most]}")
+    print(f"{'preset':9} {'decide of':10} {'rounds':>7} {'files':>6} {'returns':>8}   longest: files, returns")
+    for preset in ("drf", Policy().preset):
+        for service, of_rounds in walks(preset).items():
+            files = [len(dict.fromkeys(walk.trail)) for walk in of_rounds]
+            returns = [walk.returns() for walk in of_rounds]
+            most = max(range(len(returns)), key=returns.__getitem__)
+            row = f"{preset:9} {service:10} {len(of_rounds):7} {median(files):6.0f} {median(returns):8.0f}"
+            print(f"{row}   {files[most]}, {returns[most]}")
 
 
 if __name__ == "__main__":

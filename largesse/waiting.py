@@ -8,8 +8,8 @@ import asyncio
 from collections.abc import Coroutine, Iterable
 
 
-async def is_set_within(event: asyncio.Event, seconds: float) -> bool:
-    """Whether the event is set, waited for that long at most."""
+async def is_set_within(event: asyncio.Event, seconds: float | None) -> bool:
+    """Whether the event is set, waited for that long at most; None: without end."""
     try:
         async with asyncio.timeout(seconds):
             await event.wait()

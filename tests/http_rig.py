@@ -109,6 +109,7 @@ class Served:
         self.port, self.bus, self.follower, self.door = port, bus, follower, door
         self.watching, self.places = app.state.api.watching, app.state.api.watchers
         self.what_ifs = app.state.api.what_ifs
+        self.change_places = app.state.api.change_places
         self._clients = []
 
     async def connect(self, host=None):

@@ -9,7 +9,7 @@ from bisect import bisect_right
 from dataclasses import dataclass
 
 from largesse.bus.port import Bus, Message, Outgoing
-from largesse.log.snapshots import S, Snapshot, SnapshotRefused, judge, messages_of, piece_of, unpack
+from largesse.log.snapshots import S, Snapshot, SnapshotRefused, judge, landmark_of, messages_of, piece_of, unpack
 from largesse.telemetry import logger
 from schemas.topics import SNAPSHOTS
 
@@ -85,6 +85,24 @@ class Checkpoints:
             except SnapshotRefused as refused:
                 logger(service=kept_as(self._service)).warning("checkpoint_refused", seq=place.seq, reason=str(refused))
                 self._places.pop(place.sum, None)
+        return None
+
+    async def seqs(self) -> list[int]:
+        """Behind which records there are checkpoints. Raises BusError."""
+        await self._look()
+        return sorted({place.seq for place in self._places.values()})
+
+    async def behind(self, seq: int) -> Snapshot | None:
+        """The checkpoint behind a record, of whatever layout, for those who read the log on from there; None where it
+        is gone, damaged or of another log. Raises BusError.
+        """
+        for place in [place for place in self._places.values() if place.seq == seq]:
+            try:
+                snapshot = await self._read(place)
+            except SnapshotRefused:
+                continue
+            if await landmark_of(self._bus, self._partition, snapshot.order.offset) == snapshot.landmark:
+                return snapshot
         return None
 
     async def _look(self) -> None:

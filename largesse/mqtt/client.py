@@ -137,6 +137,16 @@ class ClientSession:
         if code >= ERRORS_FROM:
             raise MqttError(f"{self._client.place} did not take {', '.join(filters)}: reason code {code}")
 
+    async def unsubscribe(self, *filters: str) -> None:
+        """See the port."""
+        for wanted in filters:
+            check_filter(wanted)
+        self._client.check()
+        rc, mid = self._client.paho.unsubscribe(list(filters))
+        code = await self._client.answer("unsubscribe", mid, rc)
+        if code >= ERRORS_FROM:
+            raise MqttError(f"{self._client.place} goes on with {', '.join(filters)}: reason code {code}")
+
     async def next(self) -> Sequence[Arrived]:
         """See the port. Cancelling it loses nothing."""
         client = self._client
@@ -309,6 +319,16 @@ class _Client(aiomqtt.Client):
         properties: Properties | None = None,
     ) -> None:
         self._settle("subscribe", mid, max((code.value for code in reason_codes), default=0))
+
+    def _on_unsubscribe(
+        self,
+        client: paho.Client,
+        userdata: object,
+        mid: int,
+        reason_codes: list[ReasonCode],
+        properties: Properties | None = None,
+    ) -> None:
+        self._settle("unsubscribe", mid, max((code.value for code in reason_codes), default=0))
 
     def _on_message(self, client: paho.Client, userdata: object, message: paho.MQTTMessage) -> None:
         if message.qos == 0 and len(self.inbox) >= self._inbox_max:

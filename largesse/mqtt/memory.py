@@ -212,6 +212,14 @@ class MemorySession:
                     self._link.waiting.append(Arrived(topic, payload, retained=True))
         self._link.woken.set()
 
+    async def unsubscribe(self, *filters: str) -> None:
+        """See the port."""
+        for wanted in filters:
+            check_filter(wanted)
+        await self._reached()
+        for wanted in filters:
+            self._link.filters.pop(wanted, None)
+
     async def next(self) -> Sequence[Arrived]:
         """See the port. Cancelling it loses nothing."""
         link = self._link

@@ -54,6 +54,10 @@ class Session(Protocol):
         """From now on messages of these topics arrive (`+` and `#` as MQTT has them), first what is retained. Raises
         MqttError, Refused."""
 
+    async def unsubscribe(self, *filters: str) -> None:
+        """No more messages arrive by these filters than have arrived, or are on their way; nothing happens where one
+        was not subscribed to. Raises MqttError."""
+
     async def next(self) -> Sequence[Arrived]:
         """What has arrived since the last call, at least one, in order. Raises MqttError once the session is over."""
 

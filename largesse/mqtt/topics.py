@@ -45,6 +45,11 @@ def replier_of(topic: str, cell: str) -> str | None:
     return levels[3] if len(levels) == 6 and levels[:3] == [ROOT, cell, "node"] and levels[4] == "reply" else None
 
 
+def node_topics(cell: str, node: str, bridge: str) -> tuple[str, str]:
+    """The topics on which one node speaks to a bridge. Raises NameWrong."""
+    return up_topic(cell, node), reply_topic(cell, node, bridge)
+
+
 def up_filter(cell: str) -> str:
     """The topics on which all nodes of a cell report. Raises NameWrong."""
     return f"{ROOT}/{_level(cell, 'cell')}/node/+/up"

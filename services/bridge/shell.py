@@ -23,6 +23,7 @@ from largesse.mqtt.topics import (
     bridge_topic,
     down_topic,
     node_of,
+    node_topics,
     replier_of,
     reply_filter,
     up_filter,
@@ -36,10 +37,11 @@ from largesse.telemetry import (
     BRIDGE_REFUSED,
     BRIDGE_REPORTS,
     BRIDGE_SESSIONS,
+    BRIDGE_SHUT_OUT,
     BRIDGE_TOLD,
     logger,
 )
-from largesse.waiting import until_first_ends
+from largesse.waiting import is_set_within, until_first_ends
 from schemas.edge.base import REASON_MAX
 from schemas.edge.mqtt import NodeAnswered, NodeDown
 from schemas.topics import SNAPSHOTS
@@ -47,7 +49,9 @@ from services.bridge.allowance import REPORT_MS, Allowance
 from services.bridge.asking import Asking
 from services.bridge.cell_log import SERVICE, CellLog
 from services.bridge.dealing import Bridges
+from services.bridge.floods import Floods
 from services.bridge.intake import NODES_MAX, Intake, Refusal, Said
+from services.bridge.subscriptions import Subscriptions
 
 TOLD_MS = 5
 """A node is told at most so often what it has to do."""
@@ -99,6 +103,9 @@ class _Bridge:
         self._unconfirmed: list[tuple[int, list[Said]]] = []  # What is answered once the log is read to there.
         self._answered: dict[str, NodeAnswered] = {}
         self._allowance = Allowance()
+        self._floods = Floods()
+        self._asked_for: dict[str, None] = {}  # While a node is shut out, those whose topics are asked for by name.
+        self._topics_stale = asyncio.Event()
         self._refused: dict[str, tuple[str, str]] = {}  # Of each node the last, until a report is taken: reason, why.
         self._refusals_logged: dict[tuple[str, str], int] = {}
         self._arrived_ms: dict[str, int] = {}  # When the first report came that is not answered yet.
@@ -121,6 +128,8 @@ class _Bridge:
         for node in stirred:
             if node not in self._cell_log.state.nodes:
                 self._answered.pop(node, None)  # The cell has forgotten it.
+            elif self._floods.shut_out and node not in self._asked_for:
+                self._topics_stale.set()
         self._tell(stirred)
         stirred.clear()
         self._confirm()
@@ -156,6 +165,7 @@ class _Bridge:
         begun_ms, begun_ns = _mono_ms(), time.perf_counter_ns()
         try:
             if self._allowance.left(node, begun_ms) <= 0:
+                self._drop(node, begun_ms)
                 raise Refusal("flood", "it sends more than a bridge has time for")
             said = self._taken(topic, payload)
         except Refusal as refusal:
@@ -172,6 +182,12 @@ class _Bridge:
             self._inbox[said.node] = said
             self._arrived_ms.setdefault(said.node, begun_ms)
             self._arrived.set()
+
+    def _drop(self, node: str, now_ms: int) -> None:
+        if self._floods.drop(node, now_ms):
+            seconds = self._floods.shut_out[node].for_ms / 1_000
+            self._log.warning("shut out", node=node[:200], seconds=seconds, why="it floods the broker")
+            self._topics_stale.set()
 
     def _taken(self, topic: str, payload: bytes) -> Said | None:
         """The report that a message makes whole. Raises Refusal."""
@@ -200,6 +216,7 @@ class _Bridge:
                 self._tell({node: True})
 
     def _deal_anew(self) -> None:
+        self._topics_stale.set()
         self._tell(dict.fromkeys(self._cell_log.state.nodes, True))
 
     async def append(self) -> None:
@@ -267,10 +284,33 @@ class _Bridge:
         """Until the session ends. Raises MqttError."""
         await session.subscribe(bridge_filter(self._settings.cell))
         await session.publish(topic, b"here", retain=True)
-        await session.subscribe(reply_filter(self._settings.cell, self._name), up_filter(self._settings.cell))
+        topics = Subscriptions(session)
+        await topics.become(self._topics())
         self._asking.session = session
         self._deal_anew()  # The broker may have forgotten what it kept.
-        await until_first_ends([self._listen(session), self._speak(session), self._stay(session, topic)])
+        await until_first_ends(
+            [self._listen(session), self._speak(session), self._stay(session, topic), self._shut_out(topics)]
+        )
+
+    def _topics(self) -> list[str]:
+        """What nodes send: by one filter for each kind of topic, or while some are shut out by node."""
+        cell, name, self._asked_for = self._settings.cell, self._name, {}
+        if not self._floods.shut_out:
+            return [up_filter(cell), reply_filter(cell, name)]
+        served = [node for node in self._cell_log.state.nodes if self._bridges.serves(node)]
+        self._asked_for = dict.fromkeys(served)
+        return [each for node in served if node not in self._floods.shut_out for each in node_topics(cell, node, name)]
+
+    async def _shut_out(self, topics: Subscriptions) -> None:
+        """Shuts out nodes that flood, and hears them again, for ever."""
+        while True:
+            BRIDGE_SHUT_OUT.set(len(self._floods.shut_out))
+            over_in_ms = self._floods.over_in_ms(_mono_ms())
+            await is_set_within(self._topics_stale, None if over_in_ms is None else over_in_ms / 1_000)
+            self._topics_stale.clear()
+            if heard := self._floods.end(_mono_ms()):
+                self._log.info("heard again", nodes=[node[:200] for node in heard[:10]])
+            await topics.become(self._topics())
 
     async def _say_goodbye(self, session: Session, topic: str) -> None:
         try:

@@ -347,10 +347,10 @@ def tail(
     """Show the last records of a log, or all from a point on, a line each (--json: whole), with --follow also those to
     come. Records that only say that time goes on are left out, unless --type asks for them.
     """
-    from services.cli.tailing import Wanted
+    from largesse.log.record_lines import WantedRecords
     from services.cli.tailing import tail as show
 
-    wanted = Wanted(types or [], job or [], node or [], queue or [], user or [], reservation or [])
+    wanted = WantedRecords(types or [], job or [], node or [], queue or [], user or [], reservation or [])
     show(log, wanted, last=last, since=since, follow=follow, json=json)
 
 

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import get_args
 
 from largesse.log.codec import decode
+from largesse.log.record_lines import line_of
 from schemas.registry import NEWEST, LogBody, Released
 from schemas.topics import LOG, TOPICS
 from services.cli.show import plain
-from services.replay.record_lines import line_of
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "records.md"

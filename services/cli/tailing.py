@@ -1,9 +1,9 @@
 """`largesse tail`: the last records of a log, or those from a point on, a line each."""
 
 from collections import deque
-from dataclasses import dataclass, field
 from time import sleep
 
+from largesse.log.record_lines import JobPlaces, WantedRecords, line_of
 from schemas import Record
 from schemas.registry import NEWEST
 from services.cli.ending import Wrong, note, out
@@ -11,7 +11,6 @@ from services.cli.moments import point_of
 from services.cli.progress import counting, progress_of
 from services.cli.replaying import reading, source_of
 from services.cli.show import moment, plain
-from services.replay.record_lines import JobPlaces, Names, line_of
 
 LOOK_S = 0.5
 """Between two looks at a log that is followed."""
@@ -19,40 +18,8 @@ LOOK_S = 0.5
 LAST = 20
 """Records that are shown where nothing else is asked for."""
 
-SILENT = ("SequencerAlive", "TimeReached")
-"""Records that say nothing but that time goes on: they are shown where they are asked for by type."""
 
-
-@dataclass(slots=True)
-class Wanted:
-    """Which records: of any of the types, and of any of the names of each kind that is given."""
-
-    types: list[str] = field(default_factory=list)
-    jobs: list[str] = field(default_factory=list)
-    nodes: list[str] = field(default_factory=list)
-    queues: list[str] = field(default_factory=list)
-    users: list[str] = field(default_factory=list)
-    reservations: list[str] = field(default_factory=list)
-
-    def has(self, record: Record, names: Names) -> bool:
-        """Whether a record is one of them. A queue stands for those below it, too."""
-        if record.type not in self.types if self.types else record.type in SILENT:
-            return False
-        return all(
-            not asked or any(name in found for name in asked)
-            for asked, found in (
-                (self.jobs, names.jobs),
-                (self.nodes, names.nodes),
-                (self.users, names.users),
-                (self.reservations, names.reservations),
-            )
-        ) and (
-            not self.queues
-            or any(found == queue or found.startswith(f"{queue}/") for queue in self.queues for found in names.queues)
-        )
-
-
-def tail(log: str, wanted: Wanted, *, last: int | None, since: str | None, follow: bool, json: bool) -> None:
+def tail(log: str, wanted: WantedRecords, *, last: int | None, since: str | None, follow: bool, json: bool) -> None:
     """Prints the last records that are wanted, or all from a point on, with `follow` what comes, too. Raises Wrong."""
     for name in wanted.types:
         if name not in NEWEST:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Literal
 
 from services.cli.client import Gateway, Row
 from services.cli.ending import Refused, Wrong, out, out_json
-from services.cli.show import folded, in_zone, moment, on_terminal, plain, span, tabbed
+from services.cli.show import folded, in_zone, moment, on_terminal, plain, plural, span, tabbed
 
 if TYPE_CHECKING:
     from services.gateway.view.state import State
@@ -102,7 +102,18 @@ def start_text(start: Row, now_ms: int) -> str:
     for name, text in (("earliest", "at the earliest"), ("likely", "likely"), ("latest", "at the latest")):
         if (at_ms := start[f"{name}_ms"]) is not None:
             texts.append(f"{text} in {span(max(0, at_ms - now_ms))}")
-    return ", ".join(texts)
+    return ", ".join(texts) + _accuracy_text(start.get("accuracy"))
+
+
+def _accuracy_text(accuracy: Row | None) -> str:
+    """How wrong such predictions were. A gateway of an earlier version does not say."""
+    if accuracy is None:
+        return ""
+    jobs, percent = accuracy["jobs"], -(-accuracy["error_permille"] // 10)
+    return (
+        f"; of the last {plural(jobs, 'job')} that waited, half were told their start to within {percent} % "
+        f"of the wait, and {accuracy['inside']} started in the span"
+    )
 
 
 def _waited_text(waited: dict[str, int]) -> str:
@@ -116,9 +127,10 @@ def why_rows(document: Row) -> str:
     for reason in document["reasons"]:
         rows.append(("reason", reason["reason"], in_zone(reason["text"])))
         rows += [("unblocks", reason["reason"], in_zone(text)) for text in reason["unblocks"]]
-    for name, at_ms in (document["start"] or {}).items():
-        if at_ms is not None:
-            rows.append(("start", name.removesuffix("_ms"), moment(at_ms)))
+    start = dict(document["start"] or {})
+    accuracy = start.pop("accuracy", None) or {}
+    rows += [("start", name.removesuffix("_ms"), moment(at_ms)) for name, at_ms in start.items() if at_ms is not None]
+    rows += [("accuracy", name, str(number)) for name, number in accuracy.items()]
     for what, parts in (("waited", document["waited"]), ("beside", document.get("waited_beside"))):
         rows += [(what, reason, str(ms)) for reason, ms in (parts or {}).items()]
     if ended := document.get("ended_by"):

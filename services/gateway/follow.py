@@ -10,13 +10,18 @@ from contextlib import suppress
 from typing import Any
 
 from largesse.bus.port import Bus, BusError, MessageTooLarge, Writer
+from largesse.log.checkpoints import Checkpoints
+from largesse.log.decisions import DecisionReader
 from largesse.log.reader import publish_input, wait_for_more
 from largesse.settings import Settings
 from largesse.shell import Shell
+from schemas import Record
 from schemas.topics import INPUTS
 from services.gateway import view
 from services.gateway.answers import Answer, Answers
+from services.gateway.changes import Changes
 from services.gateway.heard import HeardNodes
+from services.gateway.log_places import LogPlaces, Place
 from services.gateway.past import Past
 from services.gateway.view.state import State
 
@@ -25,8 +30,8 @@ TURN_RECORDS = 100
 
 
 class Follower:
-    """Follows one cell. `run` drives it; requests read `state`, or the `past`, and `send` inputs; dry runs read `bus`.
-    Belongs to one event loop.
+    """Follows one cell. `run` drives it; requests read the `state`, its `changes`, the `past`, or the log from one of
+    its `places` on, and `send` inputs; dry runs read the `bus`. Belongs to one event loop.
     """
 
     def __init__(self, bus: Bus, settings: Settings, *, stop: asyncio.Event) -> None:
@@ -38,9 +43,16 @@ class Follower:
         self._shell = Shell(core, bus, settings, stop=stop, keeps_past=True)
         self.past = Past(core, bus, settings)
         self.heard = HeardNodes(bus, settings.partition)
+        self.places = LogPlaces(bus, settings.partition, Checkpoints(bus, settings.partition, core.NAME, core.LAYOUT))
+        self.changes = Changes(self.state)
+        self._latest: Record | None = None
         self._answers = {topic: Answers() for topic in INPUTS}
         self._writer: Writer | None = None
         self._turn: asyncio.Future[None] | None = None
+
+    def decisions_from(self, place: Place) -> DecisionReader:
+        """A reader of the decisions of rounds behind a place of the log."""
+        return DecisionReader(self.bus, self._settings.partition, place.decisions)
 
     @property
     def cell(self) -> str:
@@ -69,13 +81,16 @@ class Follower:
         hearing = asyncio.ensure_future(self.heard.follow())
         try:
             await shell.restore()
+            self.changes = Changes(self.state)
+            self.places.note(shell.log.order, shell.decisions.positions, anyway=True)
             for topic, answers in self._answers.items():
                 answers.reached = self._reached(topic)
             while not self.stop.is_set():
                 folded = 0
                 while folded < TURN_RECORDS and await shell.step():
                     folded += 1
-                    self._answer()
+                    self._note()
+                    self.places.note(shell.log.order, shell.decisions.positions)
                 if folded:
                     self._tell()
                     await asyncio.sleep(0)
@@ -155,11 +170,13 @@ class Follower:
     def _reached(self, topic: str) -> int:
         return self._shell.log.order.positions.get(f"{topic}/{self._settings.partition}", -1)
 
-    def _answer(self) -> None:
-        """The record folded last is the answer to an input if the log has read further by it."""
+    def _note(self) -> None:
+        """What the record folded last has changed; it is the answer to an input if the log has read further by it."""
         latest = self.state.latest
-        if latest is None:
+        if latest is None or latest is self._latest:
             return
+        self._latest = latest
+        self.changes.take(latest)
         for topic, answers in self._answers.items():
             reached = self._reached(topic)
             if reached > answers.reached:

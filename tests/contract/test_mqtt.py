@@ -114,6 +114,21 @@ def test_what_is_published_arrives_in_order_at_those_who_asked_for_it(rig):
     told(rig, story)
 
 
+def test_what_is_no_longer_subscribed_to_does_not_arrive(rig):
+    async def story(broker):
+        async with broker.session("reader") as reader, broker.session("writer") as writer:
+            await reader.subscribe("a/+", "a/1", "b")
+            await reader.unsubscribe("a/+", "never/subscribed")
+            await writer.publish("a/2", b"no")
+            await writer.publish("a/1", b"by name")
+            await reader.unsubscribe("a/1")
+            await writer.publish("a/1", b"no")
+            await writer.publish("b", b"still")
+            assert await heard(reader, 2) == [Arrived("a/1", b"by name"), Arrived("b", b"still")]
+
+    told(rig, story)
+
+
 def test_who_publishes_hears_it_too_if_they_asked_for_it(rig):
     async def story(broker):
         async with broker.session("one") as session:

@@ -12,7 +12,7 @@ from itertools import count
 import pytest
 
 from largesse.mqtt.topics import down_topic, up_topic
-from largesse.telemetry import BRIDGE_REFUSED
+from largesse.telemetry import BRIDGE_REFUSED, BRIDGE_SHUT_OUT
 from schemas import NodeLost, NodeRegistered
 from services.bridge import allowance
 from tests.live.agent_cell import GUARD_SECONDS, end_tasks, eventually, outcome_of, scripted_cell, settings
@@ -66,9 +66,12 @@ def report(number):
 
 
 class Flood:
-    """A thousand reports of n2 a second, by a process of its own, each with a number of its own and for no answer."""
+    """Reports of n2, by a process of its own, each with a number of its own and for no answer: a thousand a second, or
+    without pauses as many as the broker takes.
+    """
 
-    def __init__(self, site):
+    def __init__(self, site, pause_s=FLOOD_S):
+        self._pause_s = pause_s
         program = shutil.which("mosquitto_pub")
         if program is None:
             pytest.skip("no mosquitto_pub is installed (Debian: apt-get install mosquitto-clients)")
@@ -84,7 +87,8 @@ class Flood:
             for number in count(1):
                 self._process.stdin.write(report(number).encode() + b"\n")
                 self._process.stdin.flush()
-                time.sleep(FLOOD_S)
+                if self._pause_s:
+                    time.sleep(self._pause_s)
 
     @property
     def goes_on(self):
@@ -122,6 +126,22 @@ def test_a_node_that_floods_the_broker_is_dropped_unread_and_the_others_work(tmp
                 assert why[0].startswith("flood: ")
             finally:
                 flood.end()
+        assert cell.bodies(NodeLost) == []
+
+    told(tmp_path, story)
+
+
+def test_a_flood_as_fast_as_the_broker_takes_it_keeps_nobody_from_working(tmp_path):
+    async def story(site, cell):
+        flood = Flood(site, pause_s=0)
+        try:
+            await eventually(lambda: BRIDGE_SHUT_OUT._value.get() == 1)
+            for number in range(3):
+                await cell.submit(f"j{number}", {"tasks": 3, "command": ["true"]})
+                assert await outcome_of(cell, f"j{number}") == "succeeded"
+            assert flood.goes_on
+        finally:
+            flood.end()
         assert cell.bodies(NodeLost) == []
 
     told(tmp_path, story)

@@ -128,14 +128,14 @@ def test_lanes_are_served_as_the_plain_rules_of_pools_serve_them(rules, lends, s
     both.orders = both.orders or {"": "pools"}  # What is said of reasons is looked at elsewhere.
     for _ in range(60):
         both.plain.pools = drawn_pools(chance) if chance.random() < 0.1 or not both.plain.pools else both.plain.pools
-        both.board.buckets.pools.set(both.plain.pools)
+        both.board.pools.set(both.plain.pools)
         if chance.random() < 0.15:
             leaf, units = chance.choice(["a", "b", "c"]), chance.choice(GUARANTEES)
             both.plain.guaranteed[leaf] = units
             both.board.set_levels([LeafLevel(leaf, both.board.leaf(leaf).level, guaranteed=units)])
-        both.board.buckets.pools.beyond, both.plain.beyond = {}, set()
+        both.board.pools.beyond, both.plain.beyond = {}, set()
         step(both, chance)
-        assert set(both.board.buckets.pools.beyond) == both.plain.beyond
+        assert set(both.board.pools.beyond) == both.plain.beyond
 
 
 @for_all(st.lists(st.integers(0, PPM), min_size=2, max_size=8), st.lists(st.integers(0, 10**9), min_size=1, max_size=4))

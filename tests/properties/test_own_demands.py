@@ -42,7 +42,7 @@ class Cell:
         self.board.add_job(name, admitted, "", 0)
         spans = []
         for at, (demand, tasks) in enumerate(stages):
-            spans.append(TaskSpan(str(at), at, self.board.class_for(demand, {}, {}, 0), 0, tasks, 1, 0))
+            spans.append(TaskSpan(str(at), at, self.board.classes.class_for(demand, {}, {}, 0), 0, tasks, 1, 0))
         self.board.wait(name, spans)
 
     def end(self, tasks):
@@ -84,7 +84,7 @@ class Cell:
             able = [i for i, free in enumerate(self.free) if all(free[kind] >= demand[kind] for kind in demand)]
             able = [i for i in able if self.board.node_table.nodes[i].open]
             if tasks and able:
-                task = self.board.class_for(demand, {}, {}, 0)
+                task = self.board.classes.class_for(demand, {}, {}, 0)
                 rank = {p: weight for p, _, weight in task.needs}
                 ranked = [
                     (sum(rank[self.board.node_table.position[k]] * self.free[i][k] for k in demand), i) for i in able

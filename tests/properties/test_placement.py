@@ -79,7 +79,7 @@ class Both:
     def _wait(self, name):
         waits = []
         for span in self.plain.jobs[name].spans:
-            task = self.board.class_for(span.demand, span.labels, span.prefer, span.gang)
+            task = self.board.classes.class_for(span.demand, span.labels, span.prefer, span.gang)
             waits.append(TaskSpan(str(span.stage), span.stage, task, span.first, span.count, 1, span.since_ms))
             waits[-1].optional = span.optional
         self.board.wait(name, waits)
@@ -111,7 +111,7 @@ class Both:
         if self.plain.jobs:
             name = self._name(which)
             self.plain.jobs[name].work //= 2
-            self.board.set_sort_value(name, self.plain.jobs[name].work)
+            self.board.jobs.set_sort_value(name, self.plain.jobs[name].work)
 
     def level(self, leaf, target):
         leaf = ("a", "b", "c")[leaf % 3]

@@ -6,10 +6,10 @@ import json
 import pytest
 
 from largesse.mqtt.port import PAYLOAD_BYTES_MAX
-from largesse.mqtt.topics import down_topic, up_filter, up_topic
-from largesse.telemetry import BRIDGE_REFUSED, BRIDGE_REPORTS
+from largesse.mqtt.topics import down_topic, node_topics, up_filter, up_topic
+from largesse.telemetry import BRIDGE_REFUSED, BRIDGE_REPORTS, BRIDGE_SHUT_OUT
 from schemas import NodeRegistered
-from services.bridge import allowance
+from services.bridge import allowance, floods
 from tests.live.agent_cell import GUARD_SECONDS, end_tasks, eventually, outcome_of, settings
 from tests.live.edge_cell import bridge_on, edge_agent_on, edge_cell
 
@@ -128,7 +128,7 @@ def test_a_node_that_floods_is_dropped_unread_and_others_are_served_meanwhile(tm
             await cell.until(lambda: cell.bodies(NodeRegistered))
             flooding = asyncio.ensure_future(flood())
             try:
-                await eventually(lambda: refused("flood") >= before + 1_000)
+                await eventually(lambda: refused("flood") >= before + 500)
                 for number in range(3):
                     await cell.submit(f"j{number}", {"tasks": 3, "command": ["true"]})
                     assert await outcome_of(cell, f"j{number}") == "succeeded"
@@ -139,6 +139,42 @@ def test_a_node_that_floods_is_dropped_unread_and_others_are_served_meanwhile(tm
         of_it = [body for body in cell.inputs["nodes"] if body == REPORT]
         assert len(of_it) <= 50, "each report that was taken has cost a millisecond"
         assert BRIDGE_REPORTS._value.get() > reports
+
+    told(story)
+
+
+def test_a_node_that_floods_on_is_shut_out_for_a_while_and_strangers_with_it(tmp_path, monkeypatch):
+    monkeypatch.setattr(allowance, "MS_MAX", 20)
+    monkeypatch.setattr(allowance, "MS_A_SECOND", 0)
+    monkeypatch.setattr(floods, "DROPPED_A_SECOND_MAX", 20)
+    monkeypatch.setattr(floods, "SHUT_OUT_MS", 4_000)
+
+    def topics(broker):
+        return list(broker._links["b1"].filters)
+
+    async def story(cell, broker):
+        async with edge_agent_on(broker, settings(tmp_path / "data", name="good")):
+            await cell.until(lambda: cell.bodies(NodeRegistered))
+            async with broker.session("evil") as evil:
+                number = 0
+                while up_filter("default") in topics(broker):
+                    number += 1
+                    await evil.publish(UP, up(number))
+                assert number < 1_000
+                assert topics(broker)[1:] == list(node_topics("default", "good", "b1")), "of all but evil"
+                assert BRIDGE_SHUT_OUT._value.get() == 1
+
+                dropped = refused("flood")
+                for number in range(200):
+                    await evil.publish(UP, up(number))
+                await cell.submit("j", {"tasks": 3, "command": ["true"]})
+                assert await outcome_of(cell, "j") == "succeeded"
+                assert refused("flood") <= dropped + 1, "the broker does not even pass them on"
+
+            async with edge_agent_on(broker, settings(tmp_path / "other", name="late")):
+                await cell.until(lambda: len(cell.bodies(NodeRegistered)) == 2)
+            assert up_filter("default") in topics(broker), "the cell heard of it once everybody was heard again"
+            assert BRIDGE_SHUT_OUT._value.get() == 0
 
     told(story)
 

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import re
 
 import pytest
 
@@ -10,7 +9,6 @@ from largesse.hosts import hosts_of
 from largesse.log.codec import decode, unwrap
 from largesse.task_output import Piece
 from schemas import RoundAbandoned
-from services.gateway.http.front_page import LINKS
 from services.leftover import core as leftover
 from tests.gateway_cell import GUARD_S, JOB, STAGE, YAML, run_in_memory, until_ready
 
@@ -230,13 +228,13 @@ def test_parameters_are_named_too():
             "GET",
             "/v1/jobs?foo=1",
             "foo",
-            "unknown parameter; known here: at, class, limit, queue, reservation, since_ms, state",
+            "unknown parameter; known here: at, class, limit, offset, q, queue, reservation, since_ms, sort, state",
         ),
         (
             "GET",
             "/v1/jobs?limit=1&sate=x",
             "sate",
-            'did you mean "state"? known here: at, class, limit, queue, reservation, since_ms, state, user',
+            'did you mean "state"? known here: at, class, limit, offset, q, queue, reservation, since_ms, sort, state',
         ),
         ("GET", "/v1/queues?foo", "foo", "known here: at"),
         ("GET", "/v1/queues?foo=", "foo", "unknown parameter; known here: at"),
@@ -368,18 +366,6 @@ def test_a_view_that_has_not_caught_up_answers_nothing_but_that_it_lives():
         return [(await cell.get(path)).status_code for path in ("/livez", "/readyz", "/v1/jobs", "/v1/nodes")]
 
     assert run_in_memory(story, answering=False, following=False) == [200, 503, 503, 503]
-
-
-def test_the_front_page_names_the_cell_and_leads_only_to_what_is_there():
-    async def story(cell):
-        await until_ready(cell)
-        page = await cell.get("/")
-        return page, [(await cell.get(path)).status_code for path in re.findall('href="([^"]+)"', page.text)]
-
-    page, statuses = run_in_memory(story)
-    assert (page.status_code, page.headers["content-type"]) == (200, "text/html; charset=utf-8")
-    assert "cell default" in page.text
-    assert statuses == [200] * len(LINKS)
 
 
 def test_health_metrics_and_the_description_of_the_api():

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from largesse.log.reader import publish_input
 from schemas import JobChanged
-from services.gateway.documents.jobs import job_documents
+from services.gateway.documents.job_lists import job_documents
 from services.gateway.documents.tally import Tally
 from tests.builders import job
 from tests.gateway_cell import GUARD_S, JOB, STAGE, YAML, run_in_memory

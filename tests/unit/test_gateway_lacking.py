@@ -4,7 +4,7 @@ import pytest
 
 from schemas import HeldRoom, NodeDrained, NodeRegistered, Queue
 from schemas.shares import QueueShare
-from services.gateway.documents.jobs import job_documents
+from services.gateway.documents.job_lists import job_documents
 from tests.gateway_watch import Watched, stage
 
 NO_ROOM = "no node has room for it now"

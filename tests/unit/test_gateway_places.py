@@ -12,7 +12,7 @@ from schemas import (
 from schemas.edge.nodes import NodeLeft
 from schemas.nodes import ResultsKept
 from schemas.tasks import TaskEnd
-from services.gateway.documents.jobs import job_documents
+from services.gateway.documents.job_lists import job_documents
 from services.gateway.documents.nodes import node_document
 from services.gateway.view import places
 from services.gateway.view.places import OutputPlace, place_of

@@ -32,7 +32,8 @@ from services.admission.core.judge import judge
 from services.fairness.core.accounts import accounts_of
 from services.gateway import view
 from services.gateway.documents.cell import config_document
-from services.gateway.documents.jobs import WHY, job_document, job_documents
+from services.gateway.documents.job_lists import job_documents
+from services.gateway.documents.jobs import WHY, job_document
 from services.gateway.documents.queues import queue_document
 from services.gateway.http.problems import dumped
 from services.gateway.view.state import State

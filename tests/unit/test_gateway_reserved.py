@@ -12,7 +12,8 @@ from schemas.quantities import quantity_texts
 from services.cli.watching import job_text
 from services.fairness.offline.dry_run import effect
 from services.gateway import view
-from services.gateway.documents.jobs import job_document, job_documents
+from services.gateway.documents.job_lists import job_documents
+from services.gateway.documents.jobs import job_document
 from services.gateway.documents.models.jobs import Job
 from services.gateway.documents.queues import queue_document
 from services.gateway.documents.reserved_waits import unpromised_warnings

@@ -19,7 +19,8 @@ from services.admission.core.judge import lose
 from services.gateway import view
 from services.gateway.documents.cell import config_document
 from services.gateway.documents.classes import classes_document
-from services.gateway.documents.jobs import WantedJobs, job_document, job_documents
+from services.gateway.documents.job_lists import WantedJobs, job_documents
+from services.gateway.documents.jobs import job_document
 from services.gateway.documents.nodes import node_document, node_documents
 from services.gateway.documents.queues import queue_document
 from services.gateway.documents.tally import Tally

@@ -20,7 +20,7 @@ def board():
     table = NodeTable([{"cpu": 1}])
     table.add("n", "e", {"cpu": 1}, {}, [], True)
     board = Board(table, "fair")
-    task = board.class_for({"cpu": 1}, {}, {}, 0)
+    task = board.classes.class_for({"cpu": 1}, {}, {}, 0)
     board.add_job("holder", 0, "", 0)
     board.wait("holder", [TaskSpan("s", 0, task, 0, 1, 1, 0)])
     assert [p.job for p in board.place()] == ["holder"]
@@ -70,7 +70,7 @@ def last_core_goes_to(levels, **held):
     table = NodeTable([{"cpu": 10}])
     table.add("n", "e", {"cpu": 10}, {}, [], True)
     board = Board(table, "fair")
-    task = board.class_for({"cpu": 1}, {}, {}, 0)
+    task = board.classes.class_for({"cpu": 1}, {}, {}, 0)
     for admitted, (leaf, count) in enumerate({**held, "rest": 9 - sum(held.values())}.items()):
         board.add_job(leaf, admitted, leaf, 0)
         board.wait(leaf, [TaskSpan("s", 0, task, 0, count, 1, 0)])
@@ -126,7 +126,10 @@ def test_tasks_that_only_follow_once_others_of_their_class_have_started_find_the
     table.add("n", "e", {"cpu": 4_000}, {}, [], True)
     board = Board(table, "fair", orders={"": order})
     for i in range(60):
-        small, large = board.class_for({"cpu": 1 + i}, {}, {}, 0), board.class_for({"cpu": 9_000 + i}, {}, {}, 0)
+        small, large = (
+            board.classes.class_for({"cpu": 1 + i}, {}, {}, 0),
+            board.classes.class_for({"cpu": 9_000 + i}, {}, {}, 0),
+        )
         board.add_job(f"j{i}", 1 + i, "", 0)
         spans = [
             TaskSpan(name, at, task, 0, 1, 1, 0)

@@ -76,6 +76,20 @@ async def asked(cell):
     await series(ask)
     await whys(ask)
     await what_ifs(ask)
+    for path in (
+        "records?limit=5",
+        "records?whole=1&order=desc&limit=3",
+        "records?type=Nothing",
+        "rounds/1",
+        "rounds/0",
+    ):
+        await ask("GET", f"/v1/{path}")
+    for path in ("rounds/99999", "jobs/gang/attempts", "jobs/none/attempts", "jobs/gang/attempts?limit=0"):
+        await ask("GET", f"/v1/{path}")
+    for path in ("n1/attempts", "none/attempts", "n1/attempts?since_ms=-1"):
+        await ask("GET", f"/v1/nodes/{path}")
+    for path in ("/v1/changes?limit=1", "/v1/changes?min_interval_ms=1", "/v1/nodes?limit=0"):
+        await ask("GET", path)
     for path in ("/v1/queues", "/v1/jobs?state=waiting", "/v1/jobs?limit=0", "/v1/config", "/v1/jobs?limt=1"):
         await ask("GET", path)
     await ask("GET", "/v1/jobs", headers={"Origin": "http://elsewhere.example"})
@@ -339,6 +353,16 @@ def test_each_event_of_a_job_is_a_job(recorded):
     for job in data:
         schema = {"$ref": "#/components/schemas/Job", "components": document["components"]}
         jsonschema.Draft202012Validator(closed(schema)).validate(job)
+
+
+def test_each_event_of_changes_is_one(recorded):
+    exchanges, document = recorded
+    (stream,) = [response for _, path, response in exchanges if path == "/v1/changes" and response.status_code == 200]
+    data = [json.loads(line.removeprefix("data: ")) for line in stream.text.splitlines() if line.startswith("data: ")]
+
+    assert len(data) == 1
+    schema = {"$ref": "#/components/schemas/Changes", "components": document["components"]}
+    jsonschema.Draft202012Validator(closed(schema)).validate(data[0])
 
 
 def test_every_status_that_the_document_names_was_seen(recorded):

@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import sys
+from contextlib import suppress
 
 import pytest
 
@@ -136,7 +137,15 @@ def hanging(fifo):
 
 async def started(fifo):
     """Handles of the processes, once they run: readable when they have ended."""
-    text = await asyncio.to_thread(fifo.read_text)
+    text = b""
+    reading = os.open(fifo, os.O_RDONLY | os.O_NONBLOCK)  # A thread that waits for a writer could not be given up.
+    try:
+        while not text:
+            await asyncio.sleep(0.01)
+            with suppress(BlockingIOError):
+                text = os.read(reading, 4_096)  # So little is written all at once.
+    finally:
+        os.close(reading)
     return [os.pidfd_open(int(pid)) for pid in text.split()]
 
 

@@ -5,8 +5,8 @@ from typing import get_args
 
 import pytest
 
+from largesse.log.record_lines import _SAY, JobPlaces, line_of
 from schemas.registry import LogBody
-from services.replay.record_lines import _SAY, JobPlaces, line_of
 from services.replay.source import open_source
 from services.simulator.drawn import drawn_cluster
 from services.simulator.drawn_reservations import KNOBS, drawn_arrivals

@@ -9,7 +9,8 @@ from largesse.lifecycle import node_work as agent
 from largesse.log.codec import decode
 from largesse.log.snapshots import dump, load
 from schemas import JobCancelled
-from services.gateway.documents.jobs import job_document, job_documents
+from services.gateway.documents.job_lists import job_documents
+from services.gateway.documents.jobs import job_document
 from services.gateway.view.state import State
 from tests.gateway_watch import Watched, stage
 

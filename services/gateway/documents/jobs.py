@@ -2,8 +2,7 @@
 milliseconds, shares as parts of 1.
 """
 
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any
 
 from largesse.lifecycle.job_classes import class_name
@@ -73,70 +72,9 @@ def job_document(state: State, name: str, *, whole: bool = True) -> Document | N
     failed."""
     live = state.jobs.get(name)
     if live is not None:
-        return _live(state, Queueing(state), live, whole)
+        return live_document(state, Queueing(state), live, whole)
     ended = state.ended.get(name)
-    return None if ended is None else _ended(state, ended, whole)
-
-
-@dataclass(frozen=True, slots=True)
-class WantedJobs:
-    """Which jobs are listed. `states`: only jobs in one of these; none: in any. `queue`: only of this queue and those
-    below it. `job_class`: only of this class, by its name. `since_ms`: only those submitted, or ended, since then.
-    `reservation`: only those that run under it.
-    """
-
-    states: Sequence[str] = ()
-    queue: str | None = None
-    user: str | None = None
-    job_class: str | None = None
-    since_ms: int | None = None
-    reservation: str | None = None
-
-
-ANY = WantedJobs()
-
-
-def job_documents(state: State, wanted: WantedJobs = ANY, *, limit: int) -> list[Document]:
-    """Jobs in brief: those that have not ended in order of admission, then ended ones, latest first."""
-    return list(each_job_document(state, wanted, limit=limit))
-
-
-def each_job_document(state: State, wanted: WantedJobs, *, limit: int) -> Iterator[Document]:
-    """The same one by one. The view may change in between; each job is shown as it is at its turn."""
-    found, queueing, seq = 0, Queueing(state), state.seq
-    for name in [*state.jobs, *reversed(state.ended)]:
-        if found == limit:
-            return
-        if state.seq != seq:
-            queueing, seq = Queueing(state), state.seq
-        job = state.jobs.get(name) or state.ended.get(name)
-        if job is None:
-            continue  # It has ended, and is forgotten, since this began.
-        if not _is_wanted(state, wanted, job):
-            continue
-        found += 1
-        yield _live(state, queueing, job, False) if isinstance(job, LiveJob) else _ended(state, job, False)
-
-
-def _is_wanted(state: State, wanted: WantedJobs, job: LiveJob | EndedJob) -> bool:
-    said = job.spec if isinstance(job, LiveJob) else job
-    if wanted.reservation is not None and said.reservation != wanted.reservation:
-        return False
-    if wanted.queue is not None and said.queue != wanted.queue and not said.queue.startswith(wanted.queue + "/"):
-        return False
-    if wanted.user is not None and (said.user or job.author) != wanted.user:
-        return False
-    if wanted.job_class is not None and wanted.job_class != _class_of(state, job):
-        return False
-    if wanted.since_ms is not None:
-        last_ms = job.submitted_ms if isinstance(job, LiveJob) else job.ended_ms
-        if last_ms < wanted.since_ms:
-            return False
-    return not wanted.states or (state_of_live(job) if isinstance(job, LiveJob) else job.outcome) in wanted.states
-
-
-def _class_of(state: State, job: LiveJob | EndedJob) -> str | None:
-    return class_name(state.policy, job.job_class) if isinstance(job, LiveJob) else job.job_class
+    return None if ended is None else ended_document(state, ended, whole)
 
 
 def state_of_live(job: LiveJob) -> str:
@@ -144,7 +82,8 @@ def state_of_live(job: LiveJob) -> str:
     return "waiting" if job.started_ms is None else "running"
 
 
-def _live(state: State, queueing: Queueing, job: LiveJob, whole: bool) -> Document:
+def live_document(state: State, queueing: Queueing, job: LiveJob, whole: bool) -> Document:
+    """A job that has not ended. `queueing`: of the same state."""
     spec = job.spec
     stages = [_stage(state, queueing, job, at, whole) for at in range(len(spec.stages))]
     why = next((reason["text"] for stage in stages for reason in stage["why"] if reason["reason"] != "after"), None)
@@ -299,7 +238,8 @@ def _reason(reason: str, tasks: int, **values: Any) -> Document:
     return {"reason": reason, "tasks": tasks, "text": WHY[reason].format(tasks=tasks, **values)}
 
 
-def _ended(state: State, job: EndedJob, whole: bool) -> Document:
+def ended_document(state: State, job: EndedJob, whole: bool) -> Document:
+    """A job that is over."""
     ended = job.stages
     counts = [_counts_of_ended(stage) for stage in ended]
     document: Document = {

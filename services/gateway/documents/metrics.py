@@ -17,6 +17,7 @@ from services.gateway.documents.classes import HORIZONS_S
 from services.gateway.documents.queues import broken_guarantees, held_shares
 from services.gateway.documents.reservation_metrics import of_reservations
 from services.gateway.documents.tally import Counts, Tally, Waiting
+from services.gateway.view.predictions import accuracy_of
 from services.gateway.view.state import State
 
 QUEUE_DEPTH = 3
@@ -121,6 +122,7 @@ def _of_cell(state: State, counts: Counts) -> Iterator[GaugeMetricFamily]:
     yield _gauge("largesse_used", "What tasks hold of that", "resource", _natural(used))
     yield from of_reservations(state, sorted(counts.capacity)[:RESOURCES_MAX])
     yield from _of_classes(state, counts)
+    yield from _of_starts(state)
     for name, help_text, value in (
         ("largesse_round", "The last round that was opened", state.round),
         ("largesse_round_open", "1 while a round is open", state.open),
@@ -173,6 +175,24 @@ def _of_classes(state: State, counts: Counts) -> Iterator[GaugeMetricFamily]:
             if samples:  # Else no forecast has been compared with what came.
                 error.add_metric((score.forecaster, str(seconds)), ppm / MILLIONTHS)
     yield error
+
+
+def _of_starts(state: State) -> Iterator[GaugeMetricFamily]:
+    """Without samples until a job has waited and started."""
+    found = accuracy_of(state.predictions.scores)
+    jobs = GaugeMetricFamily("largesse_start_predictions", "Predicted starts of jobs that are scored, the last ones")
+    error = GaugeMetricFamily(
+        "largesse_start_prediction_error_ratio",
+        "Half of the likely starts that were told were off by this part of the wait at the most",
+    )
+    inside = GaugeMetricFamily(
+        "largesse_start_prediction_inside_ratio", "Part of the jobs that started in the span that was told"
+    )
+    if found is not None:
+        jobs.add_metric((), found.jobs)
+        error.add_metric((), found.error_permille / 1_000)
+        inside.add_metric((), found.inside / found.jobs)
+    yield from (jobs, error, inside)
 
 
 def _share(held: Vector, capacity: Vector) -> float:

@@ -1,14 +1,18 @@
 """What the gateway says of nodes, as JSON documents."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 
-from schemas.quantities import quantity_texts
+from schemas.quantities import SHARE_UNITS, quantity_texts
 from services.gateway.documents import Document
 from services.gateway.view.state import NodeRow, State
 
 Heard = Callable[[str], tuple[str, int] | None]
 """By which way a node was last heard, and when (Unix milliseconds); None: not known."""
+
+
+def unheard(name: str) -> None:
+    """Of no node it is known."""
 
 
 # ---------------------------------------------------------------- nodes
@@ -17,14 +21,27 @@ def node_documents(state: State) -> list[Document]:
     return list(each_node_document(state))
 
 
-def each_node_document(state: State, heard: Heard = lambda name: None) -> Iterator[Document]:
-    """The same one by one; the view may change in between."""
-    for name in list(state.nodes):
+def listed_nodes(state: State, text: str = "", sort: str = "") -> list[str]:
+    """Names of the nodes whose name, or a label as `KEY=VALUE`, has a text as a part. `sort`: one of NODE_SORTS,
+    the highest first where it begins with `-`; equal ones are in the order of names. Empty: as they came.
+    """
+    part = text.casefold()
+    names = [name for name, node in state.nodes.items() if not part or _has_text(name, node, part)]
+    if sort:
+        key = NODE_SORTS[sort.removeprefix("-")]
+        names.sort()
+        names.sort(key=lambda name: key(name, state.nodes[name]), reverse=sort.startswith("-"))
+    return names
+
+
+def each_node_document(state: State, heard: Heard = unheard, names: Sequence[str] | None = None) -> Iterator[Document]:
+    """The documents of these nodes, by default of all, one by one; the view may change in between."""
+    for name in list(state.nodes) if names is None else names:
         if (node := state.nodes.get(name)) is not None:
             yield _node(state, name, node, heard)
 
 
-def node_document(state: State, name: str, heard: Heard = lambda name: None) -> Document | None:
+def node_document(state: State, name: str, heard: Heard = unheard) -> Document | None:
     """One node, or None."""
     node = state.nodes.get(name)
     return None if node is None else _node(state, name, node, heard)
@@ -37,6 +54,31 @@ def state_of_node(node: NodeRow) -> str:
     if node.lost:
         return "lost"
     return "draining" if node.draining else "unschedulable" if node.unschedulable else "ready"
+
+
+def _has_text(name: str, node: NodeRow, part: str) -> bool:
+    return part in name.casefold() or any(part in f"{key}={value}".casefold() for key, value in node.labels.items())
+
+
+def _used_ppb(node: NodeRow) -> int:
+    """The largest part of any resource of a node that is in use, in 10^-9."""
+    return max(
+        (node.used.get(kind, 0) * SHARE_UNITS // amount for kind, amount in node.capacity.items() if amount), default=0
+    )
+
+
+NODE_STATES = ("ready", "draining", "unschedulable", "lost", "left")
+"""In the order by which lists are sorted."""
+
+_STATE_AT = {state: at for at, state in enumerate(NODE_STATES)}
+
+NODE_SORTS: dict[str, Callable[[str, NodeRow], str | int]] = {
+    "name": lambda name, _: name,
+    "state": lambda _, node: _STATE_AT[state_of_node(node)],
+    "running": lambda _, node: node.holds,
+    "used": lambda _, node: _used_ppb(node),
+}
+"""By what a list of nodes can be sorted."""
 
 
 def _node(state: State, name: str, node: NodeRow, heard: Heard) -> Document:

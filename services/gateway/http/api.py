@@ -22,6 +22,7 @@ from schemas.edge.read import Malformed
 from schemas.edge.strict_json import INPUT_BYTES_MAX
 from schemas.wording import nearest
 from services.gateway.answers import Answer
+from services.gateway.attempts import AttemptTables
 from services.gateway.documents import Document
 from services.gateway.documents.jobs import job_document
 from services.gateway.documents.metrics import CellMetrics
@@ -30,6 +31,7 @@ from services.gateway.http.agents.asking import Way
 from services.gateway.http.agents.output import ReadOutput, fetch_output
 from services.gateway.http.agents.results import ReadResults, fetch_results
 from services.gateway.http.agents.stage_logs import ANSWERS_MAX
+from services.gateway.http.change_streams import STREAMS_MAX, ChangeStreams
 from services.gateway.http.connections import CONNECTIONS_MAX
 from services.gateway.http.dry_runs.what_ifs import WHAT_IFS_MAX
 from services.gateway.http.problems import Problem, dumped, malformed
@@ -47,6 +49,9 @@ DRY_RUNS_MAX = 2
 
 LISTS_MAX = 2
 """Long lists that are encoded at a time; further ones wait."""
+
+LOG_READS_MAX = 2
+"""Requests that read the log at a time; further ones wait."""
 
 LISTING_S = 0.005
 """Seconds for which a list is encoded before other requests get a turn."""
@@ -79,14 +84,19 @@ class Api:
         self.author = author
         self.bridges = bridges
         self.lists = asyncio.Semaphore(LISTS_MAX)
+        self.log_reads = asyncio.Semaphore(LOG_READS_MAX)
+        self.attempts = AttemptTables(lambda: follower.places)
         self.reading = Readers(threads=1)
         self.dry_runs = asyncio.Semaphore(DRY_RUNS_MAX)
         self.what_ifs = StreamLimit(WHAT_IFS_MAX, "what-ifs")
         self.outputs = StreamLimit(OUTPUTS_MAX, "answers with output")
         self.stage_outputs = StreamLimit(ANSWERS_MAX, "answers with output of whole jobs or stages")
         # Watchers must leave connections to others.
-        self.watchers = StreamLimit(min(WATCHERS_MAX, connections_within(CONNECTIONS_MAX) // 2), "watchers")
+        connections = connections_within(CONNECTIONS_MAX)
+        self.watchers = StreamLimit(min(WATCHERS_MAX, connections // 2), "watchers")
         self.watching = Watching(follower)
+        self.change_places = StreamLimit(min(STREAMS_MAX, connections // 4), "streams of changes")
+        self.changes = ChangeStreams(follower)
         self.metrics = CellMetrics()
 
     async def _ask_agent(self, wanted: Wanted) -> Piece | None:

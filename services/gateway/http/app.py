@@ -5,7 +5,7 @@ authenticates users the gateway must listen on the loopback interface only.
 """
 
 import time
-from typing import Annotated
+from typing import Annotated, Literal
 from urllib.parse import quote
 
 from fastapi import Depends, FastAPI, Header, Query, Request
@@ -22,7 +22,8 @@ from services.gateway.answers import Answer
 from services.gateway.documents import Document
 from services.gateway.documents.cell import standing_document
 from services.gateway.documents.classes import known_classes
-from services.gateway.documents.jobs import HOW, WantedJobs, each_job_document, state_of
+from services.gateway.documents.job_lists import WantedJobs, each_job_document, listed_jobs
+from services.gateway.documents.jobs import HOW, state_of
 from services.gateway.documents.label_hints import label_hint
 from services.gateway.documents.models.cell import JobState, Live, Ready
 from services.gateway.documents.models.jobs import Job, Jobs, Submitted
@@ -35,14 +36,28 @@ from services.gateway.http.api import Api, as_of, check_taken
 from services.gateway.http.dry_runs.jobs import tried
 from services.gateway.http.front_page import add_front_page
 from services.gateway.http.guard import Budget, Guard
-from services.gateway.http.openapi import EVERYWHERE, Asker, At, Responses, answer, complete, operation_id, problems
+from services.gateway.http.openapi import (
+    EVERYWHERE,
+    TEXT_MAX,
+    Asker,
+    At,
+    Offset,
+    Responses,
+    answer,
+    complete,
+    operation_id,
+    problems,
+)
 from services.gateway.http.problems import Problem, as_json, install, malformed
 from services.gateway.http.reading import message_of
+from services.gateway.http.routes.attempts import add_attempts
 from services.gateway.http.routes.changes import add_changes
-from services.gateway.http.routes.cluster import add_cluster, add_config, add_nodes
+from services.gateway.http.routes.cluster import add_cluster, add_config, add_node_list, add_nodes
+from services.gateway.http.routes.records import add_records
 from services.gateway.http.routes.reservations import add_reservations
 from services.gateway.http.routes.results import add_results
 from services.gateway.http.routes.series import add_series
+from services.gateway.http.routes.streams import add_change_stream
 from services.gateway.http.routes.what_ifs import add_what_ifs
 from services.gateway.http.routes.why import add_why
 from services.gateway.http.series_jobs import bind
@@ -54,6 +69,13 @@ TAIL_LINES_MAX = 1_000_000
 
 JOBS_MAX = 10_000
 JOBS_DEFAULT = 1_000
+
+# fmt: off
+JobSort = Literal[
+    "name", "queue", "user", "state", "submitted", "waiting", "ended", "tasks",
+    "-name", "-queue", "-user", "-state", "-submitted", "-waiting", "-ended", "-tasks",
+]
+# fmt: on
 
 STATE_HEADER = "Largesse-Task-State"
 
@@ -88,20 +110,25 @@ def make_app(
     app.state.api = api
     app.add_middleware(Guard, hosts=hosts or hosts_of("127.0.0.1"), budget=Budget())
     install(app)
-    add_front_page(app, api)
+    add_front_page(app)
     _add_health(app, api)
+    _add_submissions(app, api)
     _add_jobs(app, api)
     add_changes(app, api)
     _add_streams(app, api)
     _add_logs(app, api)
     add_results(app, api)
     add_cluster(app, api)
+    add_node_list(app, api)
     add_nodes(app, api)
     add_config(app, api)
     add_reservations(app, api)
     add_series(app, api)
     add_why(app, api)
     add_what_ifs(app, api)
+    add_change_stream(app, api)
+    add_records(app, api)
+    add_attempts(app, api)
     complete(app)
     return app
 
@@ -135,7 +162,7 @@ _SUBMITTED: Responses = {
 }
 
 
-def _add_jobs(app: FastAPI, api: Api) -> None:
+def _add_submissions(app: FastAPI, api: Api) -> None:
     ready = [Depends(api.is_ready)]
 
     @app.post("/v1/jobs", tags=["jobs"], status_code=201, dependencies=ready, responses=_SUBMITTED)
@@ -162,6 +189,10 @@ def _add_jobs(app: FastAPI, api: Api) -> None:
         hint = label_hint(view, body.field, labels) if isinstance(body, JobRejected) else ""
         return _submitted(name or place, found, said, state_of(view, name or place), hint, then)
 
+
+def _add_jobs(app: FastAPI, api: Api) -> None:
+    ready = [Depends(api.is_ready)]
+
     @app.get(
         "/v1/jobs", tags=["jobs"], dependencies=ready, responses={200: answer(Jobs, "jobs in brief"), **problems(422)}
     )
@@ -174,17 +205,23 @@ def _add_jobs(app: FastAPI, api: Api) -> None:
             int | None, Query(ge=0, le=NUMBER_MAX, description="submitted or ended since (Unix milliseconds)")
         ] = None,
         reservation: Annotated[str | None, Query(description="only jobs that run under it")] = None,
+        q: Annotated[str, Query(max_length=TEXT_MAX, description="part of the name, the queue or the user")] = "",
+        sort: Annotated[JobSort | None, Query(description="`-` before it: the highest first")] = None,
+        offset: Offset = 0,
         limit: Annotated[int, Query(ge=1, le=JOBS_MAX)] = JOBS_DEFAULT,
         at: At = None,
     ) -> Response:
-        """Jobs in brief: those that have not ended first, then ended ones, latest first. `queue`: with those below.
-        `user`: the job's, or its author where it names none."""
+        """Jobs in brief: those that have not ended first, then ended ones, latest first, or as `sort` says. `queue`:
+        with those below. `user`: the job's, or its author where it names none. `total`: how many jobs there are of
+        which the answer has `limit`, from number `offset` on, counted from 0."""
         view = await api.view(at)
         if job_class is not None and job_class not in (known := known_classes(view)):
             raise malformed(Malformed("class", f"has to be one of {', '.join(known)}"))
-        wanted = WantedJobs(state or [], queue, user, job_class, since_ms, reservation)
-        each = each_job_document(view, wanted, limit=limit)
-        return await api.listed("jobs", each, **as_of({"ended_kept_max": ENDED_JOBS_MAX}, view, at))
+        wanted = WantedJobs(tuple(state or ()), queue, user, job_class, since_ms, reservation, q)
+        names = listed_jobs(view, wanted, sort or "")
+        more = {"total": len(names), "offset": offset, "ended_kept_max": ENDED_JOBS_MAX}
+        each = each_job_document(view, names[offset : offset + limit])
+        return await api.listed("jobs", each, **as_of(more, view, at))
 
     @app.get(
         "/v1/jobs/{job}", tags=["jobs"], dependencies=ready, responses={200: answer(Job, "the job"), **problems(404)}

@@ -1,54 +1,93 @@
-"""The page at `/`: which cell answers here, and where to go on. No scripts, and nothing from elsewhere."""
+"""The page: `/` and the files below `/page/`, as they lie in the package. Nothing else is ever read from disk.
 
-from html import escape
-from typing import TYPE_CHECKING
-
-from fastapi import FastAPI, Request
-from fastapi.responses import HTMLResponse, Response
-
-from largesse.release import VERSION
-
-if TYPE_CHECKING:
-    from services.gateway.http.api import Api
-
-LINKS = (
-    ("/v1/jobs", "jobs"),
-    ("/v1/queues", "queues with their shares"),
-    ("/v1/nodes", "nodes"),
-    ("/v1/classes", "classes of jobs"),
-    ("/v1/reservations", "reservations"),
-    ("/v1/series", "reservations that recur"),
-    ("/v1/ledger", "what queues and jobs have given away and received"),
-    ("/v1/config", "queues and policy in force"),
-    ("/livez", "health: whether the process answers"),
-    ("/readyz", "health: whether the log has been read"),
-    ("/metrics", "metrics for Prometheus"),
-    ("/openapi.json", "every request and answer (OpenAPI 3.1)"),
-)
-"""Addresses that a browser can follow, and what is there."""
-
-_PAGE = """<!DOCTYPE html>
-<html lang="en">
-<head><meta charset="utf-8"><title>Largesse: cell {cell}</title></head>
-<body>
-<h1>Largesse: cell {cell}</h1>
-<p>This is the HTTP API of the cell, version {version}. The command <code>largesse</code> uses it, and
-<code>largesse --help</code> lists its commands. The documentation is in the folder <code>docs</code> of the project;
-its page on this API is <code>docs/http.md</code>.</p>
-<ul>
-{links}
-</ul>
-</body>
-</html>
+A browser gets no script, style or connection but those of this server: its policy for the page says so.
 """
 
+from collections.abc import Mapping
+from dataclasses import dataclass
+from hashlib import blake2b
+from pathlib import Path
 
-def add_front_page(app: FastAPI, api: "Api") -> None:
+from fastapi import FastAPI, Request
+from fastapi.responses import Response
+
+from services.gateway.http.problems import Problem, response
+
+FOLDER = Path(__file__).parents[1] / "page"
+INDEX = "index.html"
+
+KINDS = {
+    ".css": "text/css; charset=utf-8",
+    ".html": "text/html; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".json": "application/json",
+    ".md": "text/plain; charset=utf-8",
+    ".png": "image/png",
+    ".svg": "image/svg+xml",
+    ".txt": "text/plain; charset=utf-8",
+    ".woff2": "font/woff2",
+}
+"""Media types by the end of a file's name; a file with another end is not served."""
+
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self';"
+    " base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+HEADERS = {
+    "Content-Security-Policy": POLICY,
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cache-Control": "no-cache",  # It is asked for again, and answered with 304 where it is the same.
+}
+
+
+@dataclass(frozen=True, slots=True)
+class PageFile:
+    """A file of the page."""
+
+    content: bytes
+    kind: str
+    tag: str
+
+
+def page_files(folder: Path = FOLDER) -> dict[str, PageFile]:
+    """Every file of the page by its path below the folder."""
+    found = {}
+    for path in sorted(folder.rglob("*")):
+        name = path.relative_to(folder).as_posix()
+        kind = KINDS.get(path.suffix)
+        if kind is not None and path.is_file() and not any(part.startswith(".") for part in name.split("/")):
+            content = path.read_bytes()
+            found[name] = PageFile(content, kind, f'"{blake2b(content, digest_size=12).hexdigest()}"')
+    return found
+
+
+def add_front_page(app: FastAPI, folder: Path = FOLDER) -> None:
     """Adds the page. It answers before the log has been read, too."""
-    links = "\n".join(f'<li><a href="{path}">{path}</a>: {about}</li>' for path, about in LINKS)
-    page = _PAGE.format(cell=escape(api.follower.cell), version=escape(VERSION), links=links)
+    files = page_files(folder)
 
-    async def get_front_page(_: Request) -> Response:
-        return HTMLResponse(page)
+    async def get_front_page(request: Request) -> Response:
+        return _answer(request, files, INDEX)
 
-    app.add_route("/", get_front_page, methods=["GET"])  # For people: no part of the API that OpenAPI describes.
+    async def get_page_file(request: Request) -> Response:
+        return _answer(request, files, request.path_params["path"])
+
+    # For browsers: no part of the API that OpenAPI describes.
+    app.add_route("/", get_front_page, methods=["GET"])
+    app.add_route("/page/{path:path}", get_page_file, methods=["GET"])
+
+
+def _answer(request: Request, files: Mapping[str, PageFile], path: str) -> Response:
+    """One file, to HEAD without its content."""
+    found = files.get(path)
+    if found is None:
+        return response(Problem(404, "not_found", f"the page has no file {path[:200]!r}"), HEADERS)
+    headers = {**HEADERS, "ETag": found.tag}
+    if found.tag in _tags(request.headers.get("if-none-match", "")):
+        return Response(status_code=304, headers=headers)
+    return Response(found.content, headers=headers, media_type=found.kind)
+
+
+def _tags(text: str) -> list[str]:
+    """What `If-None-Match` lists, weak or not."""
+    return [tag.strip().removeprefix("W/") for tag in text.split(",")]

@@ -16,7 +16,7 @@ from schemas.edge.jobs import JobPatch, JobRerunRequest, JobSubmission
 from schemas.edge.reservations import ReservationRequest, ReservationTerms, SeriesRequest
 from schemas.edge.what_ifs import WhatIfRequest
 from services.gateway.documents import Document
-from services.gateway.documents.models.cell import Problem
+from services.gateway.documents.models.cell import Changes, Problem
 from services.gateway.http.problems import MEDIA_TYPE, TITLES
 
 Responses = dict[int | str, dict[str, Any]]
@@ -36,6 +36,12 @@ At = Annotated[
         " an offset)",
     ),
 ]
+
+TEXT_MAX = 200
+"""Characters of a text that is searched for."""
+
+OFFSET_MAX = 1_000_000
+Offset = Annotated[int, Query(ge=0, le=OFFSET_MAX, description="of the first one, counted from 0")]
 
 Owner = Annotated[str | None, Query(description="whose it is; by default the one whom Largesse-User names")]
 
@@ -101,7 +107,8 @@ def complete(app: FastAPI) -> None:
 
 def _completed(document: dict[str, Any]) -> dict[str, Any]:
     components = document["components"]["schemas"]
-    _add_schemas(components, Problem, "serialization")
+    for said in (Problem, Changes):  # No route answers with these alone.
+        _add_schemas(components, said, "serialization")
     for (path, method), model in _BODIES.items():
         _add_schemas(components, model, "validation")
         named = {"schema": {"$ref": f"#/components/schemas/{model.__name__}"}}

@@ -67,6 +67,7 @@ from services.gateway.view.rounds import (
     fold_opened,
     fold_shares,
 )
+from services.gateway.view.scoring import note_new, note_other, predict
 from services.gateway.view.state import ENDED_CHARACTERS_MAX, ENDED_JOBS_MAX, State, touch
 from services.gateway.view.tasks import fold_tasks
 from services.gateway.view.waited import close, settle_all
@@ -129,6 +130,7 @@ def _admitted(state: State, record: Record) -> None:
     forget_places(state, body.spec.job)
     note_job(state, body.spec)
     touch(state, body.spec.job)
+    note_new(state, body.spec.job)
     if admit(state.running_limits, body.spec.job, body.spec.queue, body.spec.priority, record.seq):
         _let_run(state, [body.spec.job], record)
 
@@ -165,6 +167,7 @@ def _changed(state: State, record: Record) -> None:
     """A user has changed a live job."""
     body: JobChanged = record.body
     name, job = body.job, state.jobs[body.job]
+    note_other(state, name)
     if body.priority is not None or body.queue is not None:
         state.submitted.setdefault(name, job.spec)
     if body.priority is not None:
@@ -206,7 +209,7 @@ def _rejected(state: State, record: Record) -> None:
         detail,
         rest_of(stages, [], {}, record.seq),
     )
-    job.reason = body.reason
+    job.reason, job.tasks = body.reason, sum(stage.tasks for stage in spec.stages)
     _keep(state, name_reservation(job, spec))
 
 
@@ -249,7 +252,9 @@ def _job_ended(state: State, record: Record) -> None:
             started_ms=job.started_ms,
             admitted=job.admitted,
             run=job.run,
+            tasks=sum(job.graph.tasks),
         )
+        note_other(state, end.job)
         keep_spec(state, end.job, spec)
         forget_job(state, spec)
         _keep(state, name_reservation(over, spec))
@@ -348,6 +353,7 @@ def _noting(learn: Any) -> Any:
         learn(state, record)
         state.cell, state.seq, state.time, state.latest = record.cell, record.seq, record.time, record
         settle_all(state, record.time)
+        predict(state, record)
 
     return learned
 

@@ -275,9 +275,9 @@ class EndedStage:
 
 @dataclass(slots=True)
 class EndedJob:
-    """A job that is over, or was refused by the cell (`reason` says why, `detail` in words). `rest`: its stages, the
-    attempts that failed, the stages that stayed from an earlier run and what its time went to, as one text: thousands
-    of such jobs are kept, few are looked at, and a text has a size.
+    """A job that is over, or was refused by the cell (`reason` says why, `detail` in words), of `tasks` tasks. `rest`:
+    its stages, the attempts that failed, the stages that stayed from an earlier run and what its time went to, as one
+    text: thousands of such jobs are kept, few are looked at, and a text has a size.
     """
 
     job: str
@@ -297,6 +297,7 @@ class EndedJob:
     reservation: str | None = None
     reservation_atom: str = ""
     run: int = 1
+    tasks: int = 0
 
     def __post_init__(self) -> None:
         # The same few of thousands of jobs.

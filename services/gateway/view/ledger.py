@@ -2,7 +2,7 @@
 
 from largesse.lifecycle import ledger
 from schemas import Asks
-from services.gateway.view.state import State
+from services.gateway.view.state import State, note
 
 LEDGER_JOBS_MAX = 10_000
 """So many jobs have an account here; beyond, those are forgotten whose account was published longest ago. What ended
@@ -11,6 +11,8 @@ jobs came to stays in the account of their queue."""
 
 def fold_ledger(state: State, asks: Asks) -> None:
     """Accounts as altruism has published them."""
+    if asks.ledger:
+        note(state, "ledger")
     ledger.fold_ledger(state.ledger, state.ledger_sums, asks.ledger)
     while len(state.ledger) > LEDGER_JOBS_MAX:
         del state.ledger[next(iter(state.ledger))]

@@ -8,7 +8,7 @@ from schemas import (
     Record,
 )
 from schemas.nodes import devices_of
-from services.gateway.view.state import DrainRow, NodeRow, State, touch
+from services.gateway.view.state import EVERY, DrainRow, NodeRow, State, note, touch
 from services.gateway.view.tasks import fold_tasks
 
 
@@ -16,6 +16,8 @@ from services.gateway.view.tasks import fold_tasks
 def fold_registered(state: State, record: Record) -> None:
     body: NodeRegistered = record.body
     before = state.nodes.get(body.node)
+    if before is None or before.results != body.results:
+        note(state, EVERY, "jobs")  # Where their results are kept.
     _set_node(state, body)
     fold_tasks(state, record)
     if before is not None and before.epoch != body.epoch:
@@ -55,6 +57,7 @@ def fold_lost(state: State, record: Record) -> None:
 
 
 def fold_forgotten(state: State, record: Record) -> None:
-    del state.nodes[record.body.node]
+    if state.nodes.pop(record.body.node).results is not None:
+        note(state, EVERY, "jobs")
     state.failures.pop(record.body.node, None)
     touch(state, node=record.body.node)

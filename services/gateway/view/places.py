@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from services.gateway.view.jobs import LiveJob, StageUse
-from services.gateway.view.state import PLACES_KEPT_MAX, State
+from services.gateway.view.state import PLACES_KEPT_MAX, State, note
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,9 +24,10 @@ def keep_places(state: State, name: str, places: list[list[str]], used: list[Sta
 
 
 def forget_places(state: State, name: str) -> None:
-    """The ended job has left the view."""
+    """The ended job has left the view, or there are too many."""
     state.places_kept -= sum(len(tasks) for tasks in state.places.pop(name, ()))
-    state.used_by.pop(name, None)
+    if state.used_by.pop(name, None) is not None:
+        note(state, "jobs", name)
 
 
 def place(places: list[str], first: int, count: int, node: str) -> None:

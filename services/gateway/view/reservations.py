@@ -21,6 +21,7 @@ from services.gateway.view.state import (
     ReservationState,
     SeriesRow,
     State,
+    note,
 )
 
 
@@ -32,8 +33,10 @@ def fold_requested(state: State, record: Record) -> None:
     row = ReservationRow(body.reservation, body.user, body.queue, body.rdl, record.time, series=body.series)
     row.weight = body.weight
     state.reservations[body.reservation] = row
+    note(state, "reservations", body.reservation)
     of = state.series.get(body.series)
     if of is not None:
+        note(state, "series", body.series)
         of.occurrences, of.asked_s = of.occurrences + 1, body.occurrence_s
 
 
@@ -42,12 +45,14 @@ def fold_series(state: State, record: Record) -> None:
     body: SeriesRequested = record.body
     terms = (body.series, body.user, body.queue, body.rdl, body.every, body.zone, body.start_s)
     state.series[body.series] = SeriesRow(*terms, record.time, weight=body.weight)
+    note(state, "series", body.series)
 
 
 def fold_series_end(state: State, record: Record) -> None:
     """Its owner ends a series."""
     body: SeriesEnded = record.body
     del state.series[body.series]
+    note(state, "series", body.series)
 
 
 def fold_updated(state: State, record: Record) -> None:
@@ -56,12 +61,14 @@ def fold_updated(state: State, record: Record) -> None:
     row = state.reservations[body.reservation]
     row.asked_rdl, row.asked_queue, row.asked_ms, row.asked_weight = body.rdl, body.queue, record.time, body.weight
     row.unanswered += 1
+    note(state, "reservations", body.reservation)
 
 
 def fold_given_back(state: State, record: Record) -> None:
     """Its owner gives it back."""
     body: ReservationDeleted = record.body
     state.reservations[body.reservation].unanswered += 1
+    note(state, "reservations", body.reservation)
 
 
 def note_job(state: State, spec: JobSpec) -> None:
@@ -88,6 +95,9 @@ def fold_planned(state: State, record: Record) -> None:
     """The planner answered, promised something, or something else."""
     body: Plans = record.body
     broken = {each.reservation: True for each in body.answers if each.reason == "broken"}
+    named = [each.reservation for each in body.answers] + [each.reservation for each in body.profiles]
+    for name in dict.fromkeys([*named, *body.gone]):
+        note(state, "reservations", name)
     for answer in body.answers:
         row = state.reservations.get(answer.reservation)
         if row is not None:
@@ -161,6 +171,7 @@ def _over(state: State, row: ReservationRow, how: ReservationState) -> None:
             break
         total -= size
         del state.reservations_over[oldest], state.reservations[oldest]
+        note(state, "reservations", oldest)
 
 
 def _bytes(row: ReservationRow) -> int:

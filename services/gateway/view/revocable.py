@@ -1,7 +1,7 @@
 """Running tasks that may be taken back for a reservation, in the gateway's view."""
 
 from schemas import Grant, Revocation
-from services.gateway.view.state import LentRow, State
+from services.gateway.view.state import LentRow, State, note
 
 
 def begin_lent(state: State, grant: Grant) -> None:
@@ -21,6 +21,7 @@ def take_back(state: State, item: Revocation) -> None:
         lent = of_job.get(f"{item.stage}/{index}")
         if lent is not None and lent.attempt == item.attempt:
             lent.taken_for = item.reservation
+            note(state, "jobs", item.job)
 
 
 def end_lent(state: State, job: str, stage: str, index: int) -> LentRow | None:

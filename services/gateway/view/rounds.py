@@ -10,7 +10,7 @@ from services.gateway.view.jobs import STRIKES_KEPT, StruckRow
 from services.gateway.view.ledger import fold_ledger
 from services.gateway.view.places import move, place
 from services.gateway.view.revocable import begin_lent, take_back
-from services.gateway.view.state import Allocation, State, touch
+from services.gateway.view.state import Allocation, State, note, touch
 from services.gateway.view.user_tasks import count_user
 
 
@@ -69,6 +69,7 @@ def _note_struck(state: State, record: Record, struck: Struck) -> None:
     if job is not None:
         row = StruckRow(record.seq, record.time, grant.stage, grant.first, grant.count, grant.node, struck.reason)
         job.strikes = [*job.strikes, row][-STRIKES_KEPT:]
+        note(state, "jobs", struck.grant.job)
 
 
 def fold_abandoned(state: State, record: Record) -> None:
@@ -116,12 +117,15 @@ def fold_grants(state: State, record: Record) -> None:
     """Room that is kept free, and why classes of tasks wait."""
     body: Grants = record.body
     if body.full:
+        for node in (*state.kept, *state.vacated):
+            note(state, "nodes", node)
         state.waits, state.retries, state.kept, state.vacated, state.promised = {}, {}, {}, {}, {}
         state.reasons_changed.update(dict.fromkeys(state.clocks, True))
         state.jobs_changed.update(dict.fromkeys(state.jobs, True))  # What was promised to others may be no more.
     for held in body.held:
         if held.why == "locality":
             continue  # Anybody may use it.
+        note(state, "nodes", held.node)
         rooms = state.vacated if held.why == "promise" else state.kept
         if held.demand:
             rooms[held.node] = held

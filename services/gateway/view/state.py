@@ -27,6 +27,7 @@ from schemas.placement_rules import class_key, near_key, rules_of
 from schemas.plans import AtomOrder
 from schemas.shares import Breach, QueueShare
 from services.gateway.view.jobs import ClassClock, EndedJob, LiveJob, StageUse
+from services.gateway.view.predictions import Predictions
 
 ENDED_JOBS_MAX = 10_000
 """Ended and rejected jobs that are kept; the oldest are forgotten first."""
@@ -47,6 +48,12 @@ TOUCHED_MAX = 100_000
 
 POOLS_KEPT = 1_000
 """Changes of the pools of classes that are kept, the last ones."""
+
+NAMED = ("jobs", "nodes", "reservations", "series")
+"""Kinds of documents that have names."""
+
+EVERY = "every"
+"""In place of a kind: every document of the kinds that are named here may be another."""
 
 
 @dataclass(slots=True)
@@ -219,8 +226,9 @@ class State:
     it. `ledger`: accounts of jobs, the one published last at the end; `ledger_sums`: by queue, of its jobs that are
     over. `pools`: of the classes, each change of them; `forecast`: of the estimator, the latest. `clocks`: by task
     class for which jobs wait, how long for which reason; `jobs_changed`, `reasons_changed`: by name and class, what has
-    to be looked at once the record is folded; `limits_changed`: so have the queues with a `max`. `touched`: what has
-    changed since metrics were last exported; None: never exported, or too much has changed.
+    to be looked at once the record is folded; `limits_changed`: so have the queues with a `max`. `predictions`: of
+    starts. `touched`: what has changed since metrics were last exported; None: never exported, or too much has changed.
+    `noted`: by kind, names of the documents that the record being folded changes; None: nobody asks.
     """
 
     cell: str = ""
@@ -274,14 +282,25 @@ class State:
     jobs_changed: dict[str, bool] = field(default_factory=dict)
     reasons_changed: dict[str, bool] = field(default_factory=dict)
     limits_changed: bool = False
+    predictions: Predictions = field(default_factory=Predictions)
     latest: Cache[Record | None] = None
     touched: Cache[Touched | None] = None
+    noted: Cache[dict[str, dict[str, bool]] | None] = None
+
+
+def note(state: State, kind: str, name: str = "") -> None:
+    """Notes, for whoever is told of changes, that a document is another now."""
+    if state.noted is not None:
+        state.noted.setdefault(kind, {})[name] = True
 
 
 def touch(state: State, job: str = "", node: str = "") -> None:
     """Notes what has changed, and, if metrics are being counted, what they have to count again."""
     if job:
         state.jobs_changed[job] = True
+        note(state, "jobs", job)
+    if node:
+        note(state, "nodes", node)
     touched = state.touched
     if touched is None:
         return

@@ -14,7 +14,8 @@ from services.gateway.view.revocable import end_lent, taken_text
 from services.gateway.view.rounds import (
     add_amounts,
 )
-from services.gateway.view.state import FAILURES_KEPT, Allocation, LentRow, State, touch
+from services.gateway.view.scoring import note_start
+from services.gateway.view.state import FAILURES_KEPT, Allocation, LentRow, State, note, touch
 from services.gateway.view.used import failed_attempt, note_used
 from services.gateway.view.user_tasks import count_user
 
@@ -24,8 +25,8 @@ def fold_tasks(state: State, record: Record) -> None:
     for fact in facts_of(record.body):
         indices = range(fact.first, fact.first + fact.count)
         if isinstance(fact, TaskEnd):
-            if state.failures:
-                note_success(state.failures, fact)
+            for node in note_success(state.failures, fact) if state.failures else ():
+                note(state, "nodes", node)
             for index in indices:
                 note_used(state, fact, index)
                 own(state, fact.job, fact.stage, index, fact.attempt)
@@ -60,6 +61,7 @@ def _begin(state: State, record: Record, tasks: TaskRange, index: int) -> None:
         touch(state, name)
         if job.started_ms is None:
             job.started_ms = record.time
+            note_start(state, job, record.time)
 
 
 def _fail(state: State, name: str, failed: FailedAttempt) -> None:

@@ -5,6 +5,7 @@ from schemas.wording import plural
 from services.gateway.documents import Document
 from services.gateway.documents.jobs import HOW, state_of_live
 from services.gateway.documents.promised_waits import moment, span
+from services.gateway.documents.starts import start_document
 from services.gateway.view.jobs import EndedJob, FailedAttempt, LiveJob, waiting_of
 from services.gateway.view.places import indexes_of
 from services.gateway.view.state import Allocation, State
@@ -62,7 +63,7 @@ def live_why(state: State, job: LiveJob, stage: str | None, index: int | None) -
         "kind": "job" if stage is None else "stage" if index is None else "task",
         "state": state_of_live(job) if stage is None else _state_of_stage(at_work, waiting),
         "reasons": _ranked(reasons),
-        "start": start,
+        "start": start and start_document(state, start),
         "waited": waited if stage is None else None,
     }
     if stage is None:

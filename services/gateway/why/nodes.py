@@ -7,8 +7,8 @@ from services.gateway.documents import Document
 from services.gateway.documents.nodes import node_document, state_of_node
 from services.gateway.documents.promised_waits import moment
 from services.gateway.view.jobs import waiting_of
+from services.gateway.view.room import free_of, has_labels
 from services.gateway.view.state import NodeRow, State
-from services.gateway.why.room import free_of, has_labels
 
 CLASSES_LOOKED_AT = 1_000
 JOBS_SHOWN_MAX = 5

@@ -9,9 +9,9 @@ from services.gateway.documents import Document
 from services.gateway.documents.promised_waits import span
 from services.gateway.documents.queueing import named
 from services.gateway.documents.queues import queue_document
+from services.gateway.view.pending import Pending
+from services.gateway.view.starts import Starts
 from services.gateway.view.state import State
-from services.gateway.why.pending import Pending
-from services.gateway.why.starts import Starts
 
 SIBLINGS_SHOWN_MAX = 5
 

@@ -2,12 +2,13 @@
 
 from dataclasses import dataclass, field
 
-from largesse.lifecycle.slots import counted_capacity, counted_demand, slots_of
-from schemas import HeldRoom, Policy, Stage, Vector
-from schemas.quantities import SLOTS, quantity_text, quantity_texts, tasks_on_devices
+from largesse.lifecycle.slots import counted_capacity, counted_demand
+from schemas import HeldRoom, Stage, Vector
+from schemas.quantities import quantity_text, quantity_texts, tasks_on_devices
 from schemas.reasons import Reason
 from schemas.wording import plural
 from services.gateway.documents import Document
+from services.gateway.view.room import free_of, has_labels, is_closed
 from services.gateway.view.state import NodeRow, State
 
 GROUPS_SHOWN_MAX = 10
@@ -128,26 +129,10 @@ def _count_group(found: Census, node: NodeRow, free: Vector, room: int) -> None:
         group.free[kind] = group.free.get(kind, 0) + max(0, amount)
 
 
-def is_closed(node: NodeRow) -> bool:
-    """Whether nothing new starts on a node."""
-    return bool(node.lost or node.draining or node.unschedulable)
-
-
-def has_labels(node: NodeRow, stage: Stage) -> bool:
-    """Whether a node has the labels that a stage asks for."""
-    return all(node.labels.get(key) == value for key, value in stage.labels.items())
-
-
 def is_for(held: HeldRoom, stage: Stage) -> bool:
     """Whether room is gathered for tasks of this stage."""
     gang = stage.tasks if stage.gang else 0
     return (held.task, held.labels, held.gang) == (stage.demand, stage.labels, gang)
-
-
-def free_of(policy: Policy, node: NodeRow) -> Vector:
-    """What is free of a node, as the policy counts it."""
-    used = {SLOTS: node.holds} if slots_of(policy) else node.used
-    return {kind: amount - used.get(kind, 0) for kind, amount in counted_capacity(policy, node.capacity).items()}
 
 
 def _room(node: NodeRow, stage: Stage, demand: Vector, free: Vector) -> int:

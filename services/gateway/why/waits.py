@@ -13,10 +13,10 @@ from services.gateway.documents.queueing import Queueing, named
 from services.gateway.documents.queues import held_shares
 from services.gateway.documents.user_limits import counts_for, width_of
 from services.gateway.view.jobs import LiveJob, waiting_of
+from services.gateway.view.pending import Pending
+from services.gateway.view.starts import Starts, run_ms_of
 from services.gateway.view.state import State
-from services.gateway.why.pending import Pending
 from services.gateway.why.room import Census, census, less_texts
-from services.gateway.why.starts import Starts, run_ms_of
 
 NODES_NAMED_MAX = 3
 ALSO, BEHIND = "and also: ", "behind that: "
@@ -114,7 +114,7 @@ class Waits:
         start = self.starts.of(job, at, word)
         if start is None:
             return ""
-        in_ms = start["earliest_ms"] - self._state.time
+        in_ms = start.earliest_ms - self._state.time
         if in_ms <= 0:
             return ""
         return f"running tasks end: there is room in about {span(in_ms)} at the earliest"

@@ -61,7 +61,7 @@ def build(state: State) -> Board:
     state.ending = {}
     for node_name, on_node in state.held.items():
         for key, held in on_node.items():
-            shape = board.shape_of(held.demand)
+            shape = board.classes.shape_of(held.demand)
             held.expected = None
             devices = [(share.index, share.milli) for share in held.devices]
             board.occupy(node_name, shape, devices, held.counted, held.queue, held.user)
@@ -73,7 +73,7 @@ def build(state: State) -> Board:
         if does_ask(job) and board.has_job(name):
             board.wait(name, spans_of(state, board, name, job, asks_of(job)))
     for said in state.reasons.values():  # What was said to wait may wait no longer.
-        board.class_for(said.demand, said.labels, said.prefer, said.gang, said.rules, said.near)
+        board.classes.class_for(said.demand, said.labels, said.prefer, said.gang, said.rules, said.near)
     kept = [(number, held) for name, held in state.kept.items() if (number := table.find(name)) is not None]
     table.hold_nodes({number: task_class_of(board, held) for number, held in kept})
     board.recheck_all()
@@ -100,7 +100,7 @@ def is_reserved(state: State, name: str) -> bool:
 
 def task_class_of(board: Board, of: HeldRoom) -> TaskClass:
     """The class that room is kept for."""
-    return board.class_for(of.task, of.labels, of.prefer, of.gang, of.rules)
+    return board.classes.class_for(of.task, of.labels, of.prefer, of.gang, of.rules)
 
 
 def _discipline(state: State) -> Discipline:
@@ -168,7 +168,7 @@ def work_left(board: Board, job: Job) -> int:
     """
     left = 0
     for stage, tasks in zip(job.graph.stages, job.progress.left, strict=True):
-        left += tasks * board.share_of(stage.demand) * estimate_of(job, stage)
+        left += tasks * board.node_table.share_of(stage.demand) * estimate_of(job, stage)
     return left
 
 
@@ -179,7 +179,7 @@ def spans_of(state: State, board: Board, name: str, job: Job, asks: list[StageAs
     graph = job.graph
     spans: list[TaskSpan] = []
     free: dict[str, int] = {}  # By stage, how many tasks more go anywhere, where others wait for preferred nodes.
-    barred = board.barred_stages(name)
+    barred = board.barred.stages(name)
     for ask in asks:
         if barred is not None and ask.stage in barred:
             continue
@@ -196,7 +196,7 @@ def spans_of(state: State, board: Board, name: str, job: Job, asks: list[StageAs
                 span.optional = ask.kind == "optional"
                 spans.append(span)
     if free:
-        board.end_delay_at(name, next_over_ms(state, name, job))
+        board.delays.end_at(name, next_over_ms(state, name, job))
     if len(spans) > 1:
         state.shadow.longest_first(job, spans)
     return spans
@@ -208,7 +208,7 @@ def stage_class(
     """The class of a task of a job's stage; `near`: it still waits for nodes that it prefers."""
     gang = stage.tasks if stage.gang else 0
     rules = failed_on.rules_for(state, name, job, stage, index)
-    return board.class_for(stage.demand, stage.labels, stage.prefer, gang, rules, near)
+    return board.classes.class_for(stage.demand, stage.labels, stage.prefer, gang, rules, near)
 
 
 def rules_said(task: TaskClass) -> list[PlacementRule]:

@@ -38,7 +38,7 @@ def decide(state: State, opened: OpenRound) -> list[Grants]:
     board.open_round(state.pools_ppm)
     if shares.body.levels or shares.body.gone:
         board.set_levels(said_levels(shares.body))
-    if board.has_delays():
+    if board.delays.over_ms:
         _end_delays(round_)
     for record in asks:
         _show_asks(round_, record.body)
@@ -57,7 +57,7 @@ def decide(state: State, opened: OpenRound) -> list[Grants]:
     else:
         foresight.place()
         foresight.gather_room()
-    if board.is_bounded() or state.delays or state.awaited:
+    if board.classes.bounded or state.delays or state.awaited:
         note_delays(round_)
 
     # What nobody else can use goes to reserved jobs beyond their promises, and to copies of stragglers.
@@ -86,7 +86,7 @@ def _has_promises(state: State, board: Board) -> bool:
     """Whether anything is promised to reservations, or was when the last round was decided."""
     if state.promises.on and state.promises.profiles:
         return True
-    return bool(state.vacated or state.promised or board.barred_jobs())
+    return bool(state.vacated or state.promised or board.barred.by_job)
 
 
 def _keep_room_for_short(round_: Round) -> None:
@@ -102,7 +102,7 @@ def _keep_room_for_short(round_: Round) -> None:
 def _end_delays(round_: Round) -> None:
     """Tasks that have waited long enough for nodes that they prefer may go anywhere."""
     state, board = round_.state, round_.board
-    for name in board.take_ended_delays(round_.now_ms):
+    for name in board.delays.take_ended(round_.now_ms):
         if board.has_job(name):
             board.wait(name, spans_of(state, board, name, state.jobs[name], asks_of(state.jobs[name])))
 
@@ -146,8 +146,8 @@ def _answer(round_: Round) -> Grants:
     wake_ms = min([at_ms for at_ms in round_.wakes_ms if at_ms is not None], default=None)
     answer = Grants(grants, round_.held, round_.revoked, _waits(state, board), wake_ms=wake_ms)
     answer.shortfalls = _shortfalls(round_)
-    if (beyond := board.take_pool_breaches()) or state.pool_breaches:
-        answer.pool_breaches = pool_breaches(state, board, beyond)
+    if board.pools.beyond or state.pool_breaches:
+        answer.pool_breaches = pool_breaches(state, board, board.pools.take_breaches())
     answer.locality_waits = round_.delayed
     return answer
 
@@ -167,7 +167,7 @@ def _grant(round_: Round, placement: Placement) -> Grant:
     elif placement.reserved:
         grant.why = "reserved"
     elif placement.beyond:
-        grant.why = "optional" if board.order_of(placement.job) == "giving" else "packed"
+        grant.why = "optional" if board.jobs.order_of(placement.job) == "giving" else "packed"
     if placement.devices:
         grant.devices = [[DeviceShare(index, milli) for index, milli in shares] for shares in placement.devices]
     return grant

@@ -267,9 +267,9 @@ def _note_work(state: State, name: str, job: Job) -> None:
     """There is more, or less, left of a job."""
     board: Board | None = state.board
     if board is not None:
-        order = board.order_of(name)
+        order = board.jobs.order_of(name)
         if order is not None and JOB_ORDERS[order].value == "work_left":
-            board.set_sort_value(name, work_left(board, job))
+            board.jobs.set_sort_value(name, work_left(board, job))
     state.shadow.note_work(job)
 
 

@@ -61,7 +61,7 @@ def note_delays(round_: Round) -> None:
     state, board = round_.state, round_.board
     begun: dict[tuple[str, str], int] = {}
     rooms: dict[int, HeldRoom] = {}
-    for task in board.near_classes():
+    for task in board.classes.near():
         if reason_of(board, task) == "locality":
             could = _could_start(round_, task, elsewhere(round_.table, task), rooms)
             for (name, stage), tasks in could.items():
@@ -102,7 +102,7 @@ def _could_start(
 def _known(state: State, board: Board, task: TaskClass, name: str, stage: str) -> int:
     """How many tasks of a stage are known to wait, without those that may go anywhere and find no room."""
     known = sum([tasks for _, tasks in state.delays.get(name, {}).get(stage, [])])
-    return known - sum([s.count for s in board.spans_in(name) if s.stage == stage and s.task is not task])
+    return known - sum([s.count for s in board.jobs.spans_in(name) if s.stage == stage and s.task is not task])
 
 
 def _said_of(state: State, rooms: dict[int, HeldRoom]) -> list[HeldRoom]:
@@ -162,10 +162,10 @@ def forget(state: State, name: str) -> None:
     """The job is over."""
     state.delays.pop(name, None)
     if state.board is not None:
-        state.board.forget_delay(name)
+        state.board.delays.forget(name)
 
 
 def _stir(state: State, name: str) -> None:
     """The next round tells the board again what the job waits for."""
     if state.board is not None:
-        state.board.end_delay_at(name, 0)
+        state.board.delays.end_at(name, 0)

@@ -42,7 +42,7 @@ def note_admitted(state: State, job: Job) -> None:
     if mix.fresh >= max(FRESH_LEAST, mix.tasks // FRESH_PART):
         _weigh(state)
         if state.board is not None:
-            state.board.set_mix(mix_of(state))
+            state.board.node_table.set_mix(mix_of(state))
 
 
 def _weigh(state: State) -> None:

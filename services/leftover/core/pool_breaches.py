@@ -20,6 +20,6 @@ def pool_breaches(state: State, board: Board, beyond: list[tuple[str, int]]) -> 
         if (key := breach_key(queue, job_class)) not in state.pool_breaches
     }
     for key, said in state.pool_breaches.items():
-        if not board.is_pool_exceeded(said.job_class):
+        if not board.pools.is_exceeded(said.job_class):
             found[key] = PoolBreach(said.queue, said.job_class, said.winner, over=True)
     return [found[key] for key in sorted(found)]

@@ -154,7 +154,7 @@ def fold_closing(state: State, record: Record[RoundClosed]) -> None:
     if state.board is not None:
         if body.struck:
             _undo_struck(state, body.struck)
-        if state.board.is_crowded():
+        if state.board.classes.is_crowded():
             state.board = None
     state.decided = None
 

@@ -39,7 +39,7 @@ def fold_changed(state: State, record: Record[JobChanged]) -> None:
         job.priority = body.priority
         rerank(state.running_limits, name, body.priority)
         if state.board is not None and state.board.has_job(name):
-            state.board.set_priority(name, body.priority)
+            state.board.jobs.set_priority(name, body.priority)
     if body.queue is not None:
         _move(state, name, job, body.queue, record)
     if body.hold is True and name not in state.on_hold:

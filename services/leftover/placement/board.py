@@ -13,14 +13,14 @@ anywhere. Under `fifo` alone nodes may idle, since nobody goes ahead of a head t
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from schemas.jobs import PlacementRule
 from schemas.quantities import Vector
 from schemas.sharing import ServingOrder
 from services.leftover.placement.apart import counters_of
+from services.leftover.placement.barred_stages import BarredStages
 from services.leftover.placement.buckets import Buckets
 from services.leftover.placement.class_pools import ONE_STAGE, Stage
+from services.leftover.placement.delays import Delays
 from services.leftover.placement.entries import NO_SHAPES, Discipline, JobEntry
-from services.leftover.placement.fragments import Mix
 from services.leftover.placement.keys import CLASS_MASK, OPTIONAL_BIT
 from services.leftover.placement.kinds_levels import KindsLevels
 from services.leftover.placement.leaf_queue import LeafEntry, ReadyQueue
@@ -30,11 +30,9 @@ from services.leftover.placement.one_list import OneList
 from services.leftover.placement.orders import JOB_ORDERS
 from services.leftover.placement.packing import Alignment
 from services.leftover.placement.placements import Placement, note_placed, placements_of
-from services.leftover.placement.queue_limits import QueueEntry
 from services.leftover.placement.task_class import Shape, TaskClass
 from services.leftover.placement.task_classes import TaskClasses
 from services.leftover.placement.task_span import TaskSpan
-from services.leftover.placement.user_limits import UserPlaces
 from services.leftover.placement.waiting_jobs import WaitingJobs
 
 
@@ -54,7 +52,8 @@ class Board:
     """Everything that placement ranks. Built from a core's state, kept up to date with it, rebuilt when in doubt.
 
     Its parts: `node_table`, the nodes and what is free on them; `classes` of tasks; `limits` of queues and users;
-    `jobs`, by name; and `buckets`, the order in which jobs are served in their leaves.
+    `pools` of classes of jobs; `jobs`, by name, with their `delays` and `barred` stages; and `buckets`, the order in
+    which jobs are served in their leaves.
     """
 
     def __init__(
@@ -92,6 +91,7 @@ class Board:
             is_mixed=is_mixed,
             pools_lend=pools_lend,
         )
+        self.pools = self.buckets.pools
         self.jobs = WaitingJobs(table, self.classes, self.limits, self.buckets)
         self._strict_leaves: list[LeafEntry] = []  # Where some queue has a maximum, those that keep a strict order.
         self._one_list: OneList | None = None
@@ -101,8 +101,8 @@ class Board:
                 buckets.leaf_queue, buckets.packers, buckets.bands, discipline, listed, buckets.first_if_current
             )
         self._kinds_levels = KindsLevels(table, self.buckets.leaf_queue, self.classes.by_number)
-        self._over_ms: dict[str, int | None] = {}  # By job, when tasks wait no longer for preferred nodes.
-        self._barred: dict[str, dict[str, bool]] = {}  # By job, stages that wait for room that is not promised.
+        self.delays = Delays()
+        self.barred = BarredStages()
         self._touched: list[tuple[JobEntry, TaskSpan]] = []  # Spans with placements of this round.
 
     # ------------------------------------------------------------ a round
@@ -111,7 +111,7 @@ class Board:
         if self._kinds_levels.placed_parts:
             self._kinds_levels.begin()
         if pools_ppm:
-            self.buckets.pools.set(pools_ppm)
+            self.pools.set(pools_ppm)
 
     def begin(self, now_ms: int, ageing_ms: int) -> None:
         """Brings up to date what leaves and jobs hold, who has aged (see `place`), and which classes there are."""
@@ -131,7 +131,7 @@ class Board:
         candidates.refresh()
         if self.buckets.discipline != "fair":
             candidates.unblock_all()  # The head is tried every round; nobody goes ahead of it.
-        pools = self.buckets.pools
+        pools = self.pools
         for stage in pools.stages(self.buckets.leaf_queue) if pools.count > 1 else ONE_STAGE:
             self._serve(stage)
         candidates.finish(all_tried=not self.buckets.is_mixed)  # If mixed, the round may not have come to all.
@@ -139,8 +139,8 @@ class Board:
 
     def _serve(self, stage: Stage) -> None:
         """Places what fits in one stage of a round, best claim first."""
-        if self.buckets.pools.count > 1:
-            self.buckets.pools.begin(stage)
+        if self.pools.count > 1:
+            self.pools.begin(stage)
         self._stop_heads()
         if self.buckets.packers.by_leaf:
             self.buckets.packers.begin()
@@ -152,7 +152,7 @@ class Board:
 
     def _next(self, within: bool) -> tuple[LeafEntry, int] | None:
         """The leaf and the bucket to serve next; `within`: of what is required within levels."""
-        pools, live = self.buckets.pools, self.classes.candidates.live
+        pools, live = self.pools, self.classes.candidates.live
         if pools.count == 1 and self._one_list is None:
             return self.buckets.leaf_queue.next([live])
         lives, owed = pools.served(live), pools.stage.owed
@@ -163,7 +163,7 @@ class Board:
         return self.buckets.leaf_queue.next(lives, owed=owed, end=pools.end)
 
     def _serve_leaves(self, stage: Stage, *, within: bool) -> None:
-        candidates, pools = self.classes.candidates, self.buckets.pools
+        candidates, pools = self.classes.candidates, self.pools
         while (found := self._next(within)) is not None:
             leaf, bucket_id = found
             first = self.buckets.first_if_current(leaf, bucket_id)
@@ -208,15 +208,15 @@ class Board:
 
     def _note_beyond(self, leaf: LeafEntry, job: JobEntry) -> None:
         """A task was placed: notes where a guarantee took it beyond a pool while another could start in its own."""
-        if not self.buckets.pools.is_new_breach(leaf, job.job_class):
+        if not self.pools.is_new_breach(leaf, job.job_class):
             return
-        live = self.buckets.pools.live_within(self.classes.candidates.live)
+        live = self.pools.live_within(self.classes.candidates.live)
         while (found := self.buckets.leaf_queue.next(live, end=1 << OPTIONAL_BIT)) is not None:
             other, span = self.buckets.first_in(*found)
             if other.under and self.buckets.is_capped(*found, other, span):
                 continue
-            if self.buckets.pools.could_start(other.job_class, span.task, self.node_table, live):
-                self.buckets.pools.beyond[leaf.name, job.job_class] = True
+            if self.pools.could_start(other.job_class, span.task, self.node_table, live):
+                self.pools.beyond[leaf.name, job.job_class] = True
                 break
         self.buckets.packers.begin()  # They have been asked for less than what is live.
 
@@ -280,7 +280,7 @@ class Board:
             entry.has_maximum = name in self.limits.queues.given
             if self.limits.queues.given and entry.strict:
                 self._strict_leaves.append(entry)
-            entry.ready = [ReadyQueue(CLASS_MASK) for _ in range(self.buckets.pools.count)]
+            entry.ready = [ReadyQueue(CLASS_MASK) for _ in range(self.pools.count)]
             self.buckets.packers.add(entry)
             if self._one_list is not None:
                 self._one_list.add(entry)
@@ -324,15 +324,6 @@ class Board:
         """So many more tasks of a leaf run (fewer, where negative), whether or not their jobs are over."""
         self._kinds_levels.run(leaf, shape, count)
 
-    def take_pool_breaches(self) -> list[tuple[str, int]]:
-        """Leaves and classes of jobs that a guarantee took beyond a pool since the last call."""
-        beyond, self.buckets.pools.beyond = self.buckets.pools.beyond, {}
-        return list(beyond)
-
-    def is_pool_exceeded(self, job_class: int) -> bool:
-        """Whether the jobs of a class hold more than their pool."""
-        return self.buckets.pools.is_exceeded(job_class)
-
     # ------------------------------------------------------------ jobs
     def add_job(
         self,
@@ -349,7 +340,7 @@ class Board:
         there or below; `sort_value`: what its order sorts it by.
         """
         number, under, places = self.limits.add_job(queue, user)
-        pool = self.buckets.pools.job_class(job_class)
+        pool = self.pools.job_class(job_class)
         nothing = self.buckets.nothing
         job = JobEntry(name, admitted, self.leaf(leaf), priority, nothing, queue, number, under, sort_value, pool)
         job.user, job.places = user, places
@@ -359,93 +350,20 @@ class Board:
         """Whether a job is on the board: one with an accepted reservation is not."""
         return name in self.jobs.by_name
 
-    def order_of(self, name: str) -> ServingOrder | None:
-        """The order in which a job is served in its leaf; None: it is not on the board."""
-        job = self.jobs.by_name.get(name)
-        return job.leaf.order if job is not None else None
-
-    def spans_in(self, name: str) -> list[TaskSpan]:
-        """What a job on the board waits for. To be read only."""
-        return self.jobs.by_name[name].spans
-
     def wait(self, name: str, spans: list[TaskSpan]) -> None:
         """All that a job waits for, in its order; replaces what it waited for."""
         self.jobs.wait(self.jobs.by_name[name], spans)
 
-    def set_sort_value(self, name: str, value: int) -> None:
-        """The order of its leaf sorts a job by another value from the next round on."""
-        self.jobs.set_sort_value(self.jobs.by_name[name], value)
-
-    def show_key(self, admitted: int, key: int) -> None:
-        """What a job is served by in the order of the shadow, if it is served so and is on the board."""
-        job = self.buckets.by_admission.get(admitted)
-        if job is not None and job.leaf.sorts.value == "shadow_key":
-            self.jobs.set_sort_value(job, key)
-
-    def set_priority(self, name: str, priority: int) -> None:
-        """The job has another priority from the next round on."""
-        self.jobs.set_priority(self.jobs.by_name[name], priority)
-
     def remove_job(self, name: str) -> None:
         """The job is over; what its attempts still hold counts for nobody until it is given back."""
-        self._barred.pop(name, None)
+        self.barred.forget(name)
         self.jobs.remove(name)
 
     def hold(self, name: str, task_pairs: list[tuple[int, int]], count: int, queue: str = "") -> None:
         """The job holds `count` more tasks (fewer, where negative). `queue` is its own, also when the job is over."""
         self.jobs.hold(name, task_pairs, count, queue)
 
-    def bar(self, name: str, stages: dict[str, bool]) -> bool:
-        """Stages of a job that wait for room that is not promised, from now on; whether they are others than before."""
-        if name not in self.jobs.by_name or stages == self._barred.get(name, {}):
-            return False
-        self._barred[name] = stages
-        if not stages:
-            del self._barred[name]
-        return True
-
-    def barred_stages(self, name: str) -> dict[str, bool] | None:
-        """The stages of a job that are barred. To be read only."""
-        return self._barred.get(name) if self._barred else None
-
-    def barred_jobs(self) -> list[str]:
-        """The jobs with such stages."""
-        return list(self._barred)
-
-    def end_delay_at(self, name: str, at_ms: int | None) -> None:
-        """From this time on tasks of a job wait no longer for nodes that they prefer, and the core says again what the
-        job waits for; None: no delay ends by itself.
-        """
-        self._over_ms[name] = at_ms
-
-    def take_ended_delays(self, now_ms: int) -> list[str]:
-        """Jobs of which a delay is over by now."""
-        names = [name for name, at_ms in self._over_ms.items() if at_ms is not None and at_ms <= now_ms]
-        for name in names:
-            del self._over_ms[name]
-        return names
-
-    def forget_delay(self, name: str) -> None:
-        """Nothing of a job waits for preferred nodes any more."""
-        self._over_ms.pop(name, None)
-
-    def has_delays(self) -> bool:
-        """Whether any job has tasks that may wait for nodes that they prefer."""
-        return bool(self._over_ms)
-
-    # ------------------------------------------------------------ limits
-    def maxima_above(self, queue: str) -> tuple[QueueEntry, ...]:
-        """The queues with a maximum that tasks of a queue count for."""
-        return self.limits.queues.above(queue)[1]
-
-    def places_of(self, queue: str, user: str) -> tuple[UserPlaces, ...]:
-        """The limits that tasks of a user in a queue lie under, the nearest first."""
-        return self.limits.users.above(queue, user)
-
-    def has_user_limits(self) -> bool:
-        """Whether only so many tasks of a user may run in some queue."""
-        return bool(self.limits.users.given)
-
+    # ------------------------------------------------------------ what runs
     def count_attempts(self, queue: str, user: str, attempts: int) -> None:
         """So many more attempts of a user's tasks run in a queue (fewer, where negative), whether or not their jobs are
         over.
@@ -455,25 +373,8 @@ class Board:
             self.buckets.count_users(places, attempts)
             self.limits.users.tidy(places)
 
-    # ------------------------------------------------------------ classes and nodes
-    def class_for(
-        self,
-        demand: Vector,
-        labels: dict[str, str],
-        prefer: dict[str, str],
-        gang: int,
-        rules: list[PlacementRule] | None = None,
-        near: bool = False,
-    ) -> TaskClass:
-        """The class of tasks like these. `rules` keep them apart; `near`: they wait for nodes that they prefer."""
-        return self.classes.class_for(demand, labels, prefer, gang, rules, near)
-
-    def shape_of(self, demand: Vector) -> Shape:
-        """What tasks with a demand ask for."""
-        return self.classes.shape_of(demand)
-
     def shape_in(self, name: str, stage: str, demand: Vector) -> Shape:
-        """The same of tasks of a job's stage: where the job is on the board, by its stage, which costs less."""
+        """What tasks of a job's stage ask for: known by its stage where the job is on the board, which costs less."""
         job = self.jobs.by_name.get(name)
         if job is None:
             return self.classes.shape_of(demand)
@@ -483,26 +384,6 @@ class Board:
                 job.shapes = {}
             shape = job.shapes[stage] = self.classes.shape_of(demand)
         return shape
-
-    def near_classes(self) -> list[TaskClass]:
-        """Classes whose tasks wait for nodes that they prefer, by key."""
-        return self.classes.near()
-
-    def is_bounded(self) -> bool:
-        """Whether tasks wait that may not run everywhere, by rules or since they prefer other nodes."""
-        return bool(self.classes.bounded)
-
-    def is_crowded(self) -> bool:
-        """Whether most of what the board remembers is of no use any more, so that building it again is cheaper."""
-        return self.classes.is_crowded()
-
-    def share_of(self, demand: Vector) -> int:
-        """The dominant share of a demand, in share units."""
-        return self.node_table.share_of(demand)
-
-    def set_mix(self, mix: Mix) -> None:
-        """See `NodeTable`."""
-        self.node_table.set_mix(mix)
 
     def recheck_all(self) -> None:
         """The reasons of all classes, and all leaves, are to be looked at: the board is new."""

@@ -148,6 +148,11 @@ class Pools:
                 is_outsize = any(p >= 0 and amount * count > most[p] for p, amount in task.pairs)
                 self._outsize[job_class] = self._outsize[job_class] & ~bit | (bit if is_outsize else 0)
 
+    def take_breaches(self) -> list[tuple[str, int]]:
+        """Leaves and classes of jobs that a guarantee took beyond a pool since the last call."""
+        beyond, self.beyond = self.beyond, {}
+        return list(beyond)
+
     def is_exceeded(self, job_class: int) -> bool:
         """Whether the jobs of a class hold more than their pool."""
         return 1 < self.count > job_class and min(self.rest(job_class), default=0) < 0

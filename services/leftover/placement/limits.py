@@ -28,6 +28,18 @@ class Limits:
         segment, places = self.users.add_job(queue, user)
         return number | segment << _QUEUES_BITS, under, places
 
+    def maxima_above(self, queue: str) -> tuple[QueueEntry, ...]:
+        """The queues with a maximum that tasks of a queue count for."""
+        return self.queues.above(queue)[1]
+
+    def places_of(self, queue: str, user: str) -> tuple[UserPlaces, ...]:
+        """The limits that tasks of a user in a queue lie under, the nearest first."""
+        return self.users.above(queue, user)
+
+    def has_users(self) -> bool:
+        """Whether only so many tasks of a user may run in some queue."""
+        return bool(self.users.given)
+
     # ------------------------------------------------------------ gates
     def gate_of(self, places: tuple[UserPlaces, ...], key: GateKey, task: TaskClass) -> Gate:
         """The gate of a bucket in which jobs under these limits wait."""

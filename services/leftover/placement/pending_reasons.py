@@ -45,7 +45,7 @@ def reasons(board: Board) -> list[tuple[TaskClass, Reason]]:
     """Why the tasks of each class wait, for the classes where that may have changed since the last call; for all
     where orders are strict or queues have a maximum, since there any change can alter it.
     """
-    classes, pools = board.classes, board.buckets.pools
+    classes, pools = board.classes, board.pools
     if pools.count > 1:
         for index in pools.flipped():
             classes.recheck[index] = True
@@ -64,7 +64,7 @@ def reason_of(board: Board, task: TaskClass, heads: Heads | None = None) -> Reas
         return "none"
     if not board.node_table.could_fit(task):
         return "no_node"
-    if board.buckets.pools.keeps and _is_barred_by_pools(board, task):
+    if board.pools.keeps and _is_barred_by_pools(board, task):
         return "pool"
     if board.buckets.discipline != "fair" and not task.blocked:
         return "behind_head"
@@ -78,7 +78,7 @@ def reason_of(board: Board, task: TaskClass, heads: Heads | None = None) -> Reas
         return "behind_head" if held_back else "queue_max"
     if task.bounds is not None and is_barred(board.node_table, task):
         return "locality" if task.bounds.is_near else "spread"  # Before pools: what pools leave idle is lent out.
-    if board.buckets.pools.count > 1 and board.buckets.pools.is_used_up(task):
+    if board.pools.count > 1 and board.pools.is_used_up(task):
         return "pool"
     return "gang_no_room" if task.gang else "no_room"
 
@@ -130,13 +130,13 @@ def is_seeker(board: Board, leaf: LeafEntry, bucket_id: int, heads: Heads) -> bo
 
 def _is_barred_by_pools(board: Board, task: TaskClass) -> bool:
     """Whether pools that do not lend keep all tasks of a class from starting."""
-    return all(board.buckets.pools.bars(job_class_of(bucket_id), task) for _, bucket_id in task.buckets)
+    return all(board.pools.bars(job_class_of(bucket_id), task) for _, bucket_id in task.buckets)
 
 
 def _seeks(board: Board, task: TaskClass, leaf: LeafEntry, bucket_id: int, heads: Heads) -> bool:
     if leaf.strict and bucket_id not in _heads_in(board, leaf, heads):
         return False
-    if board.buckets.pools.bars(job_class_of(bucket_id), task):
+    if board.pools.bars(job_class_of(bucket_id), task):
         return False
     if leaf.sorts.packs == "fairest" and not board.buckets.packers.may_pack(board.buckets.first_in(leaf, bucket_id)[0]):
         return False

@@ -22,7 +22,9 @@ class TaskClasses:
         self.by_number: list[TaskClass] = []
         self.candidates = Candidates(table, self.by_number)
         self.recheck: dict[int, bool] = {}  # Those whose reason to wait may have changed.
-        self.bounded: dict[int, TaskClass] = {}  # Those with bounds whose tasks wait.
+        self.bounded: dict[
+            int, TaskClass
+        ] = {}  # Those whose tasks wait and may not run everywhere, by rules or since they prefer other nodes.
         self._in_use = 0  # How many have tasks that wait.
         self._of_key: dict[tuple[object, ...], TaskClass] = {}
         self._shapes: dict[tuple[tuple[str, int], ...], Shape] = {}

@@ -1,6 +1,7 @@
 """Jobs on a board and the leaves they wait in: what they wait for, what they hold, and what they are ranked by."""
 
 from schemas.quantities import largest_share
+from schemas.sharing import ServingOrder
 from services.leftover.placement.buckets import Buckets
 from services.leftover.placement.entries import JobEntry
 from services.leftover.placement.leaf_queue import LeafEntry
@@ -82,16 +83,35 @@ class WaitingJobs:
         job.tasks += count
         self._stale_jobs[job.admitted] = self._stale_leaves[leaf.name] = True
 
+    def order_of(self, name: str) -> ServingOrder | None:
+        """The order in which a job is served in its leaf; None: it is not on the board."""
+        job = self.by_name.get(name)
+        return job.leaf.order if job is not None else None
+
+    def spans_in(self, name: str) -> list[TaskSpan]:
+        """What a job on the board waits for. To be read only."""
+        return self.by_name[name].spans
+
     # ------------------------------------------------------------ ranks
-    def set_sort_value(self, job: JobEntry, value: int) -> None:
-        """Its order sorts a job by another value from the next round on."""
+    def set_sort_value(self, name: str, value: int) -> None:
+        """The order of its leaf sorts a job by another value from the next round on."""
+        self._set_sort_value(self.by_name[name], value)
+
+    def show_key(self, admitted: int, key: int) -> None:
+        """What a job is served by in the order of the shadow, if it is served so and is on the board."""
+        job = self._buckets.by_admission.get(admitted)
+        if job is not None and job.leaf.sorts.value == "shadow_key":
+            self._set_sort_value(job, key)
+
+    def _set_sort_value(self, job: JobEntry, value: int) -> None:
         if job.sort_value != value:
             job.sort_value = value
             if job.spans:  # Else it is ranked once it waits for something.
                 self._stale_jobs.setdefault(job.admitted, False)
 
-    def set_priority(self, job: JobEntry, priority: int) -> None:
+    def set_priority(self, name: str, priority: int) -> None:
         """The job has another priority from the next round on."""
+        job = self.by_name[name]
         if job.priority != priority:
             job.priority = priority
             if job.spans:

@@ -172,6 +172,46 @@ class Summary(BaseModel):
     at: At = None
 
 
+# ---------------------------------------------------------------- changes
+class ChangedNames(BaseModel):
+    """`count`: how many documents of a kind have changed, or may have; `names`: those that did last, at most 100. Fewer
+    names than that: any of them may have."""
+
+    count: Count
+    names: list[str]
+
+
+class ChangedJobs(ChangedNames):
+    """`reasons`: true where jobs whose tasks wait may say other reasons for it, whether or not they are named."""
+
+    reasons: bool = False
+
+
+class ChangedKinds(BaseModel):
+    """What has changed, by kind of document. A kind that has not is left out."""
+
+    jobs: ChangedJobs | None = None
+    nodes: ChangedNames | None = None
+    reservations: ChangedNames | None = None
+    series: ChangedNames | None = None
+    queues: bool = False
+    classes: bool = False
+    config: bool = False
+    rounds: bool = False
+    ledger: bool = False
+
+
+class Changes(BaseModel):
+    """What has changed behind record `since_seq` up to record `seq`, at log time `time_ms`. `all`: anything may have,
+    since the stream begins, or goes on behind a record that lies too far back."""
+
+    seq: Count
+    time_ms: Ms
+    since_seq: Count | None
+    all: bool
+    changed: ChangedKinds
+
+
 # ---------------------------------------------------------------- nodes
 class HeldRoom(BaseModel):
     """Room of a node that is kept free on purpose."""
@@ -230,7 +270,11 @@ class Node(BaseModel):
 
 
 class Nodes(BaseModel):
+    """`total`: how many there are that are as asked for; `offset`: how many of them come before the first one here."""
+
     nodes: list[Node]
+    total: Count
+    offset: Count
     at: At = None
 
 

@@ -226,6 +226,10 @@ class Job(JobSummary):
 
 
 class Jobs(BaseModel):
+    """`total`: how many there are that are as asked for; `offset`: how many of them come before the first one here."""
+
     jobs: list[JobSummary]
+    total: Count
+    offset: Count
     ended_kept_max: Annotated[int, Field(description="ended jobs that are kept at most")]
     at: At = None

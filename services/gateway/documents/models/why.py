@@ -25,12 +25,22 @@ class ReasonRow(BaseModel):
     unblocks: list[str]
 
 
+class Accuracy(BaseModel):
+    """Of the last jobs, at most 100, that waited: what was told of their starts when their first round was over."""
+
+    jobs: Count
+    error_ms: Annotated[Count, Field(description="half of those predictions were off by this at the most")]
+    error_permille: Annotated[Count, Field(description="the same in thousandths of what was waited from then on")]
+    inside: Annotated[Count, Field(description="how many jobs started between `earliest_ms` and `latest_ms`")]
+
+
 class Start(BaseModel):
     """When the next task starts, by what is expected of those that run; null: not known."""
 
     earliest_ms: Ms
     likely_ms: Ms | None
     latest_ms: Ms | None
+    accuracy: Accuracy | None
 
 
 class EndedBy(BaseModel):

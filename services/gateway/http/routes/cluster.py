@@ -1,6 +1,6 @@
 """Routes of queues, nodes and config: what there is, and what an operator changes."""
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from fastapi import Depends, FastAPI, Path, Query, Request
 from fastapi.responses import Response
@@ -19,19 +19,22 @@ from services.gateway.documents.ledger import ledger_document
 from services.gateway.documents.models.cell import Abandoned, Classes, Node, Nodes, QueueStatus, Skipped, Summary
 from services.gateway.documents.models.config import Config, ConfigApplied, DryRun
 from services.gateway.documents.models.reservations import Ledger
-from services.gateway.documents.nodes import each_node_document, node_document
+from services.gateway.documents.nodes import each_node_document, listed_nodes, node_document, unheard
 from services.gateway.documents.queues import queue_document
 from services.gateway.documents.summary import summary_document
 from services.gateway.documents.tally import Tally
 from services.gateway.http.api import as_of
 from services.gateway.http.dry_runs import config as dry
 from services.gateway.http.dry_runs.what_ifs import the_answer
-from services.gateway.http.openapi import Asker, At, Responses, answer, problems
+from services.gateway.http.openapi import TEXT_MAX, Asker, At, Offset, Responses, answer, problems
 from services.gateway.http.problems import Problem, as_json, dumped, malformed
 from services.gateway.http.reading import message_of
 
 if TYPE_CHECKING:
     from services.gateway.http.api import Api
+
+NodeSort = Literal["name", "state", "running", "used", "-name", "-state", "-running", "-used"]
+NODES_MAX = 100_000
 
 _UNANSWERED = "the log has not answered within 10 s"
 _ABANDONED: Responses = {
@@ -44,6 +47,7 @@ _SKIPPED: Responses = {
     202: answer(Skipped, _UNANSWERED),
     **problems(409, 422),
 }
+_NODES: Responses = {200: answer(Nodes, "nodes"), **problems(422)}
 _REMOVED: Responses = {
     200: answer(Node, "the node as it was, in state `removed`"),
     202: answer(Node, _UNANSWERED),
@@ -77,13 +81,6 @@ def add_cluster(app: FastAPI, api: "Api") -> None:
         state = await api.view(at)
         tally = api.metrics.tally if at is None else Tally()
         return as_json(as_of(summary_document(state, await tally.look(state)), state, at))
-
-    @app.get("/v1/nodes", tags=["cluster"], dependencies=ready, responses={200: answer(Nodes, "all nodes")})
-    async def list_nodes(at: At = None) -> Response:
-        """Nodes with their capacity, what is free, and their state."""
-        view = await api.view(at)
-        each = each_node_document(view, api.follower.heard.of) if at is None else each_node_document(view)
-        return await api.listed("nodes", each, **as_of({}, view, at))
 
     @app.get("/v1/classes", tags=["cluster"], dependencies=ready, responses={200: answer(Classes, "all classes")})
     async def get_classes(at: At = None) -> Response:
@@ -120,6 +117,27 @@ def add_cluster(app: FastAPI, api: "Api") -> None:
         found = await api.send("config", dumped(document), asker)
         answer = {"topic": topic, "offset": offset, "skipped": found.answered}
         return as_json(answer, 200 if found.answered else 202)
+
+
+def add_node_list(app: FastAPI, api: "Api") -> None:
+    """Nodes, in windows."""
+
+    @app.get("/v1/nodes", tags=["cluster"], dependencies=[Depends(api.is_ready)], responses=_NODES)
+    async def list_nodes(
+        q: Annotated[str, Query(max_length=TEXT_MAX, description="part of the name, or of a label as KEY=VALUE")] = "",
+        sort: Annotated[NodeSort | None, Query(description="`-` before it: the highest first")] = None,
+        offset: Offset = 0,
+        limit: Annotated[int | None, Query(ge=1, le=NODES_MAX, description="by default all")] = None,
+        at: At = None,
+    ) -> Response:
+        """Nodes with their capacity, what is free, and their state, in the order in which they came, or as `sort` says
+        (`used`: by the largest part of a resource that is in use). `total`: how many there are."""
+        view = await api.view(at)
+        names = listed_nodes(view, q, sort or "")
+        more = {"total": len(names), "offset": offset}
+        shown = names[offset : None if limit is None else offset + limit]
+        each = each_node_document(view, api.follower.heard.of if at is None else unheard, shown)
+        return await api.listed("nodes", each, **as_of(more, view, at))
 
 
 def add_nodes(app: FastAPI, api: "Api") -> None:

@@ -59,9 +59,9 @@ def speculate(round_: Round, *, may_start: bool) -> None:
     for straggler in late[:TRIED_MAX]:
         name, job = straggler.job, state.jobs[straggler.job]
         there = len(state.copied.get(name, ())) + begun.get(name, 0)
-        if there >= state.policy.speculation_copies_max or board.maxima_above(job.queue):
+        if there >= state.policy.speculation_copies_max or board.limits.maxima_above(job.queue):
             continue
-        places = board.places_of(job.queue, job.user)
+        places = board.limits.places_of(job.queue, job.user)
         if not free_places(places, 1) or any(entry.held_back for entry in places):
             continue
         stage = job.graph.stages[straggler.at]
@@ -148,12 +148,12 @@ class _Room:
         on a node.
         """
         board = self._board
-        if not board.has_user_limits():
+        if not board.limits.has_users():
             return
         wanted: dict[tuple[str, str], int] = {}
         for on_node in self._copies.values():
             for held in on_node.ending:
-                for entry in board.places_of(held.queue, held.user):
+                for entry in board.limits.places_of(held.queue, held.user):
                     key = entry.path, entry.user
                     wanted[key] = wanted.get(key, entry.held_back) - 1
         for name, on_node in self._copies.items():
@@ -161,7 +161,7 @@ class _Room:
             if number is None:
                 continue
             for copy in sorted(on_node.live, key=lambda each: each[:2]):
-                entries = board.places_of(copy[2].queue, copy[2].user)
+                entries = board.limits.places_of(copy[2].queue, copy[2].user)
                 keys = {(entry.path, entry.user): entry.held_back for entry in entries}
                 if any(wanted.get(key, held_back) > 0 for key, held_back in keys.items()):
                     node = self._table.node(number)

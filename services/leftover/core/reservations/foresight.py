@@ -80,11 +80,11 @@ class Foresight:
         board, state = self._board, self._state
         if self._moved is None:
             self._bar_again()
-            self._moved = dict.fromkeys([*self._barred, *board.barred_jobs()], True)
+            self._moved = dict.fromkeys([*self._barred, *board.barred.by_job], True)
         moved, self._moved = self._moved, {}
         for name in moved:
             barred = dict.fromkeys(self._barred.get(name, ()), True)
-            if board.bar(name, barred):
+            if board.has_job(name) and board.barred.bar(name, barred):
                 board.wait(name, spans_of(state, board, name, state.jobs[name], self._asks(name)))
 
     def _bar_again(self) -> None:
@@ -245,8 +245,8 @@ class Foresight:
     def said(self) -> list[PromisedWait]:
         """Stages for which that changed since it was said last, by job and stage."""
         state, found = self._state, {}
-        for name in self._board.barred_jobs():
-            for stage in self._board.barred_stages(name) or ():
+        for name in list(self._board.barred.by_job):
+            for stage in self._board.barred.stages(name) or ():
                 key = f"{name}/{stage}"
                 before = state.promised.get(key)
                 if before is not None and (name, stage) not in self._refused and self._stands(before):
@@ -258,7 +258,7 @@ class Foresight:
                     wait.fits_ms = self._fits_ms(name, stage, wait)
                     found[key] = wait
         for key, before in state.promised.items():
-            if before.stage not in (self._board.barred_stages(before.job) or ()):
+            if before.stage not in (self._board.barred.stages(before.job) or ()):
                 found[key] = PromisedWait(before.job, before.stage)
         return [found[key] for key in sorted(found)]
 
@@ -306,7 +306,7 @@ class Foresight:
             moment = PromisedNodes(table, at_ms, lambda number: empty(table.node(number)))
             for profile in self._state.promises.profiles.values():
                 for step in active(profile.steps, at_ms):
-                    moment.promise(self._board.class_for(step.unit, {}, {}, 0), step.units)
+                    moment.promise(self._board.classes.class_for(step.unit, {}, {}, 0), step.units)
             nodes = [number for number, node in enumerate(table.nodes) if could_hold(table, task, node)]
             self._full[key] = not any(moment.accept(number, task, keep=False) for number in nodes)
         return self._full[key]

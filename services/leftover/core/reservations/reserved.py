@@ -292,8 +292,8 @@ class ReservedJobs:
     def _below_maxima(self, span: Span) -> int:
         """How many tasks of a span leave all queues above within their maxima, and their user within its limits."""
         job = self._state.jobs[span.job]
-        entries = self._board.maxima_above(job.queue)
-        count = free_places(self._board.places_of(job.queue, job.user), span.count)
+        entries = self._board.limits.maxima_above(job.queue)
+        count = free_places(self._board.limits.places_of(job.queue, job.user), span.count)
         if span.stage.gang and count < span.count:
             return 0
         while count and not all(entry.has_room(span.task.pairs, count) for entry in entries):

@@ -308,7 +308,7 @@ def _at_a_time(
     for reservation, left in of.items():
         for step in state.promises.profiles[reservation].steps:
             if step.to_ms > from_ms:
-                unit = board.class_for(step.unit, {}, {}, 0)
+                unit = board.classes.class_for(step.unit, {}, {}, 0)
                 _, limits, spans = promised.setdefault(unit.index, (unit, {}, []))
                 limits[reservation] = sum(count for kind, count in left if kind.index == unit.index)
                 spans.append((max(step.from_ms, from_ms), step.to_ms, step.units, reservation))
@@ -350,7 +350,7 @@ def _units_left(
         needed = max([-(-left.get(kind, 0) // amount) for kind, amount in step.unit.items() if amount], default=0)
         count = min(step.units, needed)
         if count:
-            found.append((board.class_for(step.unit, {}, {}, 0), count))
+            found.append((board.classes.class_for(step.unit, {}, {}, 0), count))
             for kind, amount in step.unit.items():
                 left[kind] = max(0, left.get(kind, 0) - amount * count)
     return found

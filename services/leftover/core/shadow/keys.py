@@ -84,7 +84,7 @@ def claim(shadow: Shadow, job: Job, time: int, board: Board | None) -> None:
     if not is_listed and renew_ms != RESTS:
         shadow.renewals.add(renew_ms, seq)
     if not is_shown and board is not None:
-        board.show_key(seq, key)
+        board.jobs.show_key(seq, key)
 
 
 def claim_moved(shadow: Shadow, seq: int, jobs: dict[str, Job], time: int, board: Board | None) -> None:

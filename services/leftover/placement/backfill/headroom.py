@@ -200,7 +200,7 @@ def begun_for(board: Board, before: dict[int, dict[int, int]]) -> list[TaskClass
         for name, bucket_id in task.buckets:
             leaf = board.buckets.leaves[name]
             is_ours = leaf.sorts.gives and task.blocked
-            is_ours = is_ours and not board.buckets.pools.bars(job_class_of(bucket_id), task)
+            is_ours = is_ours and not board.pools.bars(job_class_of(bucket_id), task)
             if is_ours and is_required(board, leaf, bucket_id) and is_kept_out(board, leaf, bucket_id):
                 found.append(task)
                 break
@@ -221,7 +221,7 @@ def _able_heads(board: Board, leaf: LeafEntry, heads: Heads) -> list[int]:
         job_class = job_class_of(bucket_id)
         if job_class not in found and is_seeker(board, leaf, bucket_id, heads):
             found[job_class] = bucket_id
-            if len(found) == board.buckets.pools.count:
+            if len(found) == board.pools.count:
                 break
     return list(found.values())
 

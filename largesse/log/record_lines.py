@@ -49,6 +49,9 @@ from schemas.wording import plural
 ITEMS_SHOWN_MAX = 4
 """Of what a record lists: how many more there are is said."""
 
+SILENT = ("SequencerAlive", "TimeReached")
+"""Records that say nothing but that time goes on: they are shown where they are asked for by type."""
+
 
 @dataclass(slots=True)
 class Names:
@@ -62,9 +65,41 @@ class Names:
 
 
 @dataclass(slots=True)
-class JobPlaces:
-    """Queue and user of live jobs: what speaks of a job speaks of those, too. Told of every record in order."""
+class WantedRecords:
+    """Which records: of any of the types, and of any of the names of each kind that is given."""
 
+    types: list[str] = field(default_factory=list)
+    jobs: list[str] = field(default_factory=list)
+    nodes: list[str] = field(default_factory=list)
+    queues: list[str] = field(default_factory=list)
+    users: list[str] = field(default_factory=list)
+    reservations: list[str] = field(default_factory=list)
+
+    def has(self, record: Record, names: Names) -> bool:
+        """Whether a record is one of them. A queue stands for those below it, too."""
+        if record.type not in self.types if self.types else record.type in SILENT:
+            return False
+        return all(
+            not asked or any(name in found for name in asked)
+            for asked, found in (
+                (self.jobs, names.jobs),
+                (self.nodes, names.nodes),
+                (self.users, names.users),
+                (self.reservations, names.reservations),
+            )
+        ) and (
+            not self.queues
+            or any(found == queue or found.startswith(f"{queue}/") for queue in self.queues for found in names.queues)
+        )
+
+
+@dataclass(slots=True)
+class JobPlaces:
+    """Queue and user of live jobs: what speaks of a job speaks of those, too. Told of every record in order. `known`:
+    of jobs whose admission it was not told of; None: it is not known there either.
+    """
+
+    known: Callable[[str], tuple[str, str] | None] = lambda name: None
     _of: dict[str, tuple[str, str]] = field(default_factory=dict)
 
     def names_in(self, record: Record) -> Names:
@@ -77,9 +112,8 @@ class JobPlaces:
                 self._of[body.spec.job] = body.spec.queue, user
         for job in _jobs_in(body):
             names.jobs[job] = True
-            if job in self._of:
-                queue, user = self._of[job]
-                names.queues[queue] = names.users[user] = True
+            if (place := self._of.get(job) or self.known(job)) is not None:
+                names.queues[place[0]] = names.users[place[1]] = True
         for node in _nodes_in(body):
             names.nodes[node] = True
         for name in ("reservation", "series"):

@@ -1,0 +1,98 @@
+"""The log read from any record on, without a fold: known are places all over it, where a reader can begin.
+
+The gateway notes one now and then as it follows the log, and others as it reads; between places that lie far apart it
+takes those of its checkpoints. Memory follows the number of places: one for some thousand records.
+"""
+
+from bisect import bisect_left
+from collections.abc import AsyncIterator, Callable
+from copy import deepcopy
+from dataclasses import dataclass
+
+from largesse.bus.port import Bus
+from largesse.log.checkpoints import Checkpoints
+from largesse.log.fencing import Accepted, LogOrder
+from largesse.log.reader import LogReader
+from schemas import SequencerClaimed
+
+PLACE_EVERY = 1_000
+"""Records between two places."""
+
+FAR = 4 * PLACE_EVERY
+"""Places further apart than this are worth a look at checkpoints in between."""
+
+READ_AT_ONCE = 100
+"""Messages that are read before others get a turn."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where the log stood behind a record, and a place at which decisions of later rounds are found in their topics."""
+
+    order: LogOrder
+    decisions: dict[str, int]
+
+    @property
+    def seq(self) -> int:
+        """The record that it lies behind."""
+        return self.order.seq
+
+
+class LogPlaces:
+    """Places in the log of one cell. Belongs to one event loop."""
+
+    def __init__(self, bus: Bus, partition: int, checkpoints: Checkpoints) -> None:
+        self._bus, self._partition, self._checkpoints = bus, partition, checkpoints
+        self._places = [Place(LogOrder(), {})]
+
+    def note(self, order: LogOrder, decisions: Callable[[], dict[str, int]], *, anyway: bool = False) -> None:
+        """Who follows the log stands here now. `decisions`: asked only where this becomes a place."""
+        if anyway or order.seq - self._places[-1].seq >= PLACE_EVERY:
+            self._add(Place(deepcopy(order), decisions()))
+
+    async def before(self, is_before: Callable[[LogOrder], bool]) -> Place:
+        """The last place known for which `is_before` holds, which does for all before some record and none behind it.
+        Raises BusError.
+        """
+        at = bisect_left(self._places, True, key=lambda place: not is_before(place.order))
+        low = self._places[max(0, at - 1)]
+        high = self._places[at].seq if at < len(self._places) else None
+        if high is not None and high - low.seq > FAR:
+            seqs = [seq for seq in await self._checkpoints.seqs() if low.seq < seq < high]
+            while seqs:
+                middle = len(seqs) // 2
+                found = await self._checkpoints.behind(seqs[middle])
+                if found is None:
+                    del seqs[middle]
+                    continue
+                place = self._add(Place(found.order, found.decisions))
+                if is_before(place.order):
+                    low, seqs = place, seqs[middle + 1 :]
+                else:
+                    seqs = seqs[:middle]
+        return low
+
+    async def records(self, place: Place, last: int) -> AsyncIterator[Accepted]:
+        """The records behind a place, up to `last` and as far as the log goes. Raises BusError, Undecodable."""
+        reader, noted = LogReader(self._bus, self._partition, deepcopy(place.order)), place.seq
+        while reader.order.seq < last:
+            before = reader.offset
+            found = await reader.read(most=READ_AT_ONCE)
+            if reader.offset == before:
+                return
+            if reader.order.seq - noted >= PLACE_EVERY:
+                noted = reader.order.seq
+                self._add(Place(deepcopy(reader.order), place.decisions))
+            for accepted in found:
+                if accepted.record.seq > last:
+                    return
+                if not isinstance(accepted.record.body, SequencerClaimed):
+                    yield accepted
+
+    def _add(self, place: Place) -> Place:
+        """Keeps a place, unless there is one close before it."""
+        at = bisect_left(self._places, place.seq, key=lambda each: each.seq)
+        is_there = at < len(self._places) and self._places[at].seq == place.seq
+        if not is_there:
+            self._places.insert(at, place)
+        return place

@@ -1,0 +1,67 @@
+// Requests to the gateway.
+import { settings } from "./settings.js";
+
+/** What a request was refused with: a problem document, or no answer at all (status 0). */
+export class Problem extends Error {
+  /** @param {number} status @param {any} document */
+  constructor(status, document) {
+    super(document?.detail || document?.title || `the gateway answered with status ${status}`);
+    this.status = status;
+    this.field = typeof document?.field === "string" ? document.field : "";
+    this.document = document;
+  }
+}
+
+/** @param {string} path @param {Record<string, string | number | boolean | string[] | null | undefined>} [query] */
+export function address(path, query = {}) {
+  const named = new URLSearchParams();
+  for (const [name, value] of Object.entries(query)) {
+    for (const each of Array.isArray(value) ? value : [value]) {
+      if (each !== null && each !== undefined && each !== "") named.append(name, String(each));
+    }
+  }
+  const text = named.toString();
+  return text ? `${path}?${text}` : path;
+}
+
+/** Parts of a path, each encoded. @param {...(string | number)} parts */
+export function path(...parts) {
+  return ["v1", ...parts].map((part) => encodeURIComponent(part)).join("/");
+}
+
+/**
+ * An answer whose status says that all is well. Throws Problem; AbortError where `signal` ended it.
+ * @param {string} where @param {RequestInit} [init] @returns {Promise<Response>}
+ */
+export async function ask(where, init = {}) {
+  let answer;
+  try {
+    answer = await fetch(where, { cache: "no-cache", ...init });
+  } catch (error) {
+    if (error instanceof DOMException && error.name === "AbortError") throw error;
+    throw new Problem(0, { detail: "The gateway does not answer. The page tries again by itself." });
+  }
+  if (answer.ok) return answer;
+  throw new Problem(answer.status, await answer.json().catch(() => null));
+}
+
+/** @param {string} where @param {AbortSignal} [signal] @returns {Promise<any>} */
+export async function read(where, signal) {
+  return (await ask(where, { signal: signal ?? null })).json();
+}
+
+/**
+ * A change; `user` of the settings is named as the one who asks.
+ * @param {"POST" | "PUT" | "PATCH" | "DELETE"} method @param {string} where
+ * @param {string | object} [body] Text goes as YAML; JSON is YAML, too.
+ * @returns {Promise<any>}
+ */
+export async function send(method, where, body) {
+  /** @type {Record<string, string>} */
+  const headers = {};
+  if (settings.user.value) headers["Largesse-User"] = settings.user.value;
+  if (body !== undefined) headers["Content-Type"] = typeof body === "string" ? "application/yaml" : "application/json";
+  const sent = body === undefined || typeof body === "string" ? body : JSON.stringify(body);
+  const answer = await ask(where, { method, headers, body: sent ?? null });
+  return answer.status === 204 ? null : answer.json();
+}

@@ -1,0 +1,102 @@
+// What has changed in the cell: one stream for the whole page, or, where there is none, a look each second.
+import { Problem, read } from "./api.js";
+import { signal } from "./lib.js";
+
+const INTERVAL_MS = 1_000;
+
+/** @typedef {{cell: string, seq: number, round: number, time: number}} Head */
+/** @typedef {Record<string, boolean | {count: number, names: string[]}>} Changed */
+
+/** The last record that the gateway has read; null: not known yet. @type {import("../vendor/preact-signals.js").Signal<Head | null>} */
+export const head = signal(/** @type {Head | null} */ (null));
+
+/** Why the gateway cannot be asked; null: it answers. */
+export const trouble = signal(/** @type {Problem | null} */ (null));
+
+/** @typedef {(changed: Changed | null) => void} Listener */
+/** @type {Set<Listener>} */
+const listeners = new Set();
+
+/**
+ * Calls back when something changes; null stands for anything. Returns how to stop.
+ * @param {Listener} listener
+ */
+export function onChange(listener) {
+  listeners.add(listener);
+  return () => { listeners.delete(listener); };
+}
+
+/** @param {Changed | null} changed */
+function tell(changed) {
+  for (const listener of [...listeners]) listener(changed);
+}
+
+/** Whether a change is one of these kinds. @param {Changed | null} changed @param {readonly string[]} kinds */
+export function touches(changed, kinds) {
+  return changed === null || kinds.some((kind) => changed[kind] !== undefined && changed[kind] !== false);
+}
+
+/** @param {Head | null} next */
+function arrived(next) {
+  trouble.value = null;
+  if (next !== null) head.value = next;
+}
+
+/** Begins to listen. Called once. */
+export function listen() {
+  let wanted = true;
+  /** @type {EventSource | null} */
+  let stream = null;
+  let timer = 0;
+
+  const look = async () => {
+    try {
+      const before = head.peek();
+      const { cell, seq, round, time } = await read("readyz");
+      arrived({ cell, seq, round, time });
+      if (!before || before.seq !== seq) tell(null);
+    } catch (error) {
+      if (error instanceof Problem) trouble.value = error;
+    }
+    if (wanted && stream === null) timer = setTimeout(look, INTERVAL_MS);
+  };
+
+  const open = async () => {
+    try {
+      const { cell, seq, round, time } = await read("readyz");
+      arrived({ cell, seq, round, time });
+    } catch (error) {
+      if (error instanceof Problem) trouble.value = error;
+    }
+    if (!wanted || stream !== null) return;
+    tell(null);
+    stream = new EventSource(`v1/changes?min_interval_ms=${INTERVAL_MS}`);
+    stream.addEventListener("changes", (event) => {
+      const said = JSON.parse(event.data);
+      const before = head.peek();
+      arrived({ cell: before?.cell ?? "", round: said.round ?? before?.round ?? 0, seq: said.seq, time: said.time_ms });
+      tell(said.all ? null : said.changed);
+    });
+    stream.addEventListener("error", () => {
+      if (stream?.readyState === EventSource.CLOSED) {
+        stream = null;
+        look();
+      } else {
+        look();
+      }
+    });
+  };
+
+  const close = () => {
+    clearTimeout(timer);
+    stream?.close();
+    stream = null;
+  };
+
+  document.addEventListener("visibilitychange", () => {
+    wanted = !document.hidden; // A page that nobody sees asks for nothing.
+    close();
+    if (wanted) open();
+  });
+  open();
+}

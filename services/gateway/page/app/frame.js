@@ -1,0 +1,116 @@
+// What stands around every view: navigation, search, the moment, keys.
+import { trouble, head } from "./changes.js";
+import { html, useEffect, useLayoutEffect, useRef, useState } from "./lib.js";
+import { past, stepRecords, stepRounds, showMoment } from "./moment.js";
+import { Dialog } from "./parts.js";
+import { go, href, route } from "./route.js";
+import { settings } from "./settings.js";
+import { TimeBar } from "./time_bar.js";
+
+/** Views in the order of the navigation: address, name, key behind `g`. */
+export const VIEWS = /** @type {const} */ ([
+  ["overview", "Overview", "o"],
+  ["queues", "Queues", "q"],
+  ["jobs", "Jobs", "j"],
+  ["nodes", "Nodes", "n"],
+  ["reservations", "Reservations", "r"],
+  ["classes", "Classes", "c"],
+  ["donations", "Donations", "d"],
+  ["log", "Log", "l"],
+]);
+
+const KEYS = [
+  ["/", "search for a job"],
+  ["g, then o q j n r c d l", "overview, queues, jobs, nodes, reservations, classes, donations, log"],
+  ["← →", "one record back or on"],
+  ["Shift ← →", "one round back or on"],
+  ["Home", "back to now"],
+  ["t", "times in your zone or as log time (UTC)"],
+  ["?", "this list"],
+];
+
+/** @param {EventTarget | null} target */
+function takesKeys(target) {
+  return target instanceof Element && target.closest("input, select, textarea, dialog, [data-keys]") !== null;
+}
+
+/** @param {{children?: any}} props */
+export function Frame({ children }) {
+  const search = useRef(/** @type {HTMLInputElement | null} */ (null));
+  const main = useRef(/** @type {HTMLElement | null} */ (null));
+  const [help, setHelp] = useState(false);
+  const { view, parts } = route.value;
+  const title = VIEWS.find(([name]) => name === view)?.[1] ?? "Submit";
+
+  useEffect(() => {
+    let leader = 0;
+    const press = (/** @type {KeyboardEvent} */ event) => {
+      if (event.ctrlKey || event.metaKey || event.altKey || takesKeys(event.target)) return;
+      const led = event.timeStamp - leader < 1_500 && leader > 0;
+      leader = 0;
+      const to = led ? VIEWS.find(([, , key]) => key === event.key) : undefined;
+      if (to) go(href([to[0]]));
+      else if (event.key === "g") leader = event.timeStamp;
+      else if (event.key === "/") search.current?.focus();
+      else if (event.key === "?") setHelp(true);
+      else if (event.key === "t") settings.zone.value = settings.zone.value === "log" ? "local" : "log";
+      else if (event.key === "Home" && past.value) showMoment(null);
+      else if (event.key === "ArrowLeft" || event.key === "ArrowRight") {
+        if (document.activeElement?.matches(".scrolls")) return; // There the arrows scroll.
+        const way = event.key === "ArrowLeft" ? -1 : 1;
+        if (event.shiftKey) stepRounds(way);
+        else stepRecords(way);
+      } else return;
+      event.preventDefault();
+    };
+    addEventListener("keydown", press);
+    return () => removeEventListener("keydown", press);
+  }, []);
+
+  const place = [view, ...parts].join("/");
+  const first = useRef(true);
+  useLayoutEffect(() => {
+    document.title = `${[...parts].reverse().concat(title).join(" · ")} · ${head.value?.cell ?? "Largesse"}`;
+    if (!first.current) {
+      scrollTo(0, 0);
+      main.current?.focus({ preventScroll: true });
+    }
+    first.current = false;
+  }, [place]);
+
+  return html`
+    <a class="skip" href="#main" onClick=${(/** @type {Event} */ event) => { event.preventDefault(); main.current?.focus(); }}>To the content</a>
+    <header class="top">
+      <p class="brand"><a href=${href(["overview"])}>Largesse</a> <span class="cell" title="cell">${head.value?.cell ?? ""}</span></p>
+      <form class="search" role="search" onSubmit=${(/** @type {Event} */ event) => {
+        event.preventDefault();
+        go(href(["jobs"], { q: search.current?.value.trim() }));
+        search.current?.blur();
+      }}>
+        <label class="unseen" for="search">Search for a job by name, queue or user</label>
+        <input id="search" ref=${search} type="search" maxlength="200" placeholder="Search for a job   /" autocomplete="off" spellcheck=${false}
+          onKeyDown=${(/** @type {KeyboardEvent} */ event) => { if (event.key === "Escape") search.current?.blur(); }} />
+      </form>
+      <details class="choices"><summary>Settings</summary><div class="sheet">
+        <label>Colours <select value=${settings.theme.value} onChange=${(/** @type {any} */ event) => { settings.theme.value = event.target.value; }}>
+          <option value="auto">as the system</option><option value="light">light</option><option value="dark">dark</option></select></label>
+        <label>Times <select value=${settings.zone.value} onChange=${(/** @type {any} */ event) => { settings.zone.value = event.target.value; }}>
+          <option value="local">in my zone</option><option value="log">log time (UTC)</option></select></label>
+        <label>Ask as <input value=${settings.user.value} maxlength="63" placeholder="the cell's default" spellcheck=${false}
+          onChange=${(/** @type {any} */ event) => { settings.user.value = event.target.value.trim(); }} /></label>
+        <p class="hint">The log records this name for what you change. Nothing checks it.</p>
+        <button type="button" onClick=${() => setHelp(true)}>Keys</button>
+      </div></details>
+    </header>
+    <nav class="views" aria-label="Views"><ul>
+      ${VIEWS.map(([name, label]) => html`<li key=${name}><a href=${href([name])} aria-current=${view === name ? "page" : null}>${label}</a></li>`)}
+      <li><a href=${href(["submit"])} aria-current=${view === "submit" ? "page" : null}>Submit</a></li>
+    </ul></nav>
+    <${TimeBar} />
+    ${trouble.value && html`<p class="trouble bar-wide" role="alert"><strong>${trouble.value.message}</strong> What you see is as it was last read.</p>`}
+    <main id="main" ref=${main} tabindex="-1">${children}</main>
+    ${help && html`<${Dialog} title="Keys" onClose=${() => setHelp(false)}>
+      <dl class="keys">${KEYS.map(([key, what]) => html`<div><dt><kbd>${key}</kbd></dt><dd>${what}</dd></div>`)}</dl>
+      <form method="dialog"><button>Close</button></form><//>`}
+  `;
+}

@@ -1,0 +1,127 @@
+// Attempts as bars over time, by node or by job, on a canvas: known charts break above some thousand bars.
+import { useCanvas } from "./canvas.js";
+import { useDocument } from "./documents.js";
+import { html, useState } from "./lib.js";
+import { colour } from "./lines.js";
+import { nowMs } from "./moment.js";
+import { Empty, Shown } from "./parts.js";
+import { clock, counted, duration } from "./text.js";
+
+const [ROW, BAR, AXIS, NAMES_MAX] = [14, 11, 20, 150];
+const LANES_MAX = 400;
+const EVERY_MS = 2_000;
+const STEPS_MS = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, 30_000, 60_000, 300_000, 600_000, 1_800_000, 3_600_000, 7_200_000, 21_600_000, 86_400_000];
+
+/** @param {{where: string, by: "node" | "job"}} props */
+export function Gantt({ where, by }) {
+  const found = useDocument(where, ["jobs"], { timed: false, everyMs: EVERY_MS });
+  return html`<${Shown} read=${found} what="attempts">${(/** @type {any} */ data) => {
+    const rows = data.attempts ?? data.rows ?? [];
+    const until = nowMs.value;
+    const seen = rows.filter((/** @type {any} */ row) => row.start_ms <= until);
+    if (!seen.length) return html`<${Empty}>No attempt has started here in this time.<//>`;
+    return html`<${Chart} rows=${seen} by=${by} until=${until} />${data.truncated && html`<p class="note">Only some of the attempts are drawn: there are too many.</p>`}
+      <p class="legend"><span><i class="mid"></i>runs</span><span><i class="held"></i>succeeded</span><span><i class="bad"></i>failed or lost</span><span><i class="soft"></i>ended otherwise</span></p>`;
+  }}<//>`;
+}
+
+/**
+ * Bars in lanes: those of one name one below the other where they overlap.
+ * @param {any[]} rows @param {"node" | "job"} by @param {number} until
+ */
+export function lanes(rows, by, until) {
+  /** @type {Map<string, any[]>} */
+  const groups = new Map();
+  for (const row of rows) {
+    const name = String(row[by] ?? row.stage ?? "");
+    groups.set(name, [...(groups.get(name) ?? []), row]);
+  }
+  /** @type {{name: string, first: number, count: number}[]} */
+  const names = [];
+  /** @type {{row: any, lane: number, end: number}[]} */
+  const bars = [];
+  let lane = 0;
+  for (const [name, each] of [...groups].sort(([a], [b]) => a < b ? -1 : 1)) {
+    /** @type {number[]} */
+    const ends = [];
+    for (const row of [...each].sort((a, b) => a.start_ms - b.start_ms)) {
+      const end = Math.min(row.end_ms ?? until, until);
+      let own = ends.findIndex((busy) => busy <= row.start_ms);
+      if (own < 0) own = ends.length;
+      ends[own] = Math.max(end, row.start_ms + 1);
+      bars.push({ row, lane: lane + own, end });
+    }
+    names.push({ name, first: lane, count: ends.length });
+    lane += ends.length;
+  }
+  return { names, bars, count: lane };
+}
+
+/** @param {{rows: any[], by: "node" | "job", until: number}} props */
+function Chart({ rows, by, until }) {
+  const [at, setAt] = useState(/** @type {{x: number, y: number, text: string} | null} */ (null));
+  const { names, bars, count } = lanes(rows, by, until);
+  const from = Math.min(...rows.map((row) => row.start_ms));
+  const to = Math.max(from + 1, ...bars.map((bar) => bar.end));
+  const shownLanes = Math.min(count, LANES_MAX);
+  const left = (/** @type {number} */ wide) => Math.min(NAMES_MAX, wide * 0.3);
+  const x = (/** @type {number} */ ms, /** @type {number} */ wide) => left(wide) + (ms - from) / (to - from) * (wide - left(wide) - 2);
+
+  const { ref, width } = useCanvas((context, wide, high) => {
+    const [calm, mid, bad, soft, ink, inkSoft, line] = ["calm", "calm-mid", "accent", "calm-soft", "ink", "ink-soft", "line"].map(colour);
+    context.font = "11px system-ui, sans-serif";
+    context.textBaseline = "middle";
+    const step = STEPS_MS.find((each) => (to - from) / each <= Math.max(2, (wide - left(wide)) / 90)) ?? 86_400_000;
+    context.fillStyle = /** @type {string} */ (inkSoft);
+    context.strokeStyle = /** @type {string} */ (line);
+    for (let ms = Math.ceil(from / step) * step; ms <= to; ms += step) {
+      const at = Math.round(x(ms, wide)) + 0.5;
+      context.beginPath();
+      context.moveTo(at, 0);
+      context.lineTo(at, high - AXIS);
+      context.stroke();
+      const text = step < 1_000 ? `${clock(ms)}.${String(ms % 1_000).padStart(3, "0")}` : clock(ms);
+      if (at + 60 < wide) context.fillText(text, at + 2, high - AXIS / 2);
+    }
+    for (const { name, first, count: tall } of names) {
+      if (first >= shownLanes) continue;
+      context.fillStyle = /** @type {string} */ (ink);
+      context.fillText(cut(context, name, left(wide) - 8), 0, first * ROW + ROW / 2);
+      context.beginPath();
+      context.moveTo(0, (first + tall) * ROW + 0.5);
+      context.lineTo(wide, (first + tall) * ROW + 0.5);
+      context.stroke();
+    }
+    for (const { row, lane, end } of bars) {
+      if (lane >= shownLanes) continue;
+      const isOver = row.end_ms !== null && row.end_ms <= until;
+      const isBad = ["failed", "lost", "unreachable", "timeout"].some((word) => String(row.outcome).includes(word));
+      context.fillStyle = /** @type {string} */ (!isOver ? mid : row.outcome === "succeeded" ? calm : isBad ? bad : soft);
+      const begin = x(row.start_ms, wide);
+      context.fillRect(begin, lane * ROW + (ROW - BAR) / 2, Math.max(1.5, x(end, wide) - begin - 0.5), BAR);
+    }
+  }, () => shownLanes * ROW + AXIS, [rows, until]);
+
+  const find = (/** @type {MouseEvent} */ event) => {
+    const lane = Math.floor(event.offsetY / ROW);
+    const bar = bars.find((each) => each.lane === lane && x(each.row.start_ms, width) - 2 <= event.offsetX && event.offsetX <= x(each.end, width) + 2);
+    setAt(bar ? { x: Math.min(event.offsetX, width - 260), y: (lane + 1) * ROW + 4, text: said(bar.row, until) } : null);
+  };
+  return html`<div class="canvas"><canvas ref=${ref} role="img" aria-label=${`${counted(rows.length, "attempt")} from ${clock(from)} to ${clock(to)}, by ${by}`} onMouseMove=${find} onMouseLeave=${() => setAt(null)}></canvas>
+    ${at && html`<p class="tip" style=${{ left: `${Math.max(0, at.x)}px`, top: `${at.y}px` }}>${at.text}</p>`}</div>
+    ${count > LANES_MAX && html`<p class="note">The first ${LANES_MAX} lines are drawn.</p>`}`;
+}
+
+/** @param {any} row @param {number} until */
+function said(row, until) {
+  const end = row.end_ms ?? until;
+  return `${row.job ? `${row.job}/` : ""}${row.stage}/${row.index}, attempt ${row.attempt}, on ${row.node ?? "this node"}: ${row.outcome ?? "runs"}, ${duration(end - row.start_ms)} from ${clock(row.start_ms)}`;
+}
+
+/** @param {CanvasRenderingContext2D} context @param {string} text @param {number} width */
+function cut(context, text, width) {
+  if (context.measureText(text).width <= width) return text;
+  let kept = text;
+  while (kept.length > 1 && context.measureText(`${kept}…`).width > width) kept = kept.slice(0, -1);
+  return `${kept}…`;
+}

@@ -1,0 +1,60 @@
+// Lines over time, drawn by uPlot in the page's colours.
+import uPlot from "../vendor/uPlot.js";
+import { html, useEffect, useRef } from "./lib.js";
+import { colours, settings } from "./settings.js";
+import { clock, moment, number, zone } from "./text.js";
+
+/** @typedef {{name: string, look: "held" | "mid" | "ink" | "dashed" | "soft", values: (number | null)[]}} Line */
+
+/** A colour of the style sheet. @param {string} name */
+export function colour(name) {
+  return getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
+}
+
+const COLOURS = { held: "calm", mid: "calm-mid", soft: "calm-mid", ink: "ink-soft", dashed: "ink" };
+
+/**
+ * @param {{times: number[], lines: Line[], unit?: (value: number) => string, height?: number}} props
+ */
+export function Lines({ times, lines, unit = number, height = 180 }) {
+  const place = useRef(/** @type {HTMLDivElement | null} */ (null));
+  const plot = useRef(/** @type {any} */ (null));
+  const shape = `${lines.map((line) => line.name + line.look).join()} ${colours.value} ${settings.zone.value}`;
+  const data = [times.map((ms) => ms / 1_000), ...lines.map((line) => line.values)];
+
+  useEffect(() => {
+    const into = place.current;
+    if (!into) return undefined;
+    const [ink, line] = [colour("ink-soft"), colour("line")];
+    const axis = { stroke: ink, grid: { stroke: line, width: 1 }, ticks: { stroke: line, width: 1 }, font: "11px system-ui, sans-serif" };
+    const options = {
+      width: into.clientWidth || 300,
+      height,
+      tzDate: (/** @type {number} */ s) => uPlot.tzDate(new Date(s * 1_000), zone()),
+      cursor: { points: { size: 6 }, drag: { x: false, y: false } },
+      scales: { y: { range: (/** @type {any} */ _, /** @type {number} */ least, /** @type {number} */ most) => [Math.min(0, least ?? 0), (most || 1) * 1.08] } },
+      axes: [{ ...axis, values: (/** @type {any} */ _, /** @type {number[]} */ ticks) => ticks.map((s) => clock(s * 1_000).slice(0, (ticks[1] ?? 0) - (ticks[0] ?? 0) < 60 ? 8 : 5)), space: 70 },
+        { ...axis, size: 74, values: (/** @type {any} */ _, /** @type {number[]} */ ticks) => ticks.map((value) => unit(value)) }],
+      series: [{ label: "at", value: (/** @type {any} */ _, /** @type {number | null} */ s) => s === null ? "–" : moment(s * 1_000) },
+        ...lines.map(({ name, look }) => ({
+          label: name, stroke: colour(COLOURS[look]), width: look === "held" ? 2 : 1.25, points: { show: false }, dash: look === "dashed" ? [5, 4] : [],
+          fill: look === "held" ? `${colour("calm")}22` : undefined,
+          value: (/** @type {any} */ _, /** @type {number | null} */ value) => value === null ? "–" : unit(value),
+        }))],
+    };
+    plot.current = new uPlot(/** @type {any} */ (options), /** @type {any} */ (data), into);
+    const watch = new ResizeObserver(() => plot.current?.setSize({ width: into.clientWidth, height }));
+    watch.observe(into);
+    return () => {
+      watch.disconnect();
+      plot.current?.destroy();
+    };
+  }, [shape]);
+
+  useEffect(() => {
+    plot.current?.setData(data);
+  }, [times, lines]);
+
+  const last = lines.map(({ name, values }) => `${name} ${values.length ? unit(values.at(-1) ?? 0) : "none"}`).join(", ");
+  return html`<div class="chart" ref=${place} role="img" aria-label=${`Lines over time; at the end ${last}`}></div>`;
+}

@@ -1,0 +1,58 @@
+// The log: records with filters, and what was decided in a round.
+import { path } from "./api.js";
+import { useDocument } from "./documents.js";
+import { html, useEffect, useState } from "./lib.js";
+import { Empty, Fact, Shown, Table, Time } from "./parts.js";
+import { Records } from "./records.js";
+import { go, here, href, route } from "./route.js";
+import { shown } from "./moment.js";
+import { number } from "./text.js";
+
+const NAMES = /** @type {const} */ ([["type", "Type", "JobAdmitted"], ["job", "Job", ""], ["node", "Node", ""], ["queue", "Queue", ""]]);
+
+/** A positive whole number in a text, or null. @param {string | null} text */
+function whole(text) {
+  return text && /^[0-9]+$/.test(text) ? Number(text) : null;
+}
+
+export function Log() {
+  const { query } = route.value;
+  const filters = Object.fromEntries(NAMES.map(([name]) => [name, query.get(name) ?? ""]));
+  const [from, to] = [whole(query.get("from")), whole(query.get("to"))];
+  const show = (/** @type {Record<string, any>} */ change) => go(here(change), { replace: true });
+  return html`<div class="head"><h1>Log</h1>${shown.value && html`<p class="row"><a class="button" href=${href(["log", "rounds", String(shown.value.round)])}>Round ${number(shown.value.round)}</a></p>`}</div>
+    <form class="filters" onSubmit=${(/** @type {Event} */ event) => event.preventDefault()}>
+      ${NAMES.map(([name, text, hint]) => html`<${Filter} key=${name} text=${text} hint=${hint} value=${filters[name] ?? ""} onValue=${(/** @type {string} */ value) => show({ [name]: value })} />`)}
+      <${Filter} text="From record" value=${from === null ? "" : String(from)} onValue=${(/** @type {string} */ value) => show({ from: whole(value) })} />
+      <${Filter} text="To record" value=${to === null ? "" : String(to)} onValue=${(/** @type {string} */ value) => show({ to: whole(value) })} />
+      <a class="button" href=${href(["log"])}>All records</a>
+    </form>
+    <div class="card"><${Records} key=${JSON.stringify([filters, from, to])} query=${filters} from=${from} to=${to} kinds=${["rounds", "jobs", "nodes", "queues", "config", "reservations", "ledger", "classes"]} /></div>`;
+}
+
+/** @param {{text: string, hint?: string, value: string, onValue: (value: string) => void}} props */
+function Filter({ text, hint = "", value, onValue }) {
+  const [typed, setTyped] = useState(value);
+  useEffect(() => setTyped(value), [value]);
+  return html`<label>${text}<input type="search" value=${typed} placeholder=${hint} spellcheck=${false} onInput=${(/** @type {any} */ event) => setTyped(event.target.value)} onChange=${(/** @type {any} */ event) => onValue(event.target.value.trim())} /></label>`;
+}
+
+/** @param {{round: string}} props */
+export function Round({ round }) {
+  const number_ = Number(round);
+  const found = useDocument(path("rounds", round), ["rounds"], { timed: false });
+  return html`<div class="head"><h1>Round ${number(number_)}</h1><p class="row">
+      <a class="button" href=${href(["log", "rounds", String(Math.max(1, number_ - 1))])}>Round before</a><a class="button" href=${href(["log", "rounds", String(number_ + 1)])}>Round after</a></p></div>
+    <${Shown} read=${found} what=${`round ${round}`}>${(/** @type {any} */ data) => html`<${Decisions} data=${data} />`}<//>`;
+}
+
+/** @param {{data: any}} props */
+function Decisions({ data }) {
+  const records = data.records ?? [];
+  const decisions = data.decisions ?? [];
+  const rows = [...records, ...decisions];
+  if (!rows.length) return html`<div class="card"><${Empty}>The log keeps nothing of this round. <a href=${href(["log"])}>All records</a>.<//></div>`;
+  return html`${records.length > 0 && html`<section class="card"><h2>Its records</h2><${Table} label="Records of the round"><thead><tr><th class="num">Record</th><th>When</th><th>Type</th><th>What it says</th></tr></thead><tbody>
+      ${records.map((/** @type {any} */ row) => html`<tr key=${row.seq}><td class="num"><${Fact} kind="record" name=${row.seq} field="seq" value=${row.seq}><a href=${href(["overview"], { at: row.seq })}>${number(row.seq)}</a><//></td><td class="when"><${Time} ms=${row.time_ms} /></td><td>${row.type}</td><td class="text">${row.line}</td></tr>`)}</tbody><//></section>`}
+    <div class="grid decisions">${decisions.map((/** @type {any} */ row, /** @type {number} */ index) => html`<section class="card" key=${index}><h2>${row.service ?? row.topic ?? row.type} <span class="none">${row.type}</span></h2>${row.line && html`<p>${row.line}</p>`}<pre tabindex="0" role="group" aria-label=${row.type}>${JSON.stringify(row.record ?? row.body ?? row, null, 2)}</pre></section>`)}</div>`;
+}

@@ -1,0 +1,47 @@
+// The page: which view the address asks for.
+import { listen } from "./changes.js";
+import { Frame } from "./frame.js";
+import { html, render } from "./lib.js";
+import { followMoment } from "./moment.js";
+import { Empty } from "./parts.js";
+import { href, route } from "./route.js";
+import { Classes } from "./classes.js";
+import { Donations } from "./donations.js";
+import { Job } from "./job.js";
+import { Jobs } from "./jobs.js";
+import { Log, Round } from "./log.js";
+import { Node } from "./node.js";
+import { Nodes } from "./nodes.js";
+import { Overview } from "./overview.js";
+import { Queue } from "./queue.js";
+import { Queues } from "./queues.js";
+import { Reservation, Reservations } from "./reservations.js";
+import { Submit } from "./submit.js";
+
+function Page() {
+  const { view, parts } = route.value;
+  const [part = ""] = parts;
+  return html`<${Frame}>${shownView(view, part, parts)}<//>`;
+}
+
+/** @param {string} view @param {string} part @param {string[]} parts */
+function shownView(view, part, parts) {
+  switch (view) {
+    case "overview": return html`<${Overview} />`;
+    case "queues": return parts.length ? html`<${Queue} key=${parts.join("/")} path=${parts.join("/")} />` : html`<${Queues} />`;
+    case "jobs": return part ? html`<${Job} key=${part} name=${part} />` : html`<${Jobs} />`;
+    case "nodes": return part ? html`<${Node} key=${part} name=${part} />` : html`<${Nodes} />`;
+    case "reservations": return part ? html`<${Reservation} key=${part} name=${part} />` : html`<${Reservations} />`;
+    case "classes": return html`<${Classes} />`;
+    case "donations": return html`<${Donations} />`;
+    case "log": return part === "rounds" && parts[1] ? html`<${Round} key=${parts[1]} round=${parts[1]} />` : html`<${Log} />`;
+    case "submit": return html`<${Submit} />`;
+    default: return html`<h1>There is no such view</h1><${Empty}>Go to the <a href=${href(["overview"])}>overview</a>.<//>`;
+  }
+}
+
+followMoment();
+listen();
+const root = /** @type {HTMLElement} */ (document.getElementById("page"));
+root.replaceChildren();
+render(html`<${Page} />`, root);

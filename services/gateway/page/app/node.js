@@ -1,0 +1,69 @@
+// One node: what it has, what holds it, why nothing new runs there.
+import { path, send } from "./api.js";
+import { Action } from "./act.js";
+import { useDocument } from "./documents.js";
+import { Gantt } from "./gantt.js";
+import { html, useState } from "./lib.js";
+import { nowMs } from "./moment.js";
+import { Bar, Empty, Fact, Facts, Shown, State, Table, Time } from "./parts.js";
+import { Records } from "./records.js";
+import { href } from "./route.js";
+import { amount, amounts, label, measured, number, percent } from "./text.js";
+import { Why } from "./why.js";
+
+const GANTT_MS = 3_600_000;
+const GANTT_STEP_MS = 10_000;
+
+/** @param {{name: string}} props */
+export function Node({ name }) {
+  const found = useDocument("v1/nodes", ["nodes", "jobs"]);
+  return html`<${Shown} read=${found} what=${`node ${name}`}>${(/** @type {any} */ data) => {
+    const node = data.nodes.find((/** @type {any} */ each) => each.node === name);
+    if (!node) return html`<h1>${name}</h1><${Empty}>There is no such node at this moment. <a href=${href(["nodes"])}>All nodes</a>.<//>`;
+    return html`<${Whole} node=${node} again=${found.again} />`;
+  }}<//>`;
+}
+
+/** @param {{node: any, again: () => void}} props */
+function Whole({ node, again }) {
+  const name = node.node;
+  const since = Math.floor((nowMs.value - GANTT_MS) / GANTT_STEP_MS) * GANTT_STEP_MS;
+  return html`
+    <div class="head"><h1>${name}</h1><${Fact} kind="node" name=${name} field="state" value=${node.state}><${State} state=${node.state} /><//><p class="row"><${Actions} node=${node} again=${again} /></p></div>
+    <div class="grid">
+      <section class="card" aria-label="Room"><h2>Room</h2><${Table} label="Room by resource"><thead><tr><th>Resource</th><th class="num">Held</th><th class="num">Free</th><th class="num">Capacity</th></tr></thead><tbody>
+        ${Object.entries(node.capacity).map(([resource, text]) => {
+          const part = amount(node.used[resource]) / amount(/** @type {string} */ (text));
+          const fact = (/** @type {string} */ field) => html`<${Fact} kind="node" name=${name} field=${`${field}.${resource}`} value=${node[field][resource] ?? "0"}>${measured(resource, amount(node[field][resource]))}<//>`;
+          return html`<tr key=${resource}><th scope="row">${label(resource)}<${Bar} label=${`${percent(part)} held`} parts=${[{ share: part, look: "held" }]} /></th><td class="num">${fact("used")}</td><td class="num">${fact("free")}</td><td class="num">${fact("capacity")}</td></tr>`;
+        })}</tbody><//></section>
+      <section class="card" aria-label="Facts"><h2>Facts</h2><${Facts} rows=${[
+        ["Tasks", html`<${Fact} kind="node" name=${name} field="running" value=${node.running}>${number(node.running)}<//>`],
+        ["Labels", Object.entries(node.labels).map(([key, value]) => `${key}=${value}`).join(", ")],
+        ["Devices", Object.entries(node.devices).map(([kind, list]) => `${/** @type {any[]} */ (list).length} ${kind}${/** @type {any[]} */ (list)[0]?.model ? ` (${/** @type {any[]} */ (list)[0].model})` : ""}`).join(", ")],
+        ["Kept free", node.kept && `${amounts(node.kept.demand)}: ${node.kept.why}`],
+        ["Takes no tasks because", node.unschedulable && html`<span class="attention">${node.unschedulable}</span>`],
+        ["Drained", node.drain && html`by ${node.drain.author}${node.drain.reason ? `: ${node.drain.reason}` : ""}${node.drain.until_ms === null ? "" : html`, until <${Time} ms=${node.drain.until_ms} />`}`],
+        ["Failing", node.failing && html`<span class="attention">${node.failing.jobs.join(", ")}</span>, placed last until <${Time} ms=${node.failing.until_ms} />`],
+        ["Address", node.address], ["Reached", node.reached && { direct: "on the bus", bridge: "over MQTT" }[/** @type {"direct" | "bridge"} */ (node.reached)]],
+        ["Heard last", node.heard_ms !== null && html`<${Time} ms=${node.heard_ms} />`], ["Epoch", node.epoch],
+      ].filter(([, value]) => value !== false)} /></section>
+      <${Why} where=${path("nodes", name, "why")} kinds=${["nodes", "jobs", "rounds"]} kind="node" name=${name} wide heading="What runs here, and why nothing new does" />
+      <section class="card wide" aria-label="Attempts"><h2>Attempts here, last hour</h2><${Gantt} where=${`${path("nodes", name, "attempts")}?since_ms=${Math.max(0, since)}`} by="job" /></section>
+      <section class="card wide" aria-label="Records"><h2>Records</h2><${Records} query=${{ node: name }} kinds=${["nodes"]} /></section>
+    </div>`;
+}
+
+/** @param {{node: any, again: () => void}} props */
+function Actions({ node, again }) {
+  const name = node.node;
+  const where = path("nodes", name);
+  const [reason, setReason] = useState("");
+  const log = { node: name };
+  if (node.state === "lost" || node.state === "left") {
+    return html`<${Action} label="Remove" grave title=${`Remove ${name}`} what="It is forgotten until its agent registers again." run=${() => send("DELETE", where)} log=${log} done="It is removed." after=${again} />`;
+  }
+  if (node.drain) return html`<${Action} label="Resume" title=${`Resume ${name}`} what="It takes new tasks again." run=${() => send("POST", `${where}/resume`)} log=${log} done="It takes tasks again." after=${again} />`;
+  return html`<${Action} label="Drain" title=${`Drain ${name}`} run=${() => send("POST", `${where}/drain?reason=${encodeURIComponent(reason)}`)} log=${log} done="It takes no new tasks." after=${again}
+    what=${html`<p>No new task starts there. What runs there runs on.</p><label class="field">Reason, for the log<input maxlength="200" value=${reason} onInput=${(/** @type {any} */ event) => setReason(event.target.value)} /></label>`} />`;
+}

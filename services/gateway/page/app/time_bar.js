@@ -1,0 +1,82 @@
+// The bar of time: which moment is shown, and how to get to another one.
+import { head } from "./changes.js";
+import { html, useEffect, useRef, useState } from "./lib.js";
+import { momentProblem, past, showMoment, shown, stepRecords, stepRounds } from "./moment.js";
+import { here } from "./route.js";
+import { settings } from "./settings.js";
+import { clock, day, duration, iso, number, zone } from "./text.js";
+
+const DRAG_MS = 120;
+const SPEEDS = [1, 10, 60, 600];
+
+/** A moment as an input for dates has it, in the shown zone. @param {number} ms */
+function asInput(ms) {
+  return `${day(ms)}T${clock(ms)}`;
+}
+
+/** What such an input says, as ISO 8601. @param {string} text */
+function asIso(text) {
+  return settings.zone.value === "log" ? `${text}Z` : new Date(text).toISOString();
+}
+
+export function TimeBar() {
+  const last = head.value;
+  const now = shown.value;
+  const isPast = past.value;
+  const [drag, setDrag] = useState(/** @type {number | null} */ (null));
+  const [speed, setSpeed] = useState(0);
+  const timer = useRef(0);
+
+  useEffect(() => {
+    if (!speed) return undefined;
+    let ms = shown.value?.time ?? 0;
+    const step = setInterval(() => {
+      ms += speed * 1_000;
+      if (head.value && ms >= head.value.time) {
+        setSpeed(0);
+        showMoment(null, true);
+      } else showMoment(iso(ms), true);
+    }, 1_000);
+    return () => clearInterval(step);
+  }, [speed]);
+
+  const seek = (/** @type {number} */ seq) => {
+    setSpeed(0);
+    setDrag(seq);
+    clearTimeout(timer.current);
+    timer.current = setTimeout(() => {
+      setDrag(null);
+      if (last && seq >= last.seq) showMoment(null, past.value);
+      else showMoment(seq, past.value);
+    }, DRAG_MS);
+  };
+
+  if (!last) return html`<section class="time-bar" aria-label="Moment"><p class="note">Reading …</p></section>`;
+  const seq = drag ?? now?.seq ?? last.seq;
+  const says = isPast ? `Past: record ${seq}` : `Now: record ${last.seq}`;
+  return html`<section class=${`time-bar${isPast ? " is-past" : ""}`} aria-label="Moment">
+    <p class="which">
+      <strong class="tense">${isPast ? "Past" : "Now"}</strong>
+      <span class="when">${now && html`<time datetime=${iso(now.time)} title=${`log time ${iso(now.time)}`} key=${settings.zone.value}>${day(now.time)} ${clock(now.time)}</time> <span class="zone">${zone()}</span>`}</span>
+      <span class="record">record <data class="fact" value=${seq} data-kind="moment" data-name="shown" data-field="seq" data-value=${seq}>${number(seq)}</data>${isPast ? ` of ${number(last.seq)}` : ""}, round ${number(now?.round ?? 0)}</span>
+      ${isPast && now && html`<span class="back">${duration(Math.max(0, last.time - now.time))} before the last record</span>`}
+    </p>
+    <div class="slide">
+      <input type="range" aria-label="Record of the log" aria-valuetext=${says} min="1" max=${last.seq} value=${seq} data-keys
+        onInput=${(/** @type {any} */ event) => seek(Number(event.target.value))} />
+    </div>
+    <div class="steps">
+      <button type="button" title="One round back (Shift ←)" aria-label="One round back" onClick=${() => stepRounds(-1)}>«</button>
+      <button type="button" title="One record back (←)" aria-label="One record back" onClick=${() => stepRecords(-1)}>‹</button>
+      ${isPast && html`<button type="button" title="One record on (→)" aria-label="One record on" onClick=${() => stepRecords(1)}>›</button>
+      <button type="button" title="One round on (Shift →)" aria-label="One round on" onClick=${() => stepRounds(1)}>»</button>
+      <label><span class="unseen">Play at a speed</span><select value=${speed} onChange=${(/** @type {any} */ event) => setSpeed(Number(event.target.value))}>
+        <option value="0">still</option>${SPEEDS.map((each) => html`<option value=${each}>play ${each} ×</option>`)}</select></label>`}
+      <label><span class="unseen">Go to a time (${zone()})</span><input type="datetime-local" step="1" max=${asInput(last.time)} value=${now ? asInput(now.time) : ""}
+        onChange=${(/** @type {any} */ event) => { if (event.target.value) { setSpeed(0); showMoment(asIso(event.target.value)); } }} /></label>
+      ${isPast && html`<button type="button" class="to-now" onClick=${() => { setSpeed(0); showMoment(null); }}>Back to now</button>`}
+    </div>
+    ${isPast && html`<p class="past-strip"><strong>Past</strong>, record ${number(seq)}. <a href=${here({ at: null })}>Back to now</a></p>`}
+    ${momentProblem.value && html`<p class="trouble" role="alert">${momentProblem.value.message}</p>`}
+  </section>`;
+}
