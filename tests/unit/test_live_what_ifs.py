@@ -5,7 +5,7 @@ import json
 import os
 import re
 import sys
-from typing import Any
+from types import SimpleNamespace
 
 import pytest
 
@@ -15,6 +15,7 @@ from services.cli.hindsight import body_of
 from services.cli.what_if import questions_of
 from services.cli.what_if_options import Said
 from services.gateway.http.dry_runs import what_ifs
+from services.gateway.http.problems import Problem
 from services.replay.live import hindsight
 from services.replay.source import open_source
 from services.replay.whatif.answer import document_of
@@ -106,7 +107,7 @@ def test_what_is_wrong_with_a_question_is_named_with_its_field(document, field, 
 
 
 # ---------------------------------------------------------------- the process
-ANSWER: dict[str, Any] = {"answer": {"jobs": []}}
+ANSWER = {"answer": {"jobs": []}}
 
 
 def script(monkeypatch, text):
@@ -135,6 +136,23 @@ def test_how_far_it_is_comes_before_the_answer(monkeypatch):
         monkeypatch, f'print(\'{{"progress": {{"done": 1, "of": 4}}}}\')\nprint(\'{json.dumps(ANSWER)}\', flush=True)'
     )
     assert asked() == [{"progress": {"done": 1, "of": 4}}, ANSWER]
+
+
+@pytest.mark.parametrize(
+    ("address", "place"),
+    [
+        ("file:///data/bus", "/data/bus"),
+        ("file:/data/bus", "/data/bus"),
+        ("kafka://one:9092,two:9092", "kafka://one:9092,two:9092/west"),
+    ],
+)
+def test_the_process_reads_a_folder_or_kafka(address, place):
+    assert what_ifs.location_of(SimpleNamespace(address=address, cell="west")) == place
+
+
+def test_what_is_in_memory_alone_no_other_process_can_read():
+    with pytest.raises(Problem, match="no other process can read it"):
+        what_ifs.location_of(SimpleNamespace(address="memory:", cell="west"))
 
 
 def test_a_log_that_cannot_be_read_is_a_problem_at_the_end():

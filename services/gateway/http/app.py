@@ -126,6 +126,7 @@ def make_app(
     add_reservations(app, api)
     add_series(app, api)
     add_why(app, api)
+    add_what_ifs(app, api)
     add_change_stream(app, api)
     add_records(app, api)
     add_attempts(app, api)

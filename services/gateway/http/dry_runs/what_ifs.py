@@ -32,7 +32,7 @@ def location_of(follower: Follower) -> str:
         return str(Path(place.removeprefix("//")).resolve())
     if kind == "kafka":
         return f"{follower.address.rstrip('/')}/{follower.cell}"
-    raise Problem(409, "no_log", "the log of this cell is in its process's memory: no other process can read it")
+    raise Problem(503, "no_log", "the log of this cell is in its process's memory: no other process can read it")
 
 
 async def answers(follower: Follower, asked: Document) -> AsyncGenerator[Document, None]:

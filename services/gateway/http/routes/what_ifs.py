@@ -21,7 +21,7 @@ _ANSWERED: Responses = {
         "lines of JSON: `progress` (`done` of `of` records, null: unknown) again and again, and at the end `answer`, as"
         " `largesse replay LOG --what-if --json` prints it, or `problem`, which says why there is none",
     ),
-    **problems(409, 413, 422),
+    **problems(413, 422),
 }
 
 
