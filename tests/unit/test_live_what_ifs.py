@@ -5,6 +5,7 @@ import json
 import os
 import re
 import sys
+from typing import Any
 from types import SimpleNamespace
 
 import pytest
@@ -107,7 +108,7 @@ def test_what_is_wrong_with_a_question_is_named_with_its_field(document, field, 
 
 
 # ---------------------------------------------------------------- the process
-ANSWER = {"answer": {"jobs": []}}
+ANSWER: dict[str, Any] = {"answer": {"jobs": []}}
 
 
 def script(monkeypatch, text):
