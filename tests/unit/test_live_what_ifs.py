@@ -5,8 +5,8 @@ import json
 import os
 import re
 import sys
-from typing import Any
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
