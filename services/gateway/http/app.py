@@ -130,7 +130,6 @@ def make_app(
     add_change_stream(app, api)
     add_records(app, api)
     add_attempts(app, api)
-    add_what_ifs(app, api)
     complete(app)
     return app
 
