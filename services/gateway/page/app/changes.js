@@ -3,6 +3,8 @@ import { Problem, read } from "./api.js";
 import { signal } from "./lib.js";
 
 const INTERVAL_MS = 1_000;
+/** After so many looks without a stream another one is tried. */
+const LOOKS = 30;
 
 /** @typedef {{cell: string, seq: number, round: number, time: number, recorded: boolean}} Head `recorded`: of a log without its cell. */
 /** @typedef {Record<string, boolean | {count: number, names: string[], reasons?: boolean}>} Changed */
@@ -56,7 +58,7 @@ export function listen() {
   let wanted = true;
   /** @type {EventSource | null} */
   let stream = null;
-  let timer = 0;
+  let [timer, looks] = [0, 0];
 
   const look = async () => {
     try {
@@ -67,7 +69,9 @@ export function listen() {
     } catch (error) {
       if (error instanceof Problem) trouble.value = error;
     }
-    if (wanted && stream === null) timer = setTimeout(look, INTERVAL_MS);
+    if (!wanted || stream !== null) return;
+    looks += 1;
+    timer = setTimeout(looks % LOOKS ? look : open, INTERVAL_MS);
   };
 
   /** Reads where the log stands: events do not tell the round. */
@@ -84,7 +88,6 @@ export function listen() {
   const open = async () => {
     await stand();
     if (!wanted || stream !== null) return;
-    tell(null);
     stream = new EventSource(`v1/changes?min_interval_ms=${INTERVAL_MS}`);
     stream.addEventListener("changes", (event) => {
       const said = JSON.parse(event.data);
@@ -94,12 +97,8 @@ export function listen() {
       if (said.all || said.changed.rounds) stand();
     });
     stream.addEventListener("error", () => {
-      if (stream?.readyState === EventSource.CLOSED) {
-        stream = null;
-        look();
-      } else {
-        look();
-      }
+      if (stream?.readyState === EventSource.CLOSED) stream = null; // Refused: otherwise it connects again by itself.
+      look();
     });
   };
 
