@@ -74,7 +74,7 @@ def test_all_modules_are_asked_for_at_once():
     preloaded = set(re.findall(r'"modulepreload" href="page/([^"]+)"', (PAGE / "index.html").read_text()))
 
     modules = {path.relative_to(PAGE).as_posix() for path in [*SOURCES, *PAGE.glob("vendor/*.js")]}
-    assert preloaded == modules - {"app/main.js", "app/theme.js"}
+    assert preloaded == modules - {"app/main.js", "app/first.js"}
 
 
 def test_no_source_asks_another_host_or_makes_markup_of_text():
