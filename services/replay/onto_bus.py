@@ -11,14 +11,13 @@ from hashlib import sha256
 from largesse.bus.port import Outgoing, Writer
 from largesse.ids import content_hash, decision_id
 from largesse.log.checkpoints import kept_as
-from largesse.log.codec import decode
-from largesse.log.decisions import DecisionGap
-from largesse.log.decisions import messages_of as decision_messages
+from largesse.log.codec import heading
+from largesse.log.decisions import DecisionGap, partition_of
 from largesse.log.fencing import LogOrder, split
 from largesse.log.snapshots import Snapshot, messages_of
 from largesse.log.wanted import Wanted
 from largesse.log.writer import claim_message
-from schemas import RoundClosed
+from schemas import Header, RoundClosed
 from schemas.topics import LOG
 from services.replay.source import Source, Step
 from services.replay.start import Start
@@ -66,7 +65,9 @@ def _decisions(step: Step) -> list[Outgoing]:
         content = step.decision(closing.cause, named)
         if content is None or content_hash(content) != named.hash:
             raise DecisionGap(f"{decision_id(*wanted, closing.cause)} is not recorded")
-        found += decision_messages(decode(content), content, wanted, 0, AUTHOR)
+        seq, id_ = heading(content)
+        place = partition_of(wanted.topic, 0, wanted.shard)
+        found += [Outgoing(wanted.topic, place, each) for each in split(Header(AUTHOR), content, id_=id_, seq=seq)]
     return found
 
 

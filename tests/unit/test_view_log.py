@@ -27,6 +27,8 @@ from tests.unit.cli_here import largesse
 from tests.unit.cli_process import COMMAND, ROOT, environment
 from tests.unit.test_gateway_attempts import ran
 
+pytestmark = pytest.mark.slow
+
 PATHS = (
     *("/v1/jobs", "/v1/jobs/j", "/v1/jobs/more-1", "/v1/jobs?sort=-waiting&limit=3", "/v1/jobs/j/why"),
     *("/v1/jobs/j/attempts", "/v1/nodes/n1/attempts", "/v1/nodes", "/v1/queues", "/v1/summary", "/v1/classes"),

@@ -204,10 +204,11 @@ class ChangedKinds(BaseModel):
 
 
 class Changes(BaseModel):
-    """What has changed behind record `since_seq` up to record `seq`, at log time `time_ms`. `all`: anything may have,
-    since the stream begins, or goes on behind a record that lies too far back."""
+    """What has changed behind record `since_seq` up to record `seq`, when round `round` was the last one, at log time
+    `time_ms`. `all`: anything may have, since the stream begins, or goes on behind a record that lies too far back."""
 
     seq: Count
+    round: Count
     time_ms: Ms
     since_seq: Count | None
     all: bool
