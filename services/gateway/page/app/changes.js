@@ -74,12 +74,11 @@ export function listen() {
     timer = setTimeout(looks % LOOKS ? look : open, INTERVAL_MS);
   };
 
-  /** Reads where the log stands: events do not tell the round. */
+  /** Reads which cell it is, and where its log stands. */
   const stand = async () => {
     try {
       const { cell, seq, round, time, recorded = false } = await read("readyz");
-      const before = head.peek();
-      arrived(before && before.seq > seq ? { ...before, round } : { cell, seq, round, time, recorded });
+      arrived({ cell, seq, round, time, recorded });
     } catch (error) {
       if (error instanceof Problem) trouble.value = error;
     }
@@ -92,9 +91,8 @@ export function listen() {
     stream.addEventListener("changes", (event) => {
       const said = JSON.parse(event.data);
       const before = head.peek();
-      arrived({ cell: before?.cell ?? "", round: before?.round ?? 0, seq: said.seq, time: said.time_ms, recorded: before?.recorded ?? false });
+      arrived({ cell: before?.cell ?? "", round: said.round, seq: said.seq, time: said.time_ms, recorded: before?.recorded ?? false });
       tell(said.all ? null : said.changed);
-      if (said.all || said.changed.rounds) stand();
     });
     stream.addEventListener("error", () => {
       if (stream?.readyState === EventSource.CLOSED) stream = null; // Refused: otherwise it connects again by itself.
