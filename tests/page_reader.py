@@ -24,9 +24,6 @@ FLAGS = (
     *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
     *(["--no-sandbox"] if os.geteuid() == 0 else []),  # Chromium has none for root.
 )
-NOT_YET = re.compile(r"/v1/history")
-"""Addresses that the gateway does not have yet: the page says so where it would show them."""
-
 WIDE, NARROW = (1_280, 900), (360, 740)
 
 
@@ -45,7 +42,7 @@ class Reader:
 
     def _console(self, message: Any) -> None:
         where = message.location.get("url", "")
-        if message.type in ("error", "warning") and not ("404" in message.text and NOT_YET.search(where)):
+        if message.type in ("error", "warning"):
             self.complaints.append(f"{message.type}: {message.text} {where}")
 
     def open(self, view: str) -> None:
@@ -55,9 +52,8 @@ class Reader:
 
     def settled(self) -> None:
         """Waits until the view stands: a heading is there, and nothing is being read."""
-        self.tab.wait_for_selector("main h1", state="attached")
         self.until(
-            "!document.querySelector('main [aria-busy=true]')"
+            "document.querySelector('main h1') && !document.querySelector('main [aria-busy=true]')"
             " && !/^Reading /m.test(document.querySelector('main').innerText)"
         )
 
@@ -65,7 +61,7 @@ class Reader:
         """Waits until an expression is true. Playwright's own way has the page evaluate text, which its policy bars."""
         deadline = monotonic() + GUARD_MS / 1_000
         while not self.tab.evaluate(holds):
-            assert monotonic() < deadline, f"it did not come to that: {holds}\n{self.text('body')}"
+            assert monotonic() < deadline, f"{holds}\n{self.complaints}\n{self.text('body')}"
             self.tab.wait_for_timeout(50)
 
     def text(self, selector: str = "main") -> str:

@@ -1,44 +1,43 @@
-// How the cell has been over the last hours.
-import { useDocument } from "./documents.js";
-import { html, useState } from "./lib.js";
+// The cell since the page was opened: what summaries said, one a second at most.
+import { html, useMemo } from "./lib.js";
 import { Lines } from "./lines.js";
-import { nowMs } from "./moment.js";
-import { Empty, Loading } from "./parts.js";
+import { past } from "./moment.js";
+import { Empty } from "./parts.js";
 import { amount, label, measured } from "./text.js";
 
-const SPANS = /** @type {[number, string][]} */ ([[3_600_000, "last hour"], [6 * 3_600_000, "last 6 hours"], [24 * 3_600_000, "last 24 hours"]]);
-const POINTS = 240;
-const EVERY_MS = 5_000;
+const KEPT_MAX = 3_600;
 
-export function History() {
-  const [span, setSpan] = useState(3_600_000);
-  const to = Math.ceil((nowMs.value + 1) / EVERY_MS) * EVERY_MS; // Whole steps, so that an address stays for a while.
-  const found = useDocument(`v1/history?from_ms=${to - span}&to_ms=${to}&points=${POINTS}`, [], { timed: false });
-  const { data, problem } = found;
-  const resources = Object.entries(data?.resources ?? {});
-  return html`<section class="card wide"><div class="head"><h2>Over time</h2>
-      <label class="row"><span class="unseen">Span</span><select value=${span} onChange=${(/** @type {any} */ event) => setSpan(Number(event.target.value))}>${SPANS.map(([ms, name]) => html`<option value=${ms}>${name}</option>`)}</select></label></div>
-    ${!data && !problem && html`<${Loading} what="the last hours" />`}
-    ${!data && problem && html`<${Empty}>What was before is not kept here: ${problem.message}. Move the slider to see any moment of the log.<//>`}
-    ${data && !data.times_ms.length && html`<${Empty}>Nothing was recorded in this span. Choose a longer one.<//>`}
-    ${data && data.times_ms.length > 0 && html`<div class="grid">
-      ${resources.map(([resource, series]) => html`<figure key=${resource}><figcaption>${label(resource)}</figcaption>
-        <${Lines} times=${data.times_ms} unit=${(/** @type {number} */ value) => measured(resource, value)} lines=${drawn(/** @type {any} */ (series))} /></figure>`)}
-      <figure key="tasks"><figcaption>Tasks</figcaption><${Lines} times=${data.times_ms} lines=${[
-        { name: "running", values: data.running, look: "held" }, { name: "waiting", values: waitingTotals(data.waiting), look: "ink" }]} /></figure>
+/** @typedef {{seq: number, time: number, capacity: Record<string, number>, held: Record<string, number>, promised: Record<string, number>, waiting: number}} Seen */
+/** @type {Seen[]} */
+const seen = [];
+
+/** @param {Record<string, string>} texts */
+function numbers(texts) {
+  return Object.fromEntries(Object.entries(texts).map(([resource, text]) => [resource, amount(text)]));
+}
+
+/** Keeps what a summary of now says. @param {any} cell */
+function see(cell) {
+  const last = seen.at(-1);
+  if (last && cell.seq <= last.seq) return;
+  const waiting = cell.waiting.reduce((/** @type {number} */ sum, /** @type {any} */ row) => sum + row.tasks, 0);
+  seen.push({ seq: cell.seq, time: cell.time, capacity: numbers(cell.capacity), held: numbers(cell.used), promised: numbers(cell.queues.promised), waiting });
+  if (seen.length > KEPT_MAX) seen.splice(0, seen.length - KEPT_MAX);
+}
+
+/** @param {{cell: any}} props */
+export function History({ cell }) {
+  if (!past.value) see(cell);
+  const rows = useMemo(() => [...seen], [seen.at(-1)?.seq]);
+  if (past.value) return null;
+  const times = rows.map((row) => row.time);
+  const of = (/** @type {"capacity" | "held" | "promised"} */ field, /** @type {string} */ resource) => rows.map((row) => row[field][resource] ?? 0);
+  return html`<section class="card wide" aria-label="Over time"><h2>Since this page was opened</h2>
+    ${rows.length < 2 ? html`<${Empty}>Nothing has changed yet. For what was before, move the slider above to any moment of the log.<//>` : html`<div class="grid">
+      ${Object.keys(cell.capacity).map((resource) => html`<figure key=${resource}><figcaption>${label(resource)}</figcaption>
+        <${Lines} times=${times} unit=${(/** @type {number} */ value) => measured(resource, value)} lines=${[
+          { name: "held", look: "held", values: of("held", resource) }, { name: "promised", look: "dashed", values: of("promised", resource) }, { name: "capacity", look: "ink", values: of("capacity", resource) }]} /></figure>`)}
+      <figure key="waiting"><figcaption>Waiting tasks</figcaption><${Lines} times=${times} lines=${[{ name: "waiting", look: "held", values: rows.map((row) => row.waiting) }]} /></figure>
     </div>`}
   </section>`;
-}
-
-/** @param {Record<string, (number | string)[]>} series */
-function drawn(series) {
-  const looks = /** @type {const} */ ([["capacity", "ink"], ["held", "held"], ["used", "mid"], ["promised", "dashed"]]);
-  return looks.filter(([name]) => Array.isArray(series[name])).map(([name, look]) => ({ name, look, values: series[name]?.map((value) => typeof value === "number" ? value : amount(value)) ?? [] }));
-}
-
-/** Waiting tasks in all: a number a moment, or numbers by reason. @param {any[] | Record<string, number[]>} waiting @returns {number[]} */
-function waitingTotals(waiting) {
-  if (Array.isArray(waiting)) return waiting.map((each) => typeof each === "number" ? each : Object.values(each ?? {}).reduce((sum, tasks) => sum + Number(tasks), 0));
-  const rows = Object.values(waiting);
-  return (rows[0] ?? []).map((_, index) => rows.reduce((sum, row) => sum + (row[index] ?? 0), 0));
 }
