@@ -110,6 +110,7 @@ class Served:
         self.watching, self.places = app.state.api.watching, app.state.api.watchers
         self.what_ifs = app.state.api.what_ifs
         self.change_places = app.state.api.change_places
+        self.what_ifs = app.state.api.what_ifs
         self._clients = []
 
     async def connect(self, host=None):

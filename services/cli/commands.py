@@ -457,6 +457,19 @@ def bundle(
     write(log, target, Asked(since, to, redact, names, force), json=json)
 
 
+@app.command(short_help="Open a recorded log or a bundle in a browser, as its cell was at any moment.")
+def view(
+    log: LogPath,
+    port: Annotated[int, typer.Option("--port", help="the port; 0: any free one", min=0, max=65_535)] = 8643,
+) -> None:
+    """Open a recorded log or a bundle in a browser: the same page and the same API as a cell's, at any moment of the
+    log, and without the cell. Nothing can be changed. The log is read into memory.
+    """
+    from services.cli.viewing import view_log
+
+    view_log(log, port=port)
+
+
 @app.command(short_help="Find the first record of a log after which something holds.")
 def bisect(
     log: LogPath,

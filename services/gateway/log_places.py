@@ -80,6 +80,10 @@ class LogPlaces:
             found = await reader.read(most=READ_AT_ONCE)
             if reader.offset == before:
                 return
+            if not reader.order.seq and len(self._places) > 1 and reader.offset >= self._places[1].order.offset:
+                place = self._places[1]  # A recorded log that begins in the middle: nothing stands before it.
+                reader, noted = LogReader(self._bus, self._partition, deepcopy(place.order)), place.seq
+                continue
             if reader.order.seq - noted >= PLACE_EVERY:
                 noted = reader.order.seq
                 self._add(Place(deepcopy(reader.order), place.decisions))

@@ -198,6 +198,9 @@ def test_a_job_is_submitted_from_the_form_appears_in_an_open_list_and_is_cancell
     tab.open("submit")
     tab.tab.get_by_label("Name", exact=True).fill("typed")
     tab.tab.get_by_label("Command, for sh").fill("sleep 900")
+    tab.tab.get_by_role("button", name="Try it").click()
+    tab.tab.get_by_text("It would be admitted.").wait_for()
+    assert httpx.get(f"{cell.url}/v1/jobs/typed").status_code == 404
     tab.tab.get_by_role("button", name="Submit").click()
     tab.tab.get_by_role("link", name="typed").click()
     watching.tab.get_by_role("link", name="typed").wait_for()

@@ -63,6 +63,13 @@ def test_the_first_document_has_no_script_or_style_of_its_own_and_names_files_th
     assert [name for name in named if not (PAGE / name.removeprefix("page/")).is_file()] == []
 
 
+def test_all_modules_are_asked_for_at_once():
+    preloaded = set(re.findall(r'"modulepreload" href="page/([^"]+)"', (PAGE / "index.html").read_text()))
+
+    modules = {path.relative_to(PAGE).as_posix() for path in [*SOURCES, *PAGE.glob("vendor/*.js")]}
+    assert preloaded == modules - {"app/main.js", "app/theme.js"}
+
+
 def test_no_source_asks_another_host_or_makes_markup_of_text():
     for source in [*SOURCES, *PAGE.glob("style/*")]:
         text = source.read_text().replace("http://www.w3.org/2000/svg", "")

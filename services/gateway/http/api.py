@@ -68,7 +68,7 @@ NEAREST_AMONG = 200
 
 class Api:
     """What the routes share. `author`: recorded for requests that do not say who makes them. `bridges`: who asks nodes
-    over MQTT, as HOST:PORT."""
+    over MQTT, as HOST:PORT. `recorded`: the log is not a cell's own: nobody answers inputs, and none is taken."""
 
     def __init__(
         self,
@@ -77,8 +77,11 @@ class Api:
         read_results: ReadResults | None,
         author: str,
         bridges: tuple[str, ...] = (),
+        *,
+        recorded: bool = False,
     ) -> None:
         self.follower = follower
+        self.recorded = recorded
         self.read_output = read_output or self._ask_agent
         self.read_results = read_results or self._ask_for_results
         self.author = author
@@ -203,9 +206,15 @@ class Api:
         except ReadersBusy:
             raise Problem(503, "busy", "too many large documents wait to be parsed: try again") from None
 
+    def check_lives(self) -> None:
+        """Raises Problem where there is no cell, but only its log."""
+        if self.recorded:
+            raise Problem(409, "recorded", "this is a recorded log, not a cell: nothing can be changed here")
+
     async def send(self, topic: str, data: bytes, asker: str) -> Answer:
         """Publishes an input and waits for its answer. `asker`: "" where the request has no name. Raises Problem where
         it is refused."""
+        self.check_lives()
         found = await self.follower.send(topic, data, author_of(asker or self.author), ANSWER_WAIT_S)
         check_taken(found)
         return found

@@ -91,11 +91,12 @@ def make_app(
     author: str = "unknown",
     hosts: Hosts | None = None,
     bridges: tuple[str, ...] = (),
+    recorded: bool = False,
 ) -> FastAPI:
     """The API of one cell. `read_output`, `read_results`: read what tasks print and leave; by default it is fetched
     from the agents. `hosts`: names under which it may be requested; by default those of the loopback interface.
-    `bridges`: who asks nodes over MQTT."""
-    api = Api(follower, read_output, read_results, author, bridges)
+    `bridges`: who asks nodes over MQTT. `recorded`: it shows a recorded log, and takes no inputs."""
+    api = Api(follower, read_output, read_results, author, bridges, recorded=recorded)
     app = FastAPI(
         title="Largesse",
         summary="A hierarchically fair scheduler for shared clusters",
@@ -129,6 +130,7 @@ def make_app(
     add_change_stream(app, api)
     add_records(app, api)
     add_attempts(app, api)
+    add_what_ifs(app, api)
     complete(app)
     return app
 
@@ -144,7 +146,8 @@ def _add_health(app: FastAPI, api: Api) -> None:
     async def get_readyz() -> Response:
         """200 once the gateway has read what the log had, with how far it has read; else 503."""
         await api.is_ready()
-        return as_json({"status": "ready", **standing_document(api.follower.state)})
+        said = {"status": "ready", **standing_document(api.follower.state)}
+        return as_json({**said, "recorded": True} if api.recorded else said)
 
     @app.get("/metrics", tags=["health"], response_class=PlainTextResponse)
     async def get_metrics() -> Response:
@@ -177,6 +180,7 @@ def _add_submissions(app: FastAPI, api: Api) -> None:
         said["warnings"] += unpromised_warnings(api.follower.state.reservations, document)
         del document, spec  # They take ten times the bytes of the body, and waiting for the log does not need it.
         if dry_run:
+            api.check_lives()  # Its rules are asked, which are not there without it.
             async with api.dry_runs:
                 found, then = await tried(api.follower, data, asker or api.author)
             check_taken(found)

@@ -12,6 +12,7 @@ from services.gateway.changes import Changed
 from services.gateway.documents import Document
 from services.gateway.follow import Follower
 from services.gateway.http.problems import dumped
+from services.gateway.view.state import State
 
 STREAMS_MAX = 500
 
@@ -22,15 +23,16 @@ BEAT_S = 15.0
 """After so long without an event a comment is sent, so that clients see that the stream is alive."""
 
 
-def changes_document(seq: int, time_ms: int, asked: int | None, changed: Changed) -> Document:
+def changes_document(state: State, asked: int | None, changed: Changed) -> Document:
     """One event. `asked`: the record behind which it was to begin; None: none was named."""
     told: Document = {kind: {"count": count, "names": names} for kind, (count, names) in changed.names.items()}
     if changed.reasons:
         told.setdefault("jobs", {"count": 0, "names": []})["reasons"] = True
     told |= dict.fromkeys(changed.kinds, True)
     return {
-        "seq": seq,
-        "time_ms": time_ms,
+        "seq": state.seq,
+        "round": state.round,
+        "time_ms": state.time,
         "since_seq": asked,
         "all": changed.since is None,
         "changed": told,
@@ -65,7 +67,7 @@ class ChangeStreams:
         state = self._follower.state
         if self._last[:2] != (told, state.seq):
             changed = self._follower.changes.since(-1 if told is None else told)
-            data = dumped(changes_document(state.seq, state.time, told, changed)).decode()
+            data = dumped(changes_document(state, told, changed)).decode()
             self._last = told, state.seq, format_sse_event(data_str=data, event="changes", id=str(state.seq))
             self.encodings += 1
         return self._last[2]

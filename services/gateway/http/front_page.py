@@ -83,7 +83,7 @@ def _answer(request: Request, files: Mapping[str, PageFile], path: str) -> Respo
     if found is None:
         return response(Problem(404, "not_found", f"the page has no file {path[:200]!r}"), HEADERS)
     headers = {**HEADERS, "ETag": found.tag}
-    if found.tag in _tags(request.headers.get("if-none-match", "")):
+    if not {found.tag, "*"}.isdisjoint(_tags(request.headers.get("if-none-match", ""))):
         return Response(status_code=304, headers=headers)
     return Response(found.content, headers=headers, media_type=found.kind)
 

@@ -72,13 +72,15 @@ class Live(BaseModel):
 
 
 class Ready(BaseModel):
-    """How far the gateway has read the log: `seq`, `round` and `time` of the last record."""
+    """How far the gateway has read the log: `seq`, `round` and `time` of the last record. `recorded`: that is no cell's
+    log any more, and nothing can be changed."""
 
     status: Literal["ready"]
     cell: str
     seq: Count
     round: Count
     time: Ms
+    recorded: bool = False
 
 
 # ---------------------------------------------------------------- queues
@@ -202,10 +204,11 @@ class ChangedKinds(BaseModel):
 
 
 class Changes(BaseModel):
-    """What has changed behind record `since_seq` up to record `seq`, at log time `time_ms`. `all`: anything may have,
-    since the stream begins, or goes on behind a record that lies too far back."""
+    """What has changed behind record `since_seq` up to record `seq`, when round `round` was the last one, at log time
+    `time_ms`. `all`: anything may have, since the stream begins, or goes on behind a record that lies too far back."""
 
     seq: Count
+    round: Count
     time_ms: Ms
     since_seq: Count | None
     all: bool

@@ -4,8 +4,8 @@ import { signal } from "./lib.js";
 
 const INTERVAL_MS = 1_000;
 
-/** @typedef {{cell: string, seq: number, round: number, time: number}} Head */
-/** @typedef {Record<string, boolean | {count: number, names: string[]}>} Changed */
+/** @typedef {{cell: string, seq: number, round: number, time: number, recorded: boolean}} Head `recorded`: of a log without its cell. */
+/** @typedef {Record<string, boolean | {count: number, names: string[], reasons?: boolean}>} Changed */
 
 /** The last record that the gateway has read; null: not known yet. @type {import("../vendor/preact-signals.js").Signal<Head | null>} */
 export const head = signal(/** @type {Head | null} */ (null));
@@ -31,9 +31,18 @@ function tell(changed) {
   for (const listener of [...listeners]) listener(changed);
 }
 
-/** Whether a change is one of these kinds. @param {Changed | null} changed @param {readonly string[]} kinds */
+/**
+ * Whether a change is one of these kinds. A kind may have a name behind it, `jobs/etl`: then changes of others do not
+ * count, as far as they are named; why a job waits may change with any other.
+ * @param {Changed | null} changed @param {readonly string[]} kinds
+ */
 export function touches(changed, kinds) {
-  return changed === null || kinds.some((kind) => changed[kind] !== undefined && changed[kind] !== false);
+  return changed === null || kinds.some((kind) => {
+    const [group = "", ...rest] = kind.split("/");
+    const found = changed[group];
+    if (found === undefined || found === false || found === true || !rest.length) return Boolean(found);
+    return found.reasons || found.names.length < found.count || found.names.includes(rest.join("/"));
+  });
 }
 
 /** @param {Head | null} next */
@@ -52,8 +61,8 @@ export function listen() {
   const look = async () => {
     try {
       const before = head.peek();
-      const { cell, seq, round, time } = await read("readyz");
-      arrived({ cell, seq, round, time });
+      const { cell, seq, round, time, recorded = false } = await read("readyz");
+      arrived({ cell, seq, round, time, recorded });
       if (!before || before.seq !== seq) tell(null);
     } catch (error) {
       if (error instanceof Problem) trouble.value = error;
@@ -61,21 +70,28 @@ export function listen() {
     if (wanted && stream === null) timer = setTimeout(look, INTERVAL_MS);
   };
 
-  const open = async () => {
+  /** Reads where the log stands: events do not tell the round. */
+  const stand = async () => {
     try {
-      const { cell, seq, round, time } = await read("readyz");
-      arrived({ cell, seq, round, time });
+      const { cell, seq, round, time, recorded = false } = await read("readyz");
+      const before = head.peek();
+      arrived(before && before.seq > seq ? { ...before, round } : { cell, seq, round, time, recorded });
     } catch (error) {
       if (error instanceof Problem) trouble.value = error;
     }
+  };
+
+  const open = async () => {
+    await stand();
     if (!wanted || stream !== null) return;
     tell(null);
     stream = new EventSource(`v1/changes?min_interval_ms=${INTERVAL_MS}`);
     stream.addEventListener("changes", (event) => {
       const said = JSON.parse(event.data);
       const before = head.peek();
-      arrived({ cell: before?.cell ?? "", round: said.round ?? before?.round ?? 0, seq: said.seq, time: said.time_ms });
+      arrived({ cell: before?.cell ?? "", round: before?.round ?? 0, seq: said.seq, time: said.time_ms, recorded: before?.recorded ?? false });
       tell(said.all ? null : said.changed);
+      if (said.all || said.changed.rounds) stand();
     });
     stream.addEventListener("error", () => {
       if (stream?.readyState === EventSource.CLOSED) {

@@ -25,7 +25,7 @@ export function useDocument(where, kinds, { timed = true, everyMs = AGAIN_MS } =
   const [state, setState] = useState(/** @type {{data: any, problem: Error | null, busy: boolean}} */ (
     { data: null, problem: null, busy: true }));
   const again = useRef(() => {});
-  const names = kinds.join();
+  const names = JSON.stringify(kinds);
 
   useEffect(() => {
     if (full === null) {
@@ -59,7 +59,7 @@ export function useDocument(where, kinds, { timed = true, everyMs = AGAIN_MS } =
     load();
     again.current = later;
     const stop = timed && moment !== null ? () => {}
-      : onChange((changed) => { if (touches(changed, names.split(","))) later(); });
+      : onChange((changed) => { if (touches(changed, JSON.parse(names))) later(); });
     return () => {
       stop();
       clearTimeout(timer);

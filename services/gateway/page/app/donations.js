@@ -5,9 +5,10 @@ import { shown } from "./moment.js";
 import { Bar, Empty, Fact, Shown, Table } from "./parts.js";
 import { href, queueHref, route, go, here } from "./route.js";
 import { settings } from "./settings.js";
-import { amount, clock, counted, day, duration, iso, label, number, resourceTime, zone } from "./text.js";
+import { amount, clock, counted, day, duration, iso, label, number, percent, resourceTime, zone } from "./text.js";
 
 const JOBS_SHOWN = 50;
+const LOOKS = { donated: "held", received: "mid", waited: "soft" };
 const FIELDS = /** @type {const} */ (["donated", "received", "waited"]);
 
 /** @typedef {{name: string, queue: string, donated: Record<string, number>, received: Record<string, number>, waited: Record<string, number>, lost: number}} Account */
@@ -50,13 +51,13 @@ function Whole({ now, before }) {
   const of = (/** @type {Account} */ row, /** @type {"donated" | "received" | "waited"} */ field) => row[field][resource] ?? 0;
   const isWhole = before.queues.length === 0;
   if (!queues.length) return html`<div class="card"><${Empty}>Nothing was given away. Jobs give under the presets <code>carbyne</code> and <code>carbyne-dag</code>: <a href=${href(["classes"])}>other presets</a> keep no ledger.<//></div>`;
-  const most = Math.max(1, ...queues.map((row) => Math.max(of(row, "donated"), of(row, "received"))));
+  const most = Math.max(Number.MIN_VALUE, ...queues.map((row) => Math.max(of(row, "donated"), of(row, "received"))));
   const ranked = jobs.filter((row) => of(row, "donated") || of(row, "received") || of(row, "waited")).sort((a, b) => of(b, "donated") + of(b, "received") - of(a, "donated") - of(a, "received") || (a.name < b.name ? -1 : 1));
-  const cells = (/** @type {Account} */ row, /** @type {string} */ kind) => FIELDS.map((field) => html`<td key=${field} class="num"><${Fact} kind=${kind} name=${row.name} field=${`${field}.${resource}`} value=${isWhole ? (kind === "account" ? now.queues : now.jobs).find((/** @type {any} */ each) => (each.job ?? each.queue) === row.name)?.[field]?.[resource] ?? "0" : of(row, field)}>${resourceTime(resource, of(row, field))}<//></td>`);
+  const cells = (/** @type {Account} */ row, /** @type {string} */ kind) => FIELDS.map((field) => html`<td key=${field} class="num"><${Fact} kind=${kind} name=${row.name} field=${`${field}.${resource}`} value=${isWhole ? (kind === "account" ? now.queues : now.jobs).find((/** @type {any} */ each) => (each.job ?? each.queue) === row.name)?.[field]?.[resource] ?? "0" : of(row, field)}>${resourceTime(resource, of(row, field))}<//>${kind === "account" && html`<${Bar} label=${`${percent(of(row, field) / most)} of the most`} parts=${[{ share: of(row, field) / most, look: LOOKS[field] }]} />`}</td>`);
   return html`<div class="grid"><section class="card wide" aria-label="By queue">
       <div class="row"><h2>By queue</h2><label class="row hint">of <select value=${resource} onChange=${(/** @type {any} */ event) => setChosen(event.target.value)}>${resources.map((each) => html`<option value=${each}>${label(each)}</option>`)}</select></label></div>
-      <${Table} label="Given and received by queue"><thead><tr><th>Queue</th><th>Gave</th><th class="num">Gave</th><th class="num">Got</th><th class="num">Waited for</th><th>Got</th><th class="num">Jobs ended later by</th></tr></thead><tbody>
-        ${queues.map((row) => html`<tr key=${row.name}><th scope="row" class="name"><a href=${queueHref(row.name)}>${row.name}</a></th><td><${Bar} label="gave" parts=${[{ share: of(row, "donated") / most, look: "held" }]} /></td>${cells(row, "account")}<td><${Bar} label="got" parts=${[{ share: of(row, "received") / most, look: "mid" }]} /></td><td class="num">${duration(row.lost)}</td></tr>`)}</tbody><//>
+      <${Table} label="Given and received by queue"><thead><tr><th>Queue</th><th class="num">Gave</th><th class="num">Got</th><th class="num">Waited for</th><th class="num">Jobs ended later by</th></tr></thead><tbody>
+        ${queues.map((row) => html`<tr key=${row.name}><th scope="row" class="name"><a href=${queueHref(row.name)}>${row.name}</a></th>${cells(row, "account")}<td class="num">${duration(row.lost)}</td></tr>`)}</tbody><//>
       <p class="hint">Gave: entitled to, and not needed then. Got: held beyond what it was entitled to. Waited for: entitled to and needed, while there was no room.</p></section>
     <section class="card wide" aria-label="By job"><h2>By job</h2>${!ranked.length ? html`<${Empty}>No job gave or got any of it in this span.<//>` : html`<${Table} label="Given and received by job"><thead><tr><th>Job</th><th>Queue</th><th class="num">Gave</th><th class="num">Got</th><th class="num">Waited for</th><th class="num">Ends later by</th></tr></thead><tbody>
       ${ranked.slice(0, JOBS_SHOWN).map((row) => html`<tr key=${row.name}><th scope="row" class="name"><a href=${href(["jobs", row.name])}>${row.name}</a></th><td class="name"><a href=${queueHref(row.queue)}>${row.queue}</a></td>${cells(row, "account-job")}<td class="num">${duration(row.lost)}</td></tr>`)}</tbody><//>

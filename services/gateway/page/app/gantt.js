@@ -1,4 +1,4 @@
-// Attempts as bars over time, by node or by job, on a canvas: known charts break above some thousand bars.
+// Attempts as bars over time, of a job by node, of a node in as many lines as ran at a time, on a canvas: known charts break above some thousand bars.
 import { useCanvas } from "./canvas.js";
 import { useDocument } from "./documents.js";
 import { html, useState } from "./lib.js";
@@ -7,16 +7,18 @@ import { nowMs } from "./moment.js";
 import { Empty, Shown } from "./parts.js";
 import { clock, counted, duration } from "./text.js";
 
-const [ROW, BAR, AXIS, NAMES_MAX] = [14, 11, 20, 150];
+const [ROW, BAR, AXIS, NAMES_MAX] = [15, 13, 20, 150];
+/** A bar so wide has its name in it. */
+const NAMED_MIN = 46;
 const LANES_MAX = 400;
 const EVERY_MS = 2_000;
 const STEPS_MS = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, 30_000, 60_000, 300_000, 600_000, 1_800_000, 3_600_000, 7_200_000, 21_600_000, 86_400_000];
 
-/** @param {{where: string, by: "node" | "job"}} props */
-export function Gantt({ where, by }) {
-  const found = useDocument(where, ["jobs"], { timed: false, everyMs: EVERY_MS });
+/** @param {{where: string, by: "node" | "job", kind: string}} props `kind`: whose changes have it read again. */
+export function Gantt({ where, by, kind }) {
+  const found = useDocument(where, [kind], { timed: false, everyMs: EVERY_MS });
   return html`<${Shown} read=${found} what="attempts">${(/** @type {any} */ data) => {
-    const rows = data.attempts ?? data.rows ?? [];
+    const rows = data.attempts;
     const until = nowMs.value;
     const seen = rows.filter((/** @type {any} */ row) => row.start_ms <= until);
     if (!seen.length) return html`<${Empty}>No attempt has started here in this time.<//>`;
@@ -26,14 +28,14 @@ export function Gantt({ where, by }) {
 }
 
 /**
- * Bars in lanes: those of one name one below the other where they overlap.
+ * Bars in lanes: those on one node one below the other where they overlap.
  * @param {any[]} rows @param {"node" | "job"} by @param {number} until
  */
 export function lanes(rows, by, until) {
   /** @type {Map<string, any[]>} */
   const groups = new Map();
   for (const row of rows) {
-    const name = String(row[by] ?? row.stage ?? "");
+    const name = by === "node" ? String(row.node) : "";
     groups.set(name, [...(groups.get(name) ?? []), row]);
   }
   /** @type {{name: string, first: number, count: number}[]} */
@@ -64,11 +66,11 @@ function Chart({ rows, by, until }) {
   const from = Math.min(...rows.map((row) => row.start_ms));
   const to = Math.max(from + 1, ...bars.map((bar) => bar.end));
   const shownLanes = Math.min(count, LANES_MAX);
-  const left = (/** @type {number} */ wide) => Math.min(NAMES_MAX, wide * 0.3);
+  const left = (/** @type {number} */ wide) => by === "node" ? Math.min(NAMES_MAX, wide * 0.3) : 0;
   const x = (/** @type {number} */ ms, /** @type {number} */ wide) => left(wide) + (ms - from) / (to - from) * (wide - left(wide) - 2);
 
   const { ref, width } = useCanvas((context, wide, high) => {
-    const [calm, mid, bad, soft, ink, inkSoft, line] = ["calm", "calm-mid", "accent", "calm-soft", "ink", "ink-soft", "line"].map(colour);
+    const [calm, mid, bad, soft, ink, inkSoft, line, surface] = ["calm", "calm-mid", "accent", "calm-soft", "ink", "ink-soft", "line", "surface"].map(colour);
     context.font = "11px system-ui, sans-serif";
     context.textBaseline = "middle";
     const step = STEPS_MS.find((each) => (to - from) / each <= Math.max(2, (wide - left(wide)) / 90)) ?? 86_400_000;
@@ -98,7 +100,12 @@ function Chart({ rows, by, until }) {
       const isBad = ["failed", "lost", "unreachable", "timeout"].some((word) => String(row.outcome).includes(word));
       context.fillStyle = /** @type {string} */ (!isOver ? mid : row.outcome === "succeeded" ? calm : isBad ? bad : soft);
       const begin = x(row.start_ms, wide);
-      context.fillRect(begin, lane * ROW + (ROW - BAR) / 2, Math.max(1.5, x(end, wide) - begin - 0.5), BAR);
+      const long = Math.max(1.5, x(end, wide) - begin - 0.5);
+      context.fillRect(begin, lane * ROW + (ROW - BAR) / 2, long, BAR);
+      if (by === "job" && long > NAMED_MIN) {
+        context.fillStyle = /** @type {string} */ (isOver && row.outcome === "succeeded" ? surface : ink);
+        context.fillText(cut(context, `${row.job}/${row.stage}/${row.index}`, long - 6), begin + 3, lane * ROW + ROW / 2 + 0.5);
+      }
     }
   }, () => shownLanes * ROW + AXIS, [rows, until]);
 

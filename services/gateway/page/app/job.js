@@ -8,14 +8,14 @@ import { html } from "./lib.js";
 import { nowMs } from "./moment.js";
 import { Output } from "./output.js";
 import { Bar, Fact, Facts, Shown, State, Table, Time } from "./parts.js";
-import { Records } from "./records.js";
+import { Records, SIZE_BESIDE } from "./records.js";
 import { href, queueHref } from "./route.js";
 import { duration, measured, amount, number } from "./text.js";
 import { Why } from "./why.js";
 
 /** @param {{name: string}} props */
 export function Job({ name }) {
-  const found = useDocument(path("jobs", name), ["jobs"]);
+  const found = useDocument(path("jobs", name), [`jobs/${name}`]);
   return html`<${Shown} read=${found} what=${`job ${name}`}>${(/** @type {any} */ job) => html`<${Whole} job=${job} again=${found.again} />`}<//>`;
 }
 
@@ -42,15 +42,15 @@ function Whole({ job, again }) {
         ["Ended how", (job.detail || job.reason) && html`<span class=${job.state === "failed" || job.state === "rejected" ? "attention" : ""}>${job.detail || job.reason}</span>`],
       ].filter(([, value]) => value !== false)} /></section>
       ${job.stages.length > 1 && html`<section class="card wide" aria-label="Graph of stages"><h2>Graph</h2><${Graph} stages=${job.stages} /></section>`}
-      <${Why} where=${path("jobs", name, "why")} kinds=${["jobs", "rounds"]} kind="job" name=${name} wide />
+      <${Why} where=${path("jobs", name, "why")} kinds=${[`jobs/${name}`]} kind="job" name=${name} wide />
       <${Stages} job=${job} />
       <${Output} job=${job} />
-      <section class="card wide" aria-label="Attempts"><h2>Attempts by node</h2><${Gantt} where=${path("jobs", name, "attempts")} by="node" /></section>
+      <section class="card wide" aria-label="Attempts"><h2>Attempts by node</h2><${Gantt} where=${path("jobs", name, "attempts")} by="node" kind=${`jobs/${name}`} /></section>
       ${job.failures.length > 0 && html`<${Failures} job=${job} />`}
       <${Usage} job=${job} />
       ${job.results.length > 0 && html`<section class="card wide" aria-label="Results"><h2>Results</h2><${Table} label="Folders with results"><thead><tr><th>Node</th><th>Folder</th><th>Kept until</th></tr></thead><tbody>
         ${job.results.map((/** @type {any} */ row) => html`<tr key=${row.node}><th scope="row"><a href=${href(["nodes", row.node])}>${row.node}</a></th><td class="text"><code>${row.folder}</code></td><td>${row.until_ms === null ? "the job ends, and longer" : html`<${Time} ms=${row.until_ms} />`}</td></tr>`)}</tbody><//></section>`}
-      <section class="card wide" aria-label="Records"><h2>Records</h2><${Records} query=${{ job: name }} kinds=${["jobs"]} /></section>
+      <section class="card wide" aria-label="Records"><h2>Records</h2><${Records} query=${{ job: name }} kinds=${[`jobs/${name}`]} size=${SIZE_BESIDE} /></section>
     </div>`;
 }
 
@@ -59,13 +59,12 @@ function Actions({ job, again }) {
   const name = job.job;
   const where = path("jobs", name);
   const log = { job: name };
-  if (job.ended_ms !== null) {
-    return html`<${Action} label="Run again" title=${`Run ${name} again`} what="All of it runs again, as it was submitted." run=${() => send("POST", `${where}/rerun`, {})} log=${log} done="It runs again." after=${again} />`;
-  }
+  const isLive = job.ended_ms === null;
   return html`
-    ${job.held ? html`<${Action} label="Release" title=${`Release ${name}`} what="Its tasks may start again." run=${() => send("PATCH", where, { hold: false })} log=${log} done="It is released." after=${again} />`
-      : html`<${Action} label="Hold" title=${`Hold ${name}`} what="No further task of it starts. What runs goes on." run=${() => send("PATCH", where, { hold: true })} log=${log} done="It is held." after=${again} />`}
-    <${Action} label="Cancel" grave title=${`Cancel ${name}`} what="Its tasks are ended, and it cannot be continued." run=${() => send("DELETE", where)} log=${log} done="It is cancelled." after=${again} />`;
+    <${Action} label="Run again" offered=${!isLive} title=${`Run ${name} again`} what="All of it runs again, as it was submitted." run=${() => send("POST", `${where}/rerun`, {})} log=${log} done="It runs again." after=${again} />
+    <${Action} label="Release" offered=${isLive && job.held !== null} title=${`Release ${name}`} what="Its tasks may start again." run=${() => send("PATCH", where, { hold: false })} log=${log} done="It is released." after=${again} />
+    <${Action} label="Hold" offered=${isLive && job.held === null} title=${`Hold ${name}`} what="No further task of it starts. What runs goes on." run=${() => send("PATCH", where, { hold: true })} log=${log} done="It is held." after=${again} />
+    <${Action} label="Cancel" offered=${isLive} grave title=${`Cancel ${name}`} what="Its tasks are ended, and it cannot be continued." run=${() => send("DELETE", where)} log=${log} done="It is cancelled." after=${again} />`;
 }
 
 /** @param {{job: any}} props */

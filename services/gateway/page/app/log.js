@@ -48,11 +48,11 @@ export function Round({ round }) {
 
 /** @param {{data: any}} props */
 function Decisions({ data }) {
-  const records = data.records ?? [];
-  const decisions = data.decisions ?? [];
+  const records = data.records;
+  const decisions = data.decisions;
   const rows = [...records, ...decisions];
   if (!rows.length) return html`<div class="card"><${Empty}>The log keeps nothing of this round. <a href=${href(["log"])}>All records</a>.<//></div>`;
   return html`${records.length > 0 && html`<section class="card"><h2>Its records</h2><${Table} label="Records of the round"><thead><tr><th class="num">Record</th><th>When</th><th>Type</th><th>What it says</th></tr></thead><tbody>
       ${records.map((/** @type {any} */ row) => html`<tr key=${row.seq}><td class="num"><${Fact} kind="record" name=${row.seq} field="seq" value=${row.seq}><a href=${href(["overview"], { at: row.seq })}>${number(row.seq)}</a><//></td><td class="when"><${Time} ms=${row.time_ms} /></td><td>${row.type}</td><td class="text">${row.line}</td></tr>`)}</tbody><//></section>`}
-    <div class="grid decisions">${decisions.map((/** @type {any} */ row, /** @type {number} */ index) => html`<section class="card" key=${index}><h2>${row.service ?? row.topic ?? row.type} <span class="none">${row.type}</span></h2>${row.line && html`<p>${row.line}</p>`}<pre tabindex="0" role="group" aria-label=${row.type}>${JSON.stringify(row.record ?? row.body ?? row, null, 2)}</pre></section>`)}</div>`;
+    <div class="grid decisions">${decisions.map((/** @type {any} */ row, /** @type {number} */ index) => html`<section class="card" key=${index}><h2>${row.topic}${row.of > 1 ? ` ${row.shard} of ${row.of}` : ""}</h2>${row.record === null && html`<p class="note">It is kept no longer.</p>`}<pre tabindex="0" role="group" aria-label=${row.topic}>${JSON.stringify(row.record?.body ?? row.record, null, 2)}</pre></section>`)}</div>`;
 }

@@ -1,5 +1,5 @@
 // The moment that the page shows: now, or one of the past.
-import { read } from "./api.js";
+import { address, read } from "./api.js";
 import { head } from "./changes.js";
 import { computed, effect, signal } from "./lib.js";
 import { at, go, here } from "./route.js";
@@ -8,6 +8,12 @@ import { at, go, here } from "./route.js";
 
 /** Whether the past is shown. */
 export const past = computed(() => at.value !== null);
+
+/** Whether there is no cell, but only its log. */
+export const recorded = computed(() => head.value?.recorded === true);
+
+/** Why nothing can be changed; empty: it can. */
+export const fixed = computed(() => (past.value ? "the past cannot be changed" : recorded.value ? "this is a recorded log, not a cell" : ""));
 
 const found = signal(/** @type {(Moment & {of: string}) | null} */ (null));
 
@@ -50,28 +56,14 @@ export function stepRecords(records) {
   else showMoment(Math.min(next, last), past.value);
 }
 
-/** To the closing of a round so far from the one shown. @param {number} rounds */
+/** To the closing of the round before (-1) or after (1) the moment that is shown. @param {number} rounds */
 export async function stepRounds(rounds) {
   const last = head.value;
   const now = shown.value;
   if (!last || !now) return;
-  const wanted = now.round + rounds;
-  if (wanted > last.round) return showMoment(null);
-  if (wanted < 1) return showMoment(1);
-  showMoment(await firstOf(wanted, last), past.value);
-}
-
-/**
- * The first record at which a round is the last one that the log has opened: rounds only grow, so halving finds it.
- * @param {number} round @param {Moment} last
- */
-async function firstOf(round, last) {
-  let [low, high] = [1, last.seq];
-  while (low < high) {
-    const middle = Math.floor((low + high) / 2);
-    const { round: there } = await read(`v1/summary?at=${middle}`);
-    if (there >= round) high = middle;
-    else low = middle + 1;
-  }
-  return low;
+  const way = rounds < 0 ? { to: now.seq - 1, order: "desc" } : { from: now.seq + 1 };
+  if (rounds > 0 && now.seq >= last.seq) return;
+  const { records } = await read(address("v1/records", { type: "RoundClosed", limit: 1, ...way }));
+  const found = records[0]?.seq ?? null;
+  if (found !== null || rounds > 0) showMoment(found, past.value);
 }

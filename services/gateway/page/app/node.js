@@ -1,12 +1,12 @@
 // One node: what it has, what holds it, why nothing new runs there.
-import { path, send } from "./api.js";
+import { address, path, send } from "./api.js";
 import { Action } from "./act.js";
 import { useDocument } from "./documents.js";
 import { Gantt } from "./gantt.js";
 import { html, useState } from "./lib.js";
 import { nowMs } from "./moment.js";
 import { Bar, Empty, Fact, Facts, Shown, State, Table, Time } from "./parts.js";
-import { Records } from "./records.js";
+import { Records, SIZE_BESIDE } from "./records.js";
 import { href } from "./route.js";
 import { amount, amounts, label, measured, number, percent } from "./text.js";
 import { Why } from "./why.js";
@@ -16,7 +16,7 @@ const GANTT_STEP_MS = 10_000;
 
 /** @param {{name: string}} props */
 export function Node({ name }) {
-  const found = useDocument("v1/nodes", ["nodes", "jobs"]);
+  const found = useDocument(address("v1/nodes", { q: name }), [`nodes/${name}`]);
   return html`<${Shown} read=${found} what=${`node ${name}`}>${(/** @type {any} */ data) => {
     const node = data.nodes.find((/** @type {any} */ each) => each.node === name);
     if (!node) return html`<h1>${name}</h1><${Empty}>There is no such node at this moment. <a href=${href(["nodes"])}>All nodes</a>.<//>`;
@@ -48,9 +48,9 @@ function Whole({ node, again }) {
         ["Address", node.address], ["Reached", node.reached && { direct: "on the bus", bridge: "over MQTT" }[/** @type {"direct" | "bridge"} */ (node.reached)]],
         ["Heard last", node.heard_ms !== null && html`<${Time} ms=${node.heard_ms} />`], ["Epoch", node.epoch],
       ].filter(([, value]) => value !== false)} /></section>
-      <${Why} where=${path("nodes", name, "why")} kinds=${["nodes", "jobs", "rounds"]} kind="node" name=${name} wide heading="What runs here, and why nothing new does" />
-      <section class="card wide" aria-label="Attempts"><h2>Attempts here, last hour</h2><${Gantt} where=${`${path("nodes", name, "attempts")}?since_ms=${Math.max(0, since)}`} by="job" /></section>
-      <section class="card wide" aria-label="Records"><h2>Records</h2><${Records} query=${{ node: name }} kinds=${["nodes"]} /></section>
+      <${Why} where=${path("nodes", name, "why")} kinds=${[`nodes/${name}`, "jobs"]} kind="node" name=${name} wide heading="What runs here, and why nothing new does" />
+      <section class="card wide" aria-label="Attempts"><h2>Attempts here, last hour</h2><${Gantt} where=${`${path("nodes", name, "attempts")}?since_ms=${Math.max(0, since)}`} by="job" kind=${`nodes/${name}`} /></section>
+      <section class="card wide" aria-label="Records"><h2>Records</h2><${Records} query=${{ node: name }} kinds=${[`nodes/${name}`]} size=${SIZE_BESIDE} /></section>
     </div>`;
 }
 
@@ -60,10 +60,9 @@ function Actions({ node, again }) {
   const where = path("nodes", name);
   const [reason, setReason] = useState("");
   const log = { node: name };
-  if (node.state === "lost" || node.state === "left") {
-    return html`<${Action} label="Remove" grave title=${`Remove ${name}`} what="It is forgotten until its agent registers again." run=${() => send("DELETE", where)} log=${log} done="It is removed." after=${again} />`;
-  }
-  if (node.drain) return html`<${Action} label="Resume" title=${`Resume ${name}`} what="It takes new tasks again." run=${() => send("POST", `${where}/resume`)} log=${log} done="It takes tasks again." after=${again} />`;
-  return html`<${Action} label="Drain" title=${`Drain ${name}`} run=${() => send("POST", `${where}/drain?reason=${encodeURIComponent(reason)}`)} log=${log} done="It takes no new tasks." after=${again}
+  const isGone = node.state === "lost" || node.state === "left";
+  return html`<${Action} label="Remove" offered=${isGone} grave title=${`Remove ${name}`} what="It is forgotten until its agent registers again." run=${() => send("DELETE", where)} log=${log} done="It is removed." after=${again} />
+    <${Action} label="Resume" offered=${!isGone && node.drain !== null} title=${`Resume ${name}`} what="It takes new tasks again." run=${() => send("POST", `${where}/resume`)} log=${log} done="It takes tasks again." after=${again} />
+    <${Action} label="Drain" offered=${!isGone && node.drain === null} title=${`Drain ${name}`} run=${() => send("POST", `${where}/drain?reason=${encodeURIComponent(reason)}`)} log=${log} done="It takes no new tasks." after=${again}
     what=${html`<p>No new task starts there. What runs there runs on.</p><label class="field">Reason, for the log<input maxlength="200" value=${reason} onInput=${(/** @type {any} */ event) => setReason(event.target.value)} /></label>`} />`;
 }

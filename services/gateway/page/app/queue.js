@@ -2,7 +2,7 @@
 import { address, path as apiPath, read, send } from "./api.js";
 import { useDocument } from "./documents.js";
 import { html, useEffect, useState } from "./lib.js";
-import { past } from "./moment.js";
+import { fixed, past } from "./moment.js";
 import { walked } from "./overview.js";
 import { Ago, Bar, Empty, Fact, Facts, Shown, State, Table, Time } from "./parts.js";
 import { limitsText } from "./queues.js";
@@ -137,7 +137,7 @@ function Change({ queue, again }) {
     onInput=${(/** @type {any} */ event) => { setFields({ ...fields, [name]: event.target.value }); setTried(null); }} /></label>`;
 
   return html`<section class="card wide" aria-label="Change"><h2>Change it</h2>
-    ${!fields && html`<p><button type="button" disabled=${past.value} title=${past.value ? "the past cannot be changed" : null} onClick=${begin}>Change weight or limits</button> <span class="hint">First as a dry run: nothing changes until you apply it.</span></p>`}
+    ${!fields && html`<p><button type="button" disabled=${past.value} title=${past.value ? fixed.value : null} onClick=${begin}>Change weight or limits</button> <span class="hint">First as a dry run: nothing changes until you apply it.</span></p>`}
     ${fields && html`<form class="stack" onSubmit=${(/** @type {Event} */ event) => { event.preventDefault(); run(true); }}>
       <div class="form">${path && field("weight", "Weight, a number or a fraction", "1")}${field("guaranteed", "Guaranteed", "cpu 4, memory 8Gi")}${field("max", "Max", "none")}${field("running_jobs_max", "Running jobs at most", "no limit")}</div>
       <p class="row"><button class="main" disabled=${busy}>${busy ? "Trying …" : "Try it"}</button><button type="button" disabled=${busy} onClick=${() => setFields(null)}>Leave it as it is</button></p></form>`}
@@ -161,5 +161,5 @@ function Tried({ tried, busy, onApply }) {
         ${side(row.before, row.after, "fair")}${side(row.before, row.after, "guaranteed")}${side(row.before, row.after, "allocated")}
         <td class="num">${row.before?.weight === row.after?.weight ? row.after?.weight : `${row.before?.weight ?? "–"} → ${row.after?.weight ?? "–"}`}</td></tr>`)}</tbody><//>`}
     ${[...tried.notes, ...tried.warnings].map((/** @type {string} */ text) => html`<p key=${text} class="attention">${text}</p>`)}
-    ${tried.changed && html`<p class="row"><button type="button" class="main" disabled=${busy} onClick=${onApply}>Apply it</button><span class="hint">${counted(tried.queues.length, "queue")} in this list.</span></p>`}</div>`;
+    ${tried.changed && html`<p class="row"><button type="button" class="main" disabled=${busy || fixed.value !== ""} title=${fixed.value || null} onClick=${onApply}>Apply it</button><span class="hint">${counted(tried.queues.length, "queue")} in this list.</span></p>`}</div>`;
 }

@@ -8,23 +8,25 @@ import { href } from "./route.js";
 import { number } from "./text.js";
 
 const SIZE = 50;
+/** Beside other things a few are enough at first. */
+export const SIZE_BESIDE = 12;
 
 /**
  * The latest records first, up to the moment that is shown.
- * @param {{query: Record<string, string>, kinds: readonly string[], to?: number | null, from?: number | null, order?: string}} props
+ * @param {{query: Record<string, string>, kinds: readonly string[], to?: number | null, from?: number | null, order?: string, size?: number}} props
  */
-export function Records({ query, kinds, to = null, from = null, order = "desc" }) {
+export function Records({ query, kinds, to = null, from = null, order = "desc", size = SIZE }) {
   const [before, setBefore] = useState(/** @type {number[]} */ ([]));
   const end = before.at(-1) ?? to ?? (past.value ? shown.value?.seq ?? null : null);
-  const found = useDocument(address("v1/records", { ...query, from, to: end, limit: SIZE, order }), before.length ? [] : kinds, { timed: false });
+  const found = useDocument(address("v1/records", { ...query, from, to: end, limit: size, order }), before.length ? [] : kinds, { timed: false });
   return html`<${Shown} read=${found} what="records">${(/** @type {any} */ data) => {
-    const rows = data.records ?? data.rows ?? [];
+    const rows = data.records;
+    if (!rows.length && data.next !== null) return html`<${Empty}>None in this part of the log. <button type="button" onClick=${() => setBefore([...before, data.next])}>Look further back</button><//>`;
     if (!rows.length) return html`<${Empty}>The log has no such record${past.value ? " up to this moment" : ""}.<//>`;
-    const last = rows.at(-1).seq;
     return html`<${Table} label="Records" class="records"><thead><tr><th class="num">Record</th><th>When</th><th>Type</th><th>What it says</th></tr></thead>
       <tbody>${rows.map((/** @type {any} */ row) => html`<${Row} key=${row.seq} row=${row} />`)}</tbody><//>
       <nav class="window" aria-label="Further records"><button type="button" disabled=${!before.length} onClick=${() => setBefore(before.slice(0, -1))}>Later</button>
-        <button type="button" disabled=${rows.length < SIZE || (order === "desc" ? last <= 1 : true)} onClick=${() => setBefore([...before, last - 1])}>Earlier</button></nav>`;
+        <button type="button" disabled=${data.next === null} onClick=${() => setBefore([...before, data.next])}>Earlier</button></nav>`;
   }}<//>`;
 }
 
@@ -36,7 +38,7 @@ function Row({ row }) {
     setWhole("Reading …");
     try {
       const data = await read(address("v1/records", { from: row.seq, to: row.seq, whole: 1 }));
-      setWhole(JSON.stringify((data.records ?? data.rows)[0]?.record ?? null, null, 2));
+      setWhole(JSON.stringify(data.records[0]?.record ?? null, null, 2));
     } catch (error) {
       setWhole(/** @type {Error} */ (error).message);
     }

@@ -5,7 +5,7 @@ import { useCanvas } from "./canvas.js";
 import { useDocument } from "./documents.js";
 import { html, useState } from "./lib.js";
 import { colour } from "./lines.js";
-import { nowMs, past } from "./moment.js";
+import { fixed, nowMs, past } from "./moment.js";
 import { Empty, Fact, Facts, Shown, State, Table, Time } from "./parts.js";
 import { amountsOf } from "./queue.js";
 import { href, queueHref } from "./route.js";
@@ -104,7 +104,7 @@ export function Reservation({ name }) {
   const found = useDocument(path("reservations", name), ["reservations"]);
   return html`<${Shown} read=${found} what=${`reservation ${name}`}>${(/** @type {any} */ row) => html`
     <div class="head"><h1>${name}</h1><${Fact} kind="reservation" name=${name} field="state" value=${row.state}><${State} state=${row.state} /><//>
-      <p class="row">${["requested", "accepted", "broken"].includes(row.state) && html`<${Action} label="Give it back" grave title=${`Give ${name} back`} what="What is promised to it becomes free for others. Its jobs go on without it." run=${() => send("DELETE", `${path("reservations", name)}?user=${encodeURIComponent(row.user)}`)} log=${{ type: "ReservationDeleted" }} done="It is given back." after=${found.again} />`}</p></div>
+      <p class="row"><${Action} label="Give it back" offered=${["requested", "accepted", "broken"].includes(row.state)} grave title=${`Give ${name} back`} what="What is promised to it becomes free for others. Its jobs go on without it." run=${() => send("DELETE", `${path("reservations", name)}?user=${encodeURIComponent(row.user)}`)} log=${{ type: "ReservationDeleted" }} done="It is given back." after=${found.again} /></p></div>
     <div class="grid"><section class="card" aria-label="Facts"><${Facts} rows=${[["Queue", html`<a href=${queueHref(row.queue)}>${row.queue}</a>`], ["User", row.user], ["Requested", html`<${Time} ms=${row.requested_ms} />`], ["Answered", html`<${Time} ms=${row.answered_ms} />`],
         ["Answer", row.answer && (row.answer.detail || row.answer.reason)], ["Offered instead", row.answer && row.answer.offer_from_ms !== null && html`<${Time} ms=${row.answer.offer_from_ms} /> to <${Time} ms=${row.answer.offer_to_ms} />`],
         ["Series", row.series], ["Moved", row.moved ? `${number(row.moved)} times: ${row.moved_why}` : ""], ["Progress", row.progress]].filter(([, value]) => value !== false)} />
@@ -150,6 +150,6 @@ function Form({ again }) {
     ${said?.problem && html`<p class="trouble" role="alert">${said.problem.message}${said.problem.field ? html` <code>${said.problem.field}</code>` : ""}</p>`}
     ${answer && html`<div class="done stack" role="status"><p>${said.dry ? (answer.answer?.accepted ?? answer.accepted) === false ? "It would be refused." : "It would be accepted." : "It is asked for."} ${answer.answer?.detail ?? ""}</p>
       ${answer.steps?.length > 0 && html`<${Table} label="The plan"><thead><tr><th>From</th><th>To</th><th class="num">Units</th><th>In all</th></tr></thead><tbody>${answer.steps.map((/** @type {any} */ step, /** @type {number} */ index) => html`<tr key=${index}><td><${Time} ms=${step.from_ms} /></td><td><${Time} ms=${step.to_ms} /></td><td class="num">${number(step.units)}</td><td>${amounts(step.usage)}</td></tr>`)}</tbody><//>`}
-      ${said.dry ? html`<p><button type="button" class="main" disabled=${busy || past.value} onClick=${() => ask(false)}>Ask for it</button></p>` : html`<p><a href=${href(["reservations", fields.name.trim()])}>The reservation</a></p>`}</div>`}
+      ${said.dry ? html`<p><button type="button" class="main" disabled=${busy || fixed.value !== ""} title=${fixed.value || null} onClick=${() => ask(false)}>Ask for it</button></p>` : html`<p><a href=${href(["reservations", fields.name.trim()])}>The reservation</a></p>`}</div>`}
   </section>`;
 }

@@ -6,6 +6,8 @@ const FACTORS = {
   "": 1, m: 1e-3, k: 1e3, M: 1e6, G: 1e9, T: 1e12, P: 1e15,
   Ki: 2 ** 10, Mi: 2 ** 20, Gi: 2 ** 30, Ti: 2 ** 40, Pi: 2 ** 50,
 };
+/** Formats by their digits: making one costs far more than using it. @type {Intl.NumberFormat[]} */
+const NUMBERS = [];
 const BYTES = ["memory", "disk"];
 const BITS = ["network", "disk_io"];
 
@@ -17,7 +19,9 @@ export function amount(text) {
 
 /** @param {number} value @param {number} [digits] behind the point at most */
 export function number(value, digits = 2) {
-  return new Intl.NumberFormat("en", { maximumFractionDigits: digits }).format(value);
+  let found = NUMBERS[digits];
+  if (!found) NUMBERS[digits] = found = new Intl.NumberFormat("en", { maximumFractionDigits: digits });
+  return found.format(value);
 }
 
 /** @param {number} value @param {[string, number][]} scale largest first */
@@ -95,43 +99,35 @@ export function duration(ms) {
 
 /** The zone in which times are shown. */
 export function zone() {
-  return settings.zone.value === "log" ? "UTC" : Intl.DateTimeFormat().resolvedOptions().timeZone;
+  return settings.zone.value === "log" ? "UTC" : OWN_ZONE;
 }
 
-/** @type {Map<string, Intl.DateTimeFormat>} */
+const OWN_ZONE = Intl.DateTimeFormat().resolvedOptions().timeZone;
+
+/** Formats by zone. @type {Map<string, Intl.DateTimeFormat>} */
 const formats = new Map();
 
-/** @param {string} key @param {Intl.DateTimeFormatOptions} options */
-function format(key, options) {
-  const whole = `${key} ${zone()}`;
-  let found = formats.get(whole);
-  if (!found) formats.set(whole, (found = new Intl.DateTimeFormat("en-GB", { ...options, timeZone: zone(), hourCycle: "h23" })));
-  return found;
-}
-
-/** @param {number} ms */
-function parts(ms) {
-  const options = /** @type {const} */ ({
-    year: "numeric", month: "2-digit", day: "2-digit", hour: "2-digit", minute: "2-digit", second: "2-digit",
-  });
-  return Object.fromEntries(format("whole", options).formatToParts(ms).map((part) => [part.type, part.value]));
+/** Date and time of day, `2026-11-29 14:03:59`, in the shown zone. @param {number} ms */
+function written(ms) {
+  const name = zone();
+  let found = formats.get(name);
+  if (!found) formats.set(name, (found = new Intl.DateTimeFormat("sv-SE", { dateStyle: "short", timeStyle: "medium", timeZone: name })));
+  return found.format(ms);
 }
 
 /** The date in the shown zone, `2026-11-29`. @param {number} ms */
 export function day(ms) {
-  const { year, month, day: date } = parts(ms);
-  return `${year}-${month}-${date}`;
+  return written(ms).slice(0, 10);
 }
 
 /** The time of day, `14:03:59`. @param {number} ms */
 export function clock(ms) {
-  const { hour, minute, second } = parts(ms);
-  return `${hour}:${minute}:${second}`;
+  return written(ms).slice(-8);
 }
 
 /** A moment: with its day unless that is the day of `beside`. @param {number} ms @param {number} [beside] */
 export function moment(ms, beside) {
-  return beside !== undefined && day(ms) === day(beside) ? clock(ms) : `${day(ms)} ${clock(ms)}`;
+  return beside !== undefined && day(ms) === day(beside) ? clock(ms) : written(ms);
 }
 
 /** Log time, exactly. @param {number} ms */

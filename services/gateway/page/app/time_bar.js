@@ -1,7 +1,8 @@
 // The bar of time: which moment is shown, and how to get to another one.
+import { read } from "./api.js";
 import { head } from "./changes.js";
 import { html, useEffect, useRef, useState } from "./lib.js";
-import { momentProblem, past, showMoment, shown, stepRecords, stepRounds } from "./moment.js";
+import { momentProblem, past, recorded, showMoment, shown, stepRecords, stepRounds } from "./moment.js";
 import { here } from "./route.js";
 import { settings } from "./settings.js";
 import { clock, day, duration, iso, number, zone } from "./text.js";
@@ -26,6 +27,16 @@ export function TimeBar() {
   const [drag, setDrag] = useState(/** @type {number | null} */ (null));
   const [speed, setSpeed] = useState(0);
   const timer = useRef(0);
+  const [first, setFirst] = useState(1);
+  const isRead = last !== null;
+
+  useEffect(() => {
+    if (!isRead) return undefined;
+    const control = new AbortController();
+    // A log may begin in the middle, and what only says that time goes on is left out of lists.
+    read("v1/records?limit=1", control.signal).then(({ records }) => setFirst(records[0]?.seq ?? 1), () => {});
+    return () => control.abort();
+  }, [isRead]);
 
   useEffect(() => {
     if (!speed) return undefined;
@@ -53,16 +64,17 @@ export function TimeBar() {
 
   if (!last) return html`<section class="time-bar" aria-label="Moment"><p class="note">Reading …</p></section>`;
   const seq = drag ?? now?.seq ?? last.seq;
-  const says = isPast ? `Past: record ${seq}` : `Now: record ${last.seq}`;
+  const tense = isPast ? "Past" : recorded.value ? "The end" : "Now";
+  const back = recorded.value ? "To the end" : "Back to now";
   return html`<section class=${`time-bar${isPast ? " is-past" : ""}`} aria-label="Moment">
     <p class="which">
-      <strong class="tense">${isPast ? "Past" : "Now"}</strong>
+      <strong class="tense">${tense}</strong>
       <span class="when">${now && html`<time datetime=${iso(now.time)} title=${`log time ${iso(now.time)}`} key=${settings.zone.value}>${day(now.time)} ${clock(now.time)}</time> <span class="zone">${zone()}</span>`}</span>
-      <span class="record">record <data class="fact" value=${seq} data-kind="moment" data-name="shown" data-field="seq" data-value=${seq}>${number(seq)}</data>${isPast ? ` of ${number(last.seq)}` : ""}, round ${number(now?.round ?? 0)}</span>
+      <span class="record">record <data class="fact" value=${seq} data-kind="moment" data-name="shown" data-field="seq" data-value=${seq}>${number(seq)}</data>${isPast ? ` of ${number(last.seq)}` : ""}, round ${number(now?.round ?? 0)}${recorded.value ? ", a recorded log" : ""}</span>
       ${isPast && now && html`<span class="back">${duration(Math.max(0, last.time - now.time))} before the last record</span>`}
     </p>
     <div class="slide">
-      <input type="range" aria-label="Record of the log" aria-valuetext=${says} min="1" max=${last.seq} value=${seq} data-keys
+      <input type="range" aria-label="Record of the log" aria-valuetext=${`${tense}: record ${seq}`} min=${Math.min(first, last.seq)} max=${last.seq} value=${seq} data-keys
         onInput=${(/** @type {any} */ event) => seek(Number(event.target.value))} />
     </div>
     <div class="steps">
@@ -74,9 +86,9 @@ export function TimeBar() {
         <option value="0">still</option>${SPEEDS.map((each) => html`<option value=${each}>play ${each} ×</option>`)}</select></label>`}
       <label><span class="unseen">Go to a time (${zone()})</span><input type="datetime-local" step="1" max=${asInput(last.time)} value=${now ? asInput(now.time) : ""}
         onChange=${(/** @type {any} */ event) => { if (event.target.value) { setSpeed(0); showMoment(asIso(event.target.value)); } }} /></label>
-      ${isPast && html`<button type="button" class="to-now" onClick=${() => { setSpeed(0); showMoment(null); }}>Back to now</button>`}
+      ${isPast && html`<button type="button" class="to-now" onClick=${() => { setSpeed(0); showMoment(null); }}>${back}</button>`}
     </div>
-    ${isPast && html`<p class="past-strip"><strong>Past</strong>, record ${number(seq)}. <a href=${here({ at: null })}>Back to now</a></p>`}
+    ${isPast && html`<p class="past-strip"><strong>Past</strong>, record ${number(seq)}. <a href=${here({ at: null })}>${back}</a></p>`}
     ${momentProblem.value && html`<p class="trouble" role="alert">${momentProblem.value.message}</p>`}
   </section>`;
 }

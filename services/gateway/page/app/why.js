@@ -16,7 +16,7 @@ export function Why({ where, kinds, kind, name, heading = "Why", wide = false })
       `at the earliest in ${ahead(why.start.earliest_ms)}`,
       why.start.likely_ms !== null && `likely in ${ahead(why.start.likely_ms)}`,
       why.start.latest_ms !== null && `at the latest in ${ahead(why.start.latest_ms)}`].filter(Boolean).join(", ")}. <span class="none">An estimate, no promise.</span></p>`}
-    ${why.ended_by && html`<p>${why.ended_by.text} <a href=${href(["log"], { from: why.ended_by.seq, to: why.ended_by.seq })}>Record ${why.ended_by.seq}</a></p>`}</div>
+    ${why.ended_by && html`<p>${why.reasons.some((/** @type {any} */ row) => row.text === why.ended_by.text) ? "" : `${why.ended_by.text} `}<a href=${href(["log"], { from: why.ended_by.seq, to: why.ended_by.seq })}>The record that ended it: ${why.ended_by.seq}</a></p>`}</div>
     ${why.waited && html`<${Waited} waited=${why.waited} beside=${why.waited_beside} name=${name} />`}
   `}<//></section>`;
 }

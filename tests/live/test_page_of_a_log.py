@@ -1,0 +1,83 @@
+"""The page over a recorded log, without a cell: any moment of it."""
+
+import json
+import signal
+import subprocess
+
+import httpx
+import pytest
+
+from tests.browser import needs_chromium
+from tests.conftest import ROOT
+from tests.page_reader import NARROW, WIDE, Truth, readers
+from tests.unit.cli_process import COMMAND
+
+pytestmark = [pytest.mark.slow, needs_chromium]
+
+GUARD_S = 240
+LOG = max(ROOT.glob("tests/golden/rules-*.jsonl.gz"), key=lambda path: int(path.name.split("-")[1].split(".")[0]))
+VIEWS = ("overview", "queues", "jobs", "nodes", "reservations", "classes", "donations", "log")
+MOMENTS = 5
+
+
+@pytest.fixture(scope="module")
+def url():
+    """Where `largesse view` serves the newest of the kept logs."""
+    command = [*COMMAND, "view", str(LOG), "--port", "0"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT)
+    try:
+        line = process.stdout.readline()
+        assert "http" in line, line + process.communicate(timeout=GUARD_S)[1]
+        yield line.split()[-1]
+        process.send_signal(signal.SIGTERM)
+        _, err = process.communicate(timeout=GUARD_S)
+        assert err == ""
+    finally:
+        process.kill()
+
+
+@pytest.fixture(scope="module")
+def reader(url):
+    with readers(url) as make:
+        yield make
+
+
+@pytest.fixture(scope="module")
+def last(url):
+    return httpx.get(f"{url}/readyz").json()["seq"]
+
+
+@pytest.mark.parametrize("view", VIEWS)
+def test_a_view_of_a_log_is_quiet_and_accessible(reader, view):
+    tab = reader("dark", WIDE) if VIEWS.index(view) % 2 else reader("light", NARROW)
+    tab.open(view)
+
+    assert tab.text(".tense").lower() == "the end"
+    assert (tab.complaints, tab.elsewhere(), tab.violations()) == ([], [], [])
+    assert not tab.too_wide()
+
+
+def test_moments_of_a_log_are_drawn_as_the_api_has_them(reader, url, last):
+    tab, drawn = reader(), 0
+    for at in range(last // MOMENTS, last, last // MOMENTS):
+        truth = Truth(url, at)
+        for view in ("overview", "queues", "jobs", "nodes"):
+            tab.open(f"{view}?at={at}")
+            facts = tab.facts()
+            assert {fact: said for fact in facts if (said := truth.of(*fact[:3])) != fact[3]} == {}
+            drawn += len(facts)
+        truth.close()
+
+    assert drawn > 200
+    assert tab.complaints == []
+
+
+def test_nothing_of_a_log_can_be_changed(reader, url):
+    job = httpx.get(f"{url}/v1/jobs", params={"limit": 1}).json()["jobs"][0]["job"]
+    tab = reader()
+    tab.open("submit")
+    assert tab.tab.get_by_role("button", name="Submit").is_disabled()
+    tab.open(f"jobs/{job}")
+
+    assert "no part of a log" in tab.text()
+    assert tab.complaints == [], json.dumps(tab.complaints)
