@@ -22,8 +22,10 @@ RUN LARGESSE_COMPILE=1 /opt/venv/bin/pip install --no-cache-dir --disable-pip-ve
 
 FROM python:3.12-slim
 # /data: what an agent keeps of its tasks, in the container itself. /shared: a volume of all nodes, of the same user.
+# /mqtt: where each volume with passwords of the compose profile `edge` is mounted when they are made.
 RUN useradd --uid 10001 --create-home --home-dir /home/largesse largesse \
- && mkdir /data /shared && chown largesse:largesse /data /shared \
+ && mkdir -p /data /shared /mqtt/broker /mqtt/bridge /mqtt/edge-a /mqtt/edge-b \
+ && chown -R largesse:largesse /data /shared /mqtt \
  && printf '#!/bin/sh\nexec python -m services.cli.main "$@"\n' >/usr/local/bin/largesse \
  && chmod 755 /usr/local/bin/largesse
 COPY --from=packages /opt/venv /opt/venv

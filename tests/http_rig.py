@@ -108,7 +108,9 @@ class Served:
     def __init__(self, port, bus, follower, door, app):
         self.port, self.bus, self.follower, self.door = port, bus, follower, door
         self.watching, self.places = app.state.api.watching, app.state.api.watchers
+        self.what_ifs = app.state.api.what_ifs
         self.change_places = app.state.api.change_places
+        self.what_ifs = app.state.api.what_ifs
         self._clients = []
 
     async def connect(self, host=None):

@@ -68,9 +68,11 @@ class Checkpoints:
         self._places: dict[str, _Place] = {}
         self._position = 0
 
-    async def before(self, kind: type[S], seq: int | None, time_ms: int | None) -> tuple[S, Snapshot] | None:
-        """The latest state of type `kind` up to record `seq`, or before `time_ms`; None where there is none. Those that
-        are gone, damaged or of another layout are passed over. Raises BusError.
+    async def before(
+        self, kind: type[S], seq: int | None, time_ms: int | None, *, above: int = -1
+    ) -> tuple[S, Snapshot] | None:
+        """The latest state of type `kind` up to record `seq`, or before `time_ms`; None where there is none behind the
+        record `above`. Those that are gone, damaged or of another layout are passed over. Raises BusError.
         """
         await self._look()
         places = sorted(self._places.values(), key=lambda place: place.seq)
@@ -79,6 +81,8 @@ class Checkpoints:
             # Records behind the checkpoint may have its very time.
             if time_ms is not None and place.time > time_ms:
                 continue
+            if place.seq <= above:
+                return None
             try:
                 snapshot = await self._read(place)
                 return await judge(self._bus, self._partition, snapshot, self._layout, kind), snapshot

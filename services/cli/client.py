@@ -175,10 +175,17 @@ class Gateway:
 
     def rows(self, path: str, **params: object) -> Iterator[Row]:
         """The JSON documents of an answer that has one a line, as they come. Raises as `ask` does."""
+        yield from self._lines("GET", path, params, None)
+
+    def posted_rows(self, path: str, document: Row) -> Iterator[Row]:
+        """The same of the answer to a document that is sent. Closing this breaks the connection off."""
+        yield from self._lines("POST", path, {}, document)
+
+    def _lines(self, method: str, path: str, params: dict[str, object], document: Row | None) -> Iterator[Row]:
         from services.cli.http_library import httpx
 
         try:
-            with closing(self._streamed(path, params)) as response:
+            with closing(self._streamed(path, params, method, document)) as response:
                 if not response.headers.get("Content-Type", "").startswith(JSON_LINES):
                     raise stranger(response)
                 yield from _rows_of(response)
@@ -197,10 +204,12 @@ class Gateway:
         except httpx.HTTPError as error:
             raise self._unreachable(error) from None
 
-    def _streamed(self, path: str, params: dict[str, object]) -> "httpx.Response":
+    def _streamed(
+        self, path: str, params: dict[str, object], method: str = "GET", document: Row | None = None
+    ) -> "httpx.Response":
         """An answer that is no error, to be read as it comes. Raises as `ask` does, and httpx.HTTPError."""
         query = {name: str(value) for name, value in params.items()}
-        response = self._sent(self._http.build_request("GET", path, params=query), stream=True)
+        response = self._sent(self._http.build_request(method, path, params=query, json=document), stream=True)
         if response.is_error:
             response.close()
             raise ending_of(response)
@@ -368,15 +377,20 @@ def ending_of(response: "httpx.Response") -> Ending:
     """How a command ends that got this error."""
     try:
         problem = response.json()
-        kind, detail = str(problem["type"]).removeprefix("urn:largesse:"), in_zone(visible(str(problem["detail"])))
+        return problem_ending(problem, response.status_code)
     except (ValueError, KeyError, TypeError):
         return stranger(response)
+
+
+def problem_ending(problem: Row, status: int) -> Ending:
+    """How a command ends that got this problem document. Raises KeyError, TypeError where it is none."""
+    kind, detail = str(problem["type"]).removeprefix("urn:largesse:"), in_zone(visible(str(problem["detail"])))
     ending: Ending
     if problem.get("live"):
-        ending = Later(detail, Refused.code if response.status_code == 404 else Broken.code)
+        ending = Later(detail, Refused.code if status == 404 else Broken.code)
     elif kind == "not_ready":
         ending = Unanswered(detail, detail)
-    elif kind.startswith("refused:") or response.status_code in (404, 409):
+    elif kind.startswith("refused:") or status in (404, 409):
         ending = Refused(detail)
     elif kind in ("malformed", "too_large"):
         ending = Wrong(detail)

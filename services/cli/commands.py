@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from services.cli import changing, contexts, live
+from services.cli import changing, contexts, hindsight, live
 from services.cli.arguments import At, Json, Url, knobs_named, presets_named, tasks_named
 from services.cli.client import Gateway
 from services.cli.context_commands import context_app
@@ -14,6 +14,20 @@ from services.cli.getting import get_app
 from services.cli.groups import Group, LateGroup
 from services.cli.operating import config_app, node_app
 from services.cli.show import plural
+from services.cli.what_if_options import (
+    AddedNodes,
+    From,
+    OtherPresets,
+    OtherQueues,
+    RemovedNodes,
+    Said,
+    Seeds,
+    Slower,
+    Texts,
+    To,
+    WithoutJobs,
+    WithoutUsers,
+)
 
 if TYPE_CHECKING:
     from schemas import JobRejected
@@ -50,6 +64,7 @@ def _late(group: type[LateGroup], text: str) -> typer.Typer:
 
 live.add_to(app)
 changing.add_to(app)
+hindsight.add_to(app)
 app.add_typer(get_app, name="get")
 app.add_typer(node_app, name="node")
 app.add_typer(config_app, name="config")
@@ -250,31 +265,9 @@ LogPath = Annotated[
 ]
 
 
-_Texts = list[str] | None
 WhatIf = Annotated[
     bool, _option("--what-if", text="decide the log again under what is said below, and show both side by side")
 ]
-OtherPresets = Annotated[
-    str | None,
-    _option("--preset", text="another policy, or several to try", metavar="A,B,...", complete=presets_named),
-]
-OtherQueues = Annotated[
-    str | None, _option("--queues", text="another queue tree: a cluster file, or a config", metavar="FILE")
-]
-AddedNodes = Annotated[
-    _Texts, _option("--add-nodes", text="a cluster file, or like 4:cpu=8,memory=32Gi; repeatable", metavar="NODES")
-]
-RemovedNodes = Annotated[_Texts, _option("--remove-node", text="without this node; repeatable", metavar="NAME")]
-WithoutJobs = Annotated[_Texts, _option("--without-job", text="without this job; repeatable", metavar="ID")]
-WithoutUsers = Annotated[_Texts, _option("--without-user", text="without this user's jobs; repeatable", metavar="NAME")]
-Slower = Annotated[str | None, _option("--slower", text="tasks run longer by this factor, like 1.2", metavar="FACTOR")]
-From = Annotated[
-    str | None,
-    _option("--from", text="what was decided up to here stays  [default: the start]", metavar="SEQ|TIME"),
-]
-To = Annotated[str | None, _option("--to", text="nothing behind this comes from outside", metavar="SEQ|TIME")]
-Seeds = Annotated[int | None, _option("--seeds", text="decide it with seeds 0 to N - 1, side by side", metavar="N")]
-
 LogOut = Annotated[str | None, _option("--log", text="write the log of the other world here", metavar="OUT")]
 
 
@@ -309,7 +302,6 @@ def replay(
     included, and every decision is made again, in virtual time, under what is different.
     """
     from services.cli import replaying
-    from services.cli.what_if_options import Said
 
     said = Said(preset, settings or [], queues, add_nodes or [], remove_node or [])
     said.without_jobs, said.without_users = without_job or [], without_user or []
@@ -340,15 +332,15 @@ def tail(
     ] = None,
     since: Annotated[str | None, _option("--from", text="all from here on", metavar="SEQ|TIME")] = None,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="go on with what is appended, until Ctrl-C")] = False,
-    types: Annotated[_Texts, _option("--type", text="like JobEnded; repeatable", metavar="TYPE")] = None,
-    job: Annotated[_Texts, _option("--job", text="that speak of this job; repeatable", metavar="ID")] = None,
-    node: Annotated[_Texts, _option("--node", text="that speak of this node; repeatable", metavar="NAME")] = None,
+    types: Annotated[Texts, _option("--type", text="like JobEnded; repeatable", metavar="TYPE")] = None,
+    job: Annotated[Texts, _option("--job", text="that speak of this job; repeatable", metavar="ID")] = None,
+    node: Annotated[Texts, _option("--node", text="that speak of this node; repeatable", metavar="NAME")] = None,
     queue: Annotated[
-        _Texts, _option("--queue", text="of jobs in this queue or below it; repeatable", metavar="PATH")
+        Texts, _option("--queue", text="of jobs in this queue or below it; repeatable", metavar="PATH")
     ] = None,
-    user: Annotated[_Texts, _option("--user", text="of jobs of this user; repeatable", metavar="NAME")] = None,
+    user: Annotated[Texts, _option("--user", text="of jobs of this user; repeatable", metavar="NAME")] = None,
     reservation: Annotated[
-        _Texts, _option("--reservation", text="that speak of this reservation; repeatable", metavar="NAME")
+        Texts, _option("--reservation", text="that speak of this reservation; repeatable", metavar="NAME")
     ] = None,
     json: Json = False,
 ) -> None:

@@ -1,6 +1,5 @@
 """What operators ask of a running cell: node and config."""
 
-import re
 from pathlib import Path
 from typing import Annotated
 
@@ -10,6 +9,7 @@ from services.cli.arguments import Json, Node, Url, file_path
 from services.cli.client import Gateway, step, timeout_s_of
 from services.cli.ending import Wrong, note, out, out_json
 from services.cli.groups import Group
+from services.cli.moments import span_ms
 from services.cli.show import plural
 
 REASON_MAX = 300
@@ -21,22 +21,6 @@ node_app = typer.Typer(
 config_app = typer.Typer(
     cls=Group, no_args_is_help=True, rich_markup_mode=None, help="Show and change queues and policy."
 )
-
-
-_SPAN = re.compile(r"([0-9]{1,9})(ms|s|m|h|d)?")
-_SPAN_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
-SPAN_MS_MAX = 10 * 365 * 86_400_000
-
-
-def _span_ms(option: str, text: str) -> int:
-    """Milliseconds of `90s`, `10m`, `2h`, `1d`, or `0`. Raises Wrong."""
-    match = _SPAN.fullmatch(text)
-    if match is not None and match[2] is None and int(match[1]):
-        raise Wrong(f"{option}: {text!r} has no unit: write {text}s for seconds, {text}m for minutes, or h or d")
-    span_ms = int(match[1]) * _SPAN_MS[match[2] or "s"] if match is not None else None
-    if span_ms is None or span_ms > SPAN_MS_MAX:
-        raise Wrong(f"{option}: {text!r} is not a duration: write it like 90s, 10m, 2h or 1d, at most ten years")
-    return span_ms
 
 
 def _drain(name: str, what: str, url: str | None, json: bool, **params: str | int) -> None:
@@ -67,7 +51,7 @@ def drain(
         raise Wrong(f"--reason: has to be one line of at most {REASON_MAX} characters")
     params: dict[str, str | int] = {"reason": reason} if reason else {}
     if deadline is not None:
-        params["within_ms"] = _span_ms("--deadline", deadline)
+        params["within_ms"] = span_ms("--deadline", deadline)
     _drain(name, "drain", url, json, **params)
 
 
@@ -137,24 +121,35 @@ def apply_config(
         ),
     ],
     dry_run: Annotated[bool, typer.Option("--dry-run", help="change nothing; show whose share would move")] = False,
+    replay: Annotated[
+        str | None,
+        typer.Option("--replay", help="with --dry-run: also what it would have done for so long", metavar="24h"),
+    ] = None,
     url: Url = None,
     json: Json = False,
 ) -> None:
     """Apply policy knobs or a queue tree from a file."""
     from services.cli.documents import read_config_file
+    from services.cli.hindsight import ask, replayed_text, start_before
     from services.cli.queues import effect_text
 
+    if replay is not None and not dry_run:
+        raise Wrong("--replay: goes with --dry-run: it tries the config, and puts nothing in force")
+    start = None if replay is None else start_before("--replay", replay)
     params = {"dry_run": "true"} if dry_run else {}
     written = read_config_file(file)
     answer = Gateway(url, timeout_s=timeout_s_of(dry_run)).document(
         "PUT", "/v1/config", "changed", params=params, **written.request
     )
+    if start is not None:
+        asked = {name: written.document[name] for name in ("set", "queues") if written.document.get(name) is not None}
+        answer["replay"] = ask(Gateway(url, timeout_s=timeout_s_of(dry_run)), asked | start)
     if json:
         out_json(answer)
     elif written.document.get("initial") and not answer["changed"]:
         out("left as it is: the cell has been configured before")
     elif dry_run:
-        out(effect_text(answer))
+        out(effect_text(answer) + (replayed_text(answer["replay"]) if start is not None else ""))
     else:
         out("in force" if answer["changed"] else "in force already: nothing changed")
         for remark in answer["notes"]:

@@ -13,11 +13,11 @@ from largesse.log.export import ExportDamaged
 from services.cli.ending import Refused, Wrong, out, out_json
 from services.cli.hosting import BUS
 from services.cli.progress import Tell, counting, progress_of
-from services.cli.show import rendered, span, table
+from services.cli.show import moment, rendered, span, table
 from services.gateway import view
 from services.gateway.documents.cell import counts, standing_document
 from services.replay.source import NoLog, Source, open_source, write_export
-from services.replay.start import StartRefused
+from services.replay.start import Start, StartRefused
 from services.replay.verify import verify
 from services.replay.viewing import viewing
 
@@ -122,6 +122,11 @@ def source_of(log: str) -> Source:
         return open_source(path / BUS if (path / BUS).is_dir() else log)
     except (NoLog, ExportDamaged) as error:
         raise Wrong(str(error)) from None
+
+
+def begins_text(start: Start) -> str:
+    """Where a bundle begins, to those who ask for what lies before."""
+    return f"the bundle begins behind record {start.seq:,}, at {moment(start.time)}"
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from schemas.registry import NEWEST
 from services.cli.ending import Wrong, note, out
 from services.cli.moments import point_of
 from services.cli.progress import counting, progress_of
-from services.cli.replaying import reading, source_of
+from services.cli.replaying import begins_text, reading, source_of
 from services.cli.show import moment, plain
 
 LOOK_S = 0.5
@@ -33,6 +33,8 @@ def tail(log: str, wanted: WantedRecords, *, last: int | None, since: str | None
     shown: deque[tuple[Record, bytes]] = deque(maxlen=None if since is not None else LAST if last is None else last)
     results_elsewhere = since is None
     found = 0
+    if source.start is not None and point_of("--from", since).is_before(source.start.seq + 1, source.start.time):
+        note(begins_text(source.start))
     if follow and source.follow is None:
         raise Wrong("--follow: an exported log does not grow")
 

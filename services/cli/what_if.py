@@ -37,7 +37,7 @@ ADDED = re.compile(r"^([0-9]{1,5}):(.+)$")
 
 def what_if(log: str, said: Said, *, json: bool) -> None:
     """Decides the log again, once for each preset and seed, and shows it beside what was recorded. Raises Wrong."""
-    questions = _questions(said)
+    questions = questions_of(said)
     source = source_of(log)  # Says what is wrong with it before anything is started.
     if said.log_out is not None and source.start is not None:
         raise Wrong(
@@ -56,7 +56,7 @@ def what_if(log: str, said: Said, *, json: bool) -> None:
     if json:
         out_json(answers[0] if len(answers) == 1 else {"answers": by_name})
     else:
-        out(_text(by_name))
+        out(shown(by_name))
 
 
 @contextmanager
@@ -106,7 +106,7 @@ def _processors() -> int:
 
 
 # ---------------------------------------------------------------- what is asked
-def _questions(said: Said) -> dict[str, Question]:
+def questions_of(said: Said) -> dict[str, Question]:
     """By the name of the column in which the answer stands."""
     base = Question(
         queues=_queues(said.queues),
@@ -200,7 +200,7 @@ _MEASURES: tuple[tuple[str, Callable[[Document], float], Callable[[float], str]]
 )
 
 
-def _text(answers: dict[str, Document]) -> str:
+def shown(answers: dict[str, Document]) -> str:
     first = next(iter(answers.values()))
     recorded = first["recorded"]
     shared = f"after record {first['from_seq']:,}" if first["from_seq"] else "from the first record on"

@@ -55,13 +55,16 @@ def _state_at(asked: Asked) -> "State":
     """The gateway's view at the moment that is asked for. Raises Wrong."""
     from services.cli.moments import point_of
     from services.cli.progress import progress_of
-    from services.cli.replaying import reading, source_of, watched
+    from services.cli.replaying import begins_text, reading, source_of, watched
     from services.replay.viewing import view_at
 
     assert asked.log is not None
     moment = point_of("--at", asked.at)
     with reading(), progress_of("reading", "records") as tell:
-        state = view_at(watched(source_of(asked.log), tell), moment)
+        source = source_of(asked.log)
+        if source.start is not None and moment.is_before(source.start.seq, source.start.time):
+            raise Wrong(f"--at: {begins_text(source.start)}")
+        state = view_at(watched(source, tell), moment)
     if moment.seq is not None and moment.seq > state.seq:
         raise Wrong(f"--at: the log ends at record {state.seq}")
     if not state.seq:

@@ -60,6 +60,11 @@ class Follower:
         return self._settings.cell
 
     @property
+    def address(self) -> str:
+        """Where its bus is, as the settings name it."""
+        return self._settings.bus
+
+    @property
     def partition(self) -> int:
         """Where the cell's messages lie in every topic."""
         return self._settings.partition

@@ -2,13 +2,17 @@
 
 import asyncio
 from collections import OrderedDict
+from copy import deepcopy
+from dataclasses import replace
 
 from largesse.bus.port import Bus
 from largesse.core import Core
 from largesse.folding import Folded
 from largesse.log.checkpoints import Checkpoints
+from largesse.log.snapshots import Snapshot, dump, load
 from largesse.moments import Moment
 from largesse.settings import Settings
+from schemas import RoundAbandoned, RoundClosed
 from services.gateway.view.state import State
 
 STATES_KEPT = 2
@@ -19,6 +23,15 @@ FOLDS_MAX = 4
 
 WAIT_S = 20.0
 """A request waits so long for its moment; the fold goes on behind it, for the next that asks."""
+
+STATES_BYTES_MAX = 64 * 1024 * 1024
+"""Bytes that states on the way to moments take in memory, the last ones: to look around at a moment is to ask for
+others near it.
+"""
+BYTES_BY_RECORD = 4 * 1024
+"""A record is folded for each of these that the last one had before the next is kept: it costs a part of the fold."""
+RECORDS_LEAST = 1_000
+"""Records between two of them at the least."""
 
 TURN_S = 0.005
 """Seconds for which is folded before others get a turn."""
@@ -34,6 +47,8 @@ class Past:
     def __init__(self, core: Core[State], bus: Bus, settings: Settings) -> None:
         self._core, self._bus, self._settings = core, bus, settings
         self._checkpoints = Checkpoints(bus, settings.partition, core.NAME, core.LAYOUT)
+        self._on_the_way: OrderedDict[int, Snapshot] = OrderedDict()
+        self._on_the_way_bytes = 0
         self._kept: OrderedDict[Moment, State] = OrderedDict()
         self._folds: dict[Moment, asyncio.Task[State]] = {}
         self._turn = asyncio.Lock()
@@ -73,16 +88,54 @@ class Past:
     async def _fold(self, moment: Moment) -> State:
         async with self._turn:
             folded = Folded(self._core, self._bus, self._settings, shard=0, of=1, name="gateway.past")
-            found = await self._checkpoints.before(State, moment.seq, moment.time_ms)
+            near = self._nearest(moment)
+            above = near.order.seq if near is not None else -1
+            found = await self._checkpoints.before(State, moment.seq, moment.time_ms, above=above)
             if found is not None:
                 folded.go_on(*found)
+            elif near is not None:
+                folded.go_on(load(State, near.state), replace(near, order=deepcopy(near.order)))
+            begun_seq, least = folded.log.order.seq, self._least(found[1] if found is not None else near)
             clock = asyncio.get_running_loop().time
             begun = clock()
             while (ahead := await folded.log.peek()) is not None:
                 if moment.is_before(ahead.record.seq, ahead.record.time):
                     break
-                await folded.take()
+                accepted = await folded.take()
+                seq = folded.log.order.seq
+                if (
+                    accepted is not None
+                    and isinstance(accepted.record.body, RoundClosed | RoundAbandoned)
+                    and seq - begun_seq >= least
+                ):
+                    begun_seq, least = seq, self._least(self._keep_on_the_way(folded))
                 if clock() - begun >= TURN_S:
                     await asyncio.sleep(0)
                     begun = clock()
             return folded.state
+
+    def _nearest(self, moment: Moment) -> Snapshot | None:
+        """The latest state in memory up to a moment."""
+        found: Snapshot | None = None
+        for seq, near in self._on_the_way.items():
+            if not moment.is_before(seq, near.order.time) and (found is None or seq > found.order.seq):
+                found = near
+        if found is not None:
+            self._on_the_way.move_to_end(found.order.seq)
+        return found
+
+    def _least(self, near: Snapshot | None) -> int:
+        return max(RECORDS_LEAST, len(near.state) // BYTES_BY_RECORD if near is not None else 0)
+
+    def _keep_on_the_way(self, folded: Folded[State]) -> Snapshot:
+        """The state directly after a round's end."""
+        order, core = deepcopy(folded.log.order), self._core
+        positions = folded.decisions.positions()
+        near = Snapshot(core.NAME, 0, 1, core.LAYOUT, 0, order, "", positions, dump(folded.state))
+        if order.seq not in self._on_the_way:
+            self._on_the_way[order.seq] = near
+            self._on_the_way_bytes += len(near.state)
+        while self._on_the_way_bytes > STATES_BYTES_MAX:
+            _, oldest = self._on_the_way.popitem(last=False)
+            self._on_the_way_bytes -= len(oldest.state)
+        return near

@@ -1,4 +1,6 @@
-"""`python -m services.replay`: what a gateway asks in a process of its own. `trial`: what would become of a job."""
+"""`python -m services.replay`: what a gateway asks in a process of its own. `trial`: what would become of a job;
+`whatif`: what the cell would have done otherwise.
+"""
 
 import os
 import sys
@@ -6,6 +8,7 @@ import sys
 import largesse.privacy  # noqa: F401 - first: what the environment holds can be read until then
 from largesse.process.usage import Usage, answered
 from largesse.telemetry import configure
+from services.replay.live.hindsight import answer as whatif
 from services.replay.live.trial import answer as trial
 
 USAGE = Usage(
@@ -14,10 +17,12 @@ USAGE = Usage(
     filters={
         "trial": "Says what would become of a job that is submitted now: one question as JSON on stdin, the answer on"
         " stdout; between them it reads the bus of the gateway by the same way. `largesse submit --dry-run` asks it.",
+        "whatif": "Decides the log of a cell again under what is different: one question as JSON on stdin, how far it"
+        " is and then the answer on stdout. `largesse whatif` asks it.",
     },
 )
 
-FILTERS = {"trial": trial}
+FILTERS = {"trial": trial, "whatif": whatif}
 
 
 def main() -> int:

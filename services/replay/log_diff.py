@@ -53,13 +53,20 @@ class LogDiff:
 
 
 def diff(first: Source, second: Source, tell: Callable[[], None] | None = None) -> LogDiff:
-    """Reads both logs at the same pace; `tell` is called for each pair of records. Raises what reading them raises."""
+    """Reads both logs at the same pace; `tell` is called for each pair of records. Of a bundle and another log the
+    records that both have are compared. Raises what reading them raises.
+    """
     begins = max(_before(first), _before(second))  # A bundle does not have what lies before it.
     sides = _Side(first, begins), _Side(second, begins)
     found = LogDiff()
     for a, b in zip_longest(sides[0].steps(), sides[1].steps()):
+        if (a is None and first.start is not None) or (b is None and second.start is not None):
+            break  # A bundle does not have what lies behind it either.
         if tell is not None:
             tell()
+        for side, step in zip(sides, (a, b), strict=True):
+            if step is not None:
+                side.take(step)
         if found.difference is None:
             found.difference = _differs(a, b)
         if found.round is None:
@@ -90,21 +97,27 @@ class _Side:
         self._live: dict[int, bool] = {}
 
     def steps(self) -> Iterator[Step]:
+        """What is compared, each to be taken."""
         start = self._source.start
         for record in start.before if start is not None else ():
             self._runs.observe(record)
         self._live = dict.fromkeys(self._runs.living(), True)
         for step in self._source.steps():
             record = step.accepted.record
-            self._runs.observe(record)
-            if record.seq <= self._begins:
-                if record.seq == self._begins:
-                    self._live = dict.fromkeys(self._runs.living(), True)
+            if record.seq > self._begins:
+                yield step
                 continue
-            self.records += 1
-            if isinstance(record.body, RoundClosed):
-                self.closings.append(record)
-            yield step
+            self._runs.observe(record)
+            if record.seq == self._begins:
+                self._live = dict.fromkeys(self._runs.living(), True)
+
+    def take(self, step: Step) -> None:
+        """This record is compared."""
+        record = step.accepted.record
+        self._runs.observe(record)
+        self.records += 1
+        if isinstance(record.body, RoundClosed):
+            self.closings.append(record)
 
     def rows(self) -> dict[tuple[str, int], JobRow]:
         """By name and how often it had been given, what became of a job that lived behind `begins`."""

@@ -16,6 +16,7 @@ from time import monotonic, sleep
 from typing import Any
 
 import pytest
+import yaml
 
 from tests.conftest import ROOT
 from tests.ports import free_port
@@ -295,6 +296,31 @@ def test_the_profile_with_prometheus_and_grafana_comes_up(cell):
         pytest.skip("the images of Prometheus and Grafana are not here, and cannot be pulled")
     cell.run(command, timeout=BUILD_SECONDS)
     cell.run("docker compose rm --stop --force prometheus grafana")
+
+
+def test_nodes_behind_a_broker_work_on_when_it_and_bridges_and_nodes_are_killed(cell):
+    (command,) = re.findall(r"`(docker compose --profile edge up [^`]*)`", (ROOT / "docs" / "mqtt.md").read_text())
+    image = yaml.safe_load((ROOT / "docker-compose.yml").read_text())["services"]["mosquitto"]["image"]
+    here = f"docker image inspect {image} || docker pull {image}"
+    if subprocess.run(["bash", "-c", here], cwd=ROOT, capture_output=True, check=False).returncode:
+        pytest.skip("the image of mosquitto is not here, and cannot be pulled")
+    edge = {"edge-a", "edge-b"}
+    try:
+        cell.run(f"{command} --no-recreate {' '.join(SCALES)}", timeout=BUILD_SECONDS)
+        cell.until(lambda: edge <= cell.ready(), "both nodes are there")
+        cell.submit("edge", 150, "sleep 1; echo $LARGESSE_TASK_INDEX on $LARGESSE_NODE")
+        for service in ("bridge", "mosquitto", "edge-a"):
+            cell.run(f"docker compose --profile edge kill --signal KILL {service}")
+            cell.run(f"docker compose --profile edge start {service}")
+        cell.run("largesse watch edge", timeout=BUILD_SECONDS)
+
+        ran = [cell.run(f"largesse logs edge/map/{index}").split(" on ") for index in range(150)]
+        assert [index for index, _ in ran] == [str(index) for index in range(150)]
+        assert edge <= {node.strip() for _, node in ran}, "what they print is read by way of a bridge"
+        nodes = {each["node"]: each["reached"] for each in json.loads(cell.run("largesse get nodes --json"))}
+        assert {name for name, reached in nodes.items() if reached == "bridge"} == edge
+    finally:
+        cell.run("docker compose --profile edge rm --stop --force edge-a edge-b bridge mosquitto passwords")
 
 
 def test_whoever_is_killed_the_job_ends_and_the_log_decides_itself_again(cell):

@@ -22,6 +22,14 @@ JOBS = (
 )  # fmt: skip
 
 
+def same_answer(cell, data, *different):
+    """A cell that runs says of its own past what `replay` says of its log."""
+    seq = cell.ask("top", "--json").json["seq"]
+    span = ("--to", seq)
+    expected = cell.ask("replay", data, "--what-if", *different, *span, "--json").json
+    assert cell.ask("whatif", *different, "--since", 0, *span, "--json").json == expected
+
+
 def test_every_job_ends_as_it_did_and_another_policy_can_be_tried(tmp_path):
     data = tmp_path / "data"
     with up(data, "--nodes", 3) as cell:
@@ -34,6 +42,15 @@ def test_every_job_ends_as_it_did_and_another_policy_can_be_tried(tmp_path):
         ended = {name: cell.until(name, lambda found: found["ended_ms"])["state"] for name in
                  ("graph", "flaky", "bad", "gang", "long")}  # fmt: skip
         alive = cell.ask("replay", data, "--what-if", "--json").json
+        same_answer(cell, data, "--preset", "fifo", "--without-user", "ann")
+        config = json.dumps({"set": {"preset": "drf"}})
+        (tmp_path / "config.json").write_text(config)
+        tried = cell.ask("config", "apply", tmp_path / "config.json", "--dry-run", "--replay", "1h", "--json").json
+        assert tried["replay"]["changed"] == {"preset": ["largesse", "drf"]}
+        assert {row["job"] for row in tried["replay"]["jobs"]} == set(ended)
+        new = cell.ask("submit", "-", "--dry-run", "--json", stdin=JOBS[0].replace("graph", "new")).json
+        assert (new["job"], new["dry_run"], [each["stage"] for each in new["places"]][:1]) == ("new", True, ["s"])
+        assert cell.ask("get", "job", "new").code == 1
 
     again = cell.ask("replay", data, "--what-if", "--json").json
     for answer in (alive, again):

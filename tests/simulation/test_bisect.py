@@ -8,6 +8,7 @@ import pytest
 from largesse.log.export import ExportWriter
 from largesse.rounds import read_by
 from schemas import JobAdmitted, NodeRegistered, RoundClosed
+from schemas.quantities import SHARE_UNITS
 from services.replay.bisect.language import Compared, Joined, Lasting, Negated, measures_in, read_expression
 from services.replay.bisect.measures import World
 from services.replay.bisect.scan import bisect, compare
@@ -139,6 +140,29 @@ def test_in_a_bundle_it_is_found_at_the_same_records(told, tmp_path):
         ]
 
 
+def test_a_queue_above_others_is_due_what_these_are_together(told):
+    tops, view = {}, viewing(None)
+    for step in told.steps():
+        record = step.accepted.record
+        if isinstance(record.body, RoundClosed):
+            for winner in read_by(view, recorded_winners(step, record)):
+                view.core.FOLDS[type(winner.body)](view.state, winner)
+        if type(record.body) in view.core.FOLDS:
+            view.core.FOLDS[type(record.body)](view.state, record)
+        for path, level in view.state.levels.items():
+            top, _, rest = path.partition("/")
+            if rest:
+                tops.setdefault(top, {}).setdefault(record.seq, 0)
+                tops[top][record.seq] += level
+    assert tops
+    for top in tops:
+        found = bisect(told, read_expression(f'queue("{top}").due > 10%'), every=True)
+        covered = {seq for span in found.spans for seq in range(span.first, span.last + 1)}
+        expected = {seq for seq, level in tops[top].items() if 10 * level > SHARE_UNITS}
+        assert expected
+        assert covered == expected
+
+
 # ---------------------------------------------------------------- the command
 def test_the_command_finds_the_first_record_or_all(told, tmp_path):
     found = bisect(told, read_expression("pending() > 10"), every=True)
@@ -165,6 +189,8 @@ def test_the_command_says_what_is_wrong_under_the_place(told, tmp_path):
     never = largesse("bisect", told.name, 'node("nowhere").running > 0', "--json")
     assert (never.code, never.json["held"], never.json["seq"], never.json["spans"]) == (1, False, None, [])
     assert "there is no node 'nowhere'" in never.err
+    never = largesse("bisect", told.name, 'queue("nowhere").held > 0')
+    assert (never.code, "there is no queue 'nowhere'" in never.err) == (1, True)
     with ExportWriter(tmp_path / "empty"):
         pass
     assert largesse("bisect", tmp_path / "empty", "pending() >= 0").code == 1

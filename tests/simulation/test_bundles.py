@@ -153,10 +153,11 @@ def test_another_policy_decides_otherwise_behind_its_start(middle, told):
 
 def test_it_differs_in_nothing_from_the_part_of_its_log(told, tmp_path):
     seqs = len(records_of(told))
-    found = diff(told, bundled(told, tmp_path / "rest", seqs // 2))
-
-    assert (found.difference, found.round, found.jobs) == (None, None, [])
-    assert found.records[0] == found.records[1] > seqs // 3
+    for at, last in enumerate([None, 3 * seqs // 4]):
+        bundle = bundled(told, tmp_path / f"part-{at}", seqs // 2, last)
+        for found in (diff(told, bundle), diff(bundle, told)):
+            assert (found.difference, found.round, found.jobs) == (None, None, [])
+            assert found.records[0] == found.records[1] > seqs // 5
 
 
 def test_the_gateway_shows_what_it_showed(told, middle):
@@ -292,7 +293,12 @@ def test_the_command_writes_one_that_every_command_opens(told, tmp_path):
     assert largesse("replay", path, "--verify", "--until", "401").code == 2
     assert largesse("replay", path, "--json").json == largesse("replay", told.name, "--until", "400", "--json").json
     assert largesse("replay", path, "--what-if", "--preset", "drf", "--json").json["from_seq"] >= first - 1
-    assert largesse("diff", path, told.name).code == 1
+    assert largesse("diff", path, told.name, "--json").json["records"] == [401 - first, 401 - first]
+    assert largesse("diff", told.name, path).code == 0, "a bundle that ends sooner differs in nothing else"
+    early = largesse("tail", path, "--from", "10")
+    assert (early.code, f"the bundle begins behind record {first - 1}" in early.err) == (0, True)
+    asked = largesse("why", "node-0", "--log", path, "--at", first - 2)
+    assert (asked.code, f"--at: the bundle begins behind record {first - 1}" in asked.err) == (2, True)
     queue = next(record.body.spec.queue for record in records if isinstance(record.body, JobAdmitted))
     shown = largesse("tail", path, "--queue", queue, "--last", "1000", "--json").out.splitlines()
     of_log = largesse("tail", told.name, "--queue", queue, "--from", str(first), "--json").out.splitlines()

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from largesse.log.export import ExportWriter
-from schemas import ConfigChanged, JobAdmitted, JobCancelled, Queue, RoundClosed
+from schemas import ConfigChanged, JobAdmitted, JobCancelled, JobChanged, Queue, RoundClosed
 from schemas.edge.cluster import ClusterNode
 from schemas.edge.read import read_cluster, read_workload_line
 from services.gateway import view
@@ -25,8 +25,8 @@ from services.simulator.drawn import Dice
 from services.simulator.drawn_reservations import KNOBS, drawn_reservations
 from services.simulator.run import Options, simulate
 
-COPIES = 6
-"""So many nodes are added for each that there is: more than enough for all that waits."""
+COPIES = 12
+"""So many nodes are added for each that there is: enough for all that waits, also for what comes last."""
 OF_TIME = ("after", "back_off", "next_round", "running", "starting")
 """These are no obstacles that anything but time removes."""
 PRESETS = ("largesse", "drf", "hdrf", "carbyne", "fifo", "dress", "rayon")
@@ -216,7 +216,7 @@ class _Run(what_if._Run):
         super()._differ(cell, drive)
         cell.put(ConfigChanged(cell.admission.policy, None, "tester"))  # Has a round open.
         for body in self._question.said:
-            if not isinstance(body, JobCancelled) or body.job in cell.admission.jobs:
+            if body.job in cell.admission.jobs:
                 cell.put(body)
 
     def _go_on(self, cell, agents):
@@ -296,7 +296,9 @@ def worlds_of(state: view.State, rows: list[Named]) -> list[tuple[World, list[Na
 
 
 def world_of(state: view.State, row: Named, more: tuple[tuple[str, str], ...] = ()) -> World:
-    """Without the obstacle of a row, and `more` of them."""
+    """Without the obstacle of a row, and `more` of them. What a stage is asked for by was recorded under its limit: a
+    job that is held and released is asked for anew.
+    """
     obstacles = ((row.reason, row.limit), *more)
     words = [word for word, _ in obstacles]
     limits = [each for each in obstacles if each[0] in LIMITS]
@@ -309,7 +311,10 @@ def world_of(state: view.State, row: Named, more: tuple[tuple[str, str], ...] = 
         queues=open_tree(state.queues, limits) if limits and state.queues is not None else None,
         jobs={(row.job, row.stage): changes} if changes else {},
         values={"reservations": "off"} if any(word in RESERVED for word in words) else {},
-        said=[JobCancelled(name, "tester") for name in row.kept_for if name != row.job] if "kept" in words else [],
+        said=[
+            *(JobCancelled(name, "tester") for name in row.kept_for if name != row.job and "kept" in words),
+            *(JobChanged(row.job, hold=hold, author="tester") for hold in (True, False) if "running_max" in words),
+        ],
     )
 
 

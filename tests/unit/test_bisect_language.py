@@ -13,7 +13,7 @@ from services.replay.bisect.language import (
     measures_in,
     read_expression,
 )
-from services.replay.bisect.measures import OF_CELL, SUBJECTS, Measure
+from services.replay.bisect.measures import OF_CELL, STATES, SUBJECTS, Measure
 
 PENDING = Measure("", "", "pending")
 MANY = Compared(PENDING, ">", Fraction(1_000))
@@ -58,6 +58,9 @@ def test_a_text_says_a_condition(text, condition):
         ("pending() > 5 $", "$", '"$" means nothing here'),
         ("pending() > 5 6", "6", '"6" is not expected here'),
         ("foo() > 5", "foo", '"foo" is nothing that is measured: one of queue, job'),
+        ('job("j").state == "runing"', '"runing"', "a job is never runing: one of waiting, running, succeeded, failed"),
+        ('node("n").state != "down"', '"down"', "a node is never down: one of ready, draining"),
+        ('job("j").state = "running"', '= "', "equality is =="),
         ('queue("a").hold > 5', "hold", 'a queue has no ".hold": one of .held, .due'),
         ('queue("a") > 5', "queue", "says not what of it: one of .held"),
         ("queue().held > 5", "queue", 'write queue("name")'),
@@ -88,10 +91,11 @@ def test_what_means_nothing_is_said_where_it_stands(text, at, words):
 
 
 def test_every_measure_can_be_looked_for():
-    example = {"share": "5%", "time": "5s", "count": "5", "text": '"running"'}
+    example = {"share": "5%", "time": "5s", "count": "5"}
     for subject, parts in SUBJECTS.items():
         for part, kind in parts.items():
-            measure, literal = (f"{part}.cpu", "5") if kind == "quantities" else (part, example[kind])
+            text = STATES[subject][0] if kind == "text" else ""
+            measure, literal = (f"{part}.cpu", "5") if kind == "quantities" else (part, example.get(kind, f'"{text}"'))
             found = read_expression(f'{subject}("x").{measure} != {literal}')
             assert [(each.subject, each.part) for each in measures_in(found)] == [(subject, part)]
     for part in OF_CELL:

@@ -71,6 +71,27 @@ def test_every_moment_is_as_a_fold_up_to_it(checkpoints):
     run_in_memory(story)
 
 
+@pytest.mark.parametrize(("most", "kept_least"), [(0, 0), (40_000, 1), (1 << 26, 2)])
+def test_states_on_the_way_to_a_moment_show_the_next_ones_alike(monkeypatch, most, kept_least):
+    monkeypatch.setattr(past, "RECORDS_LEAST", 1)
+    monkeypatch.setattr(past, "BYTES_BY_RECORD", 1 << 30)
+    monkeypatch.setattr(past, "STATES_BYTES_MAX", most)
+
+    async def story(cell):
+        last = await busy(cell)
+        await with_checkpoints(cell, checkpoints=2)
+        shown = Past(view, cell.bus, Settings(bus="file:memory"))
+        await shown.at(Moment(last, None))
+        assert len(shown._on_the_way) >= kept_least
+        for seq in [*range(last, 0, -3), *range(1, last, 2)]:
+            found = await shown.at(Moment(seq, None))
+            assert dump(found) == dump(await folded_to(cell, seq))
+            assert sum(len(near.state) for near in shown._on_the_way.values()) == shown._on_the_way_bytes <= most
+        assert bool(shown._on_the_way) == bool(most)
+
+    run_in_memory(story)
+
+
 def test_a_past_state_does_not_change_while_others_are_shown():
     async def story(cell):
         last = await busy(cell)

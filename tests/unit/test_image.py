@@ -79,18 +79,19 @@ def test_the_passwords_of_the_edge_are_made_once_and_each_lies_apart(tmp_path):
     (script,) = compose["passwords"]["command"]
     (tmp_path / "largesse").write_text(f'#!/bin/sh\nexec {sys.executable} -m services.cli.main "$@"\n')
     (tmp_path / "largesse").chmod(0o755)
-    shared = tmp_path / "shared"
-    shared.mkdir()
+    mounted = tmp_path / "mqtt"
+    for volume in compose["passwords"]["volumes"]:
+        (mounted / volume.partition(":/mqtt/")[2]).mkdir(parents=True)
 
     def made():
-        words = [*compose["passwords"]["entrypoint"], script.replace("/shared", str(shared))]
+        words = [*compose["passwords"]["entrypoint"], script.replace("/mqtt", str(mounted))]
         path = f"{tmp_path}:{os.environ['PATH']}"
         subprocess.run(words, env={**os.environ, "PATH": path, "PYTHONPATH": str(ROOT)}, check=True, timeout=120)
-        return {str(file.relative_to(shared)): file.read_text() for file in shared.rglob("*") if file.is_file()}
+        return {str(file.relative_to(mounted)): file.read_text() for file in mounted.rglob("*") if file.is_file()}
 
     first = made()
 
-    assert sorted(first) == ["bridge/secret", "broker/passwd", "edge-a/secret", "edge-b/secret"]
+    assert sorted(first) == ["bridge/secret", "broker/complete", "broker/passwd", "edge-a/secret", "edge-b/secret"]
     assert [line.partition(":")[0] for line in first["broker/passwd"].splitlines()] == ["bridge", "edge-a", "edge-b"]
     assert made() == first
 
@@ -102,4 +103,17 @@ def test_what_lies_behind_the_broker_reaches_nothing_else():
     for name in ("edge-a", "edge-b"):
         assert compose[name]["environment"]["LARGESSE_BUS"] == f"mqtt://{name}@mosquitto:1883"
         assert compose[name]["environment"]["LARGESSE_NODE"] == name
-        assert [volume["volume"]["subpath"] for volume in compose[name]["volumes"]] == [name]
+        assert compose[name]["volumes"] == [f"mqtt-{name}:/run/mqtt:ro"]
+    made = sorted(volume.partition(":")[0] for volume in compose["passwords"]["volumes"])
+    given = [
+        (volume, name)
+        for volume in made
+        for name, service in compose.items()
+        if name != "passwords" and any(each.startswith(f"{volume}:") for each in service.get("volumes", []))
+    ]
+    assert given == [
+        ("mqtt-bridge", "bridge"),
+        ("mqtt-broker", "mosquitto"),
+        ("mqtt-edge-a", "edge-a"),
+        ("mqtt-edge-b", "edge-b"),
+    ]

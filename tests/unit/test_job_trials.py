@@ -7,6 +7,7 @@ import pytest
 
 from schemas.topics import INPUTS
 from services.cli.trying import trial_rows, trial_text
+from services.gateway.documents.models.jobs import Submitted
 from services.gateway.http.dry_runs import jobs, lending
 from tests.gateway_cell import JOB, STAGE, run_in_memory
 from tests.unit.cli_here import largesse
@@ -37,6 +38,7 @@ def test_a_dry_run_says_where_a_job_would_start_and_writes_nothing():
     assert document["places"] == [{"stage": "s", "node": "n1", "tasks": 4}]
     assert document["waiting"] == 2
     assert document["start"]["earliest_ms"] >= document["at"]["time"]
+    assert Submitted.model_validate(document).start is not None
     assert document["reasons"][0]["reason"] == "no_room"
 
 

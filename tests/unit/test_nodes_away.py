@@ -8,7 +8,7 @@ from schemas.edge.nodes import DRAIN_REASON_MAX
 from schemas.edge.read import Malformed, read_input
 from services.cli.ending import Wrong
 from services.cli.getting import node_row
-from services.cli.operating import SPAN_MS_MAX, _span_ms
+from services.cli.moments import SPAN_MS_MAX, span_ms
 from services.gateway.documents.nodes import node_document
 from tests.builders import job, node, stage
 from tests.cells import running_cell
@@ -195,15 +195,15 @@ def test_over_http_a_node_is_drained_with_a_deadline_and_removed_once_it_has_lef
 
 @pytest.mark.parametrize(("text", "ms"), [("90s", 90_000), ("0s", 0), ("0", 0), ("250ms", 250), ("10m", 600_000)])
 def test_a_deadline_is_written_with_its_unit(text, ms):
-    assert _span_ms("--deadline", text) == ms
+    assert span_ms("--deadline", text) == ms
 
 
 @pytest.mark.parametrize("text", ["", "soon", "-1s", "1.5h", "1w", f"{SPAN_MS_MAX // 86_400_000 + 1}d"])
 def test_what_is_no_deadline_is_refused(text):
     with pytest.raises(Wrong, match=r"--deadline: .* is not a duration: write it like 90s, 10m"):
-        _span_ms("--deadline", text)
+        span_ms("--deadline", text)
 
 
 def test_a_deadline_without_its_unit_is_refused_with_what_to_write():
     with pytest.raises(Wrong, match=r"--deadline: '10' has no unit: write 10s for seconds, 10m for minutes"):
-        _span_ms("--deadline", "10")
+        span_ms("--deadline", "10")

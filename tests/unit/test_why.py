@@ -130,6 +130,24 @@ def test_a_user_limit_is_named_and_so_is_one_behind_full_nodes():
     assert set(words(other, "c")) == {"no_room", "user_running_max"}
 
 
+def test_limits_that_are_reached_too_stand_beside_the_main_one():
+    tree = Queue("root", children=[Queue("ads", max={"cpu": 2_000}, user_running_max=2), Queue("ml")])
+    cell = Watched(cpu=8, queues=tree).submit("first", stage(tasks=3, running_max=2), queue="ads", user="ann")
+    rows = why(cell, "first")["reasons"]
+    assert [(row["reason"], row["numbers"].get("queue")) for row in rows[:3]] == [
+        ("running_max", None),
+        ("queue_max", "ads"),
+        ("user_running_max", "ads"),
+    ]
+    assert all(row["numbers"]["also"] for row in rows[1:3])
+
+    cell.submit("second", stage(cpu=1), queue="ads", user="bob")
+    assert words(cell, "second") == ["queue_max"]
+    cell.submit("third", stage(cpu=2, tasks=4), queue="ads", user="bob").submit("fills", stage(cpu=4), queue="ml")
+    behind = why(cell, "second")["reasons"][1]
+    assert (behind["reason"], behind["numbers"]["behind"], behind["numbers"]["waiting"]) == ("no_room", True, "9")
+
+
 def test_stages_wait_for_others_and_a_failure_makes_a_pause():
     cell = Watched().submit("j", stage("map", retries=3), stage("reduce", after=["map"]))
     cell.start("j", "map").settle(2_000)
@@ -195,6 +213,38 @@ def test_a_queue_says_what_it_holds_and_why_a_sibling_has_more():
     assert beside["text"].startswith("queue ads holds")
     assert why(cell, "root")["id"] == "root"
     assert words(Watched(queues=tree), "ads")[0] == "demand"
+
+
+def test_a_queue_says_since_when_and_since_which_record_it_has_less_than_it_is_due():
+    tree = Queue("root", children=[Queue("ads"), Queue("ml")])
+    cell = Watched(cpu=4, queues=tree, preset="hdrf").submit("a", stage(tasks=8, estimate_ms=60_000), queue="ads")
+    cell.start("a", "s", count=4).settle(7_000)
+    assert "short" not in main(cell, "ml")["numbers"]
+    cell.submit("b", stage(tasks=8), queue="ml")
+    since = cell.view.opened
+    cell.settle(5_000)
+
+    row = main(cell, "ml")
+    assert (row["numbers"]["short"]["since_ms"], row["numbers"]["short"]["seq"]) == (7_000, since)
+    assert f"it has had less than it is due for 5 s (since record {since}" in row["text"]
+    cell.finish("a", "s", count=4)
+    assert "short" not in main(cell, "ml")["numbers"]
+
+
+def test_a_task_that_runs_says_which_jobs_it_overtook_and_by_which_rule():
+    cell = full().submit("large", stage(cpu=3)).submit("small", stage(cpu=1), stage("more", cpu=1))
+    cell.take(JobChanged("large", hold=True, author="ann")).settle()
+    cell.finish("fills", "s").start("small", "s")
+    assert why(cell, "small/s/0")["reasons"][0]["numbers"]["overtook"] == []  # Nobody overtakes what is held.
+
+    cell = Watched(cpu=4).submit("fills", stage(cpu=3, estimate_ms=60_000)).start("fills", "s")
+    cell.submit("large", stage(cpu=3)).submit("small", stage(cpu=1)).start("small", "s")
+    row = why(cell, "small/s/0")["reasons"][0]
+    assert row["numbers"]["overtook"] == [
+        {"job": "large", "queue": "default", "rule": "room", "why": "asks for more cpu"}
+    ]
+    assert row["text"].endswith("it went before 1 job submitted before it that waits still: large (asks for more cpu)")
+    assert why(cell, "fills/s/0")["reasons"][0]["numbers"]["overtook_jobs"] == 0
 
 
 def test_a_node_says_what_runs_there_and_why_nothing_new_does():

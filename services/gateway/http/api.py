@@ -33,6 +33,7 @@ from services.gateway.http.agents.results import ReadResults, fetch_results
 from services.gateway.http.agents.stage_logs import ANSWERS_MAX
 from services.gateway.http.change_streams import STREAMS_MAX, ChangeStreams
 from services.gateway.http.connections import CONNECTIONS_MAX
+from services.gateway.http.dry_runs.what_ifs import WHAT_IFS_MAX
 from services.gateway.http.problems import Problem, dumped, malformed
 from services.gateway.http.reading import read_document, read_request
 from services.gateway.http.streams import StreamLimit
@@ -90,6 +91,7 @@ class Api:
         self.attempts = AttemptTables(lambda: follower.places)
         self.reading = Readers(threads=1)
         self.dry_runs = asyncio.Semaphore(DRY_RUNS_MAX)
+        self.what_ifs = StreamLimit(WHAT_IFS_MAX, "what-ifs")
         self.outputs = StreamLimit(OUTPUTS_MAX, "answers with output")
         self.stage_outputs = StreamLimit(ANSWERS_MAX, "answers with output of whole jobs or stages")
         # Watchers must leave connections to others.

@@ -58,6 +58,7 @@ from services.gateway.http.routes.reservations import add_reservations
 from services.gateway.http.routes.results import add_results
 from services.gateway.http.routes.series import add_series
 from services.gateway.http.routes.streams import add_change_stream
+from services.gateway.http.routes.what_ifs import add_what_ifs
 from services.gateway.http.routes.why import add_why
 from services.gateway.http.series_jobs import bind
 from services.gateway.http.streams import EventStream
@@ -125,6 +126,7 @@ def make_app(
     add_reservations(app, api)
     add_series(app, api)
     add_why(app, api)
+    add_what_ifs(app, api)
     add_change_stream(app, api)
     add_records(app, api)
     add_attempts(app, api)

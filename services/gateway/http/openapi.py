@@ -14,6 +14,7 @@ from pydantic.json_schema import JsonSchemaMode
 from schemas.edge.config import ConfigInput
 from schemas.edge.jobs import JobPatch, JobRerunRequest, JobSubmission
 from schemas.edge.reservations import ReservationRequest, ReservationTerms, SeriesRequest
+from schemas.edge.what_ifs import WhatIfRequest
 from services.gateway.documents import Document
 from services.gateway.documents.models.cell import Changes, Problem
 from services.gateway.http.problems import MEDIA_TYPE, TITLES
@@ -55,6 +56,7 @@ _BODIES: dict[tuple[str, str], type[BaseModel]] = {
     ("/v1/reservations", "post"): ReservationRequest,
     ("/v1/reservations/{reservation}", "put"): ReservationTerms,
     ("/v1/series", "post"): SeriesRequest,
+    ("/v1/what-if", "post"): WhatIfRequest,
 }
 _BODY_TYPES = ("application/json", "application/yaml")
 _PROBLEM = {"$ref": f"#/components/schemas/{Problem.__name__}"}

@@ -309,6 +309,7 @@ def _set_tree(state: State, tree: Queue) -> None:
     state.shares = {path: share for path, share in state.shares.items() if path in queues}
     state.jobs_changed.update(dict.fromkeys(state.jobs, True))  # A `max` may count for them, or none any more.
     state.breaches = {path: breach for path, breach in state.breaches.items() if path in queues}
+    state.short = {path: row for path, row in state.short.items() if path in queues}
     state.used = {path: used for path, used in state.used.items() if path in queues or state.tasks[path]}
     state.tasks = {path: tasks for path, tasks in state.tasks.items() if path in queues or tasks}
 

@@ -4,13 +4,14 @@ from largesse.ids import shard_of
 from largesse.lifecycle.failing_nodes import expire
 from schemas import Asks, ClassWait, Grants, Record, RoundClosed, RoundOpened, Shares, Struck, Vector
 from schemas.placement_rules import class_key
+from schemas.shares import QueueShare
 from services.gateway.view.classes import fold_pools
 from services.gateway.view.copies import begin_copy
 from services.gateway.view.jobs import STRIKES_KEPT, StruckRow
 from services.gateway.view.ledger import fold_ledger
 from services.gateway.view.places import move, place
 from services.gateway.view.revocable import begin_lent, take_back
-from services.gateway.view.state import Allocation, State, note, touch
+from services.gateway.view.state import SHORT_LEAST, Allocation, ShortRow, State, note, touch
 from services.gateway.view.user_tasks import count_user
 
 
@@ -80,10 +81,16 @@ def fold_abandoned(state: State, record: Record) -> None:
 def fold_shares(state: State, record: Record) -> None:
     """Levels and guarantees of queues."""
     body: Shares = record.body
+    before = state.shares
     if body.full:  # Names every queue of which there is something to tell.
         state.levels, state.shares = {}, {}
+        named = {share.queue: True for share in body.queues}
+        state.short = {queue: row for queue, row in state.short.items() if queue in named}
     for queue in body.gone:
         state.levels.pop(queue, None)
+        state.short.pop(queue, None)
+    for share in body.queues:
+        _note_short(state, record, share, before.get(share.queue))
     state.levels.update({level.queue: level.target for level in body.levels})
     state.shares.update({share.queue: share for share in body.queues})
     for breach in body.breaches:
@@ -91,6 +98,17 @@ def fold_shares(state: State, record: Record) -> None:
             state.breaches.pop(breach.queue, None)
         else:
             state.breaches[breach.queue] = breach
+
+
+def _note_short(state: State, record: Record, share: QueueShare, before: QueueShare | None) -> None:
+    """Whether a queue holds less than it is due, and since when."""
+    if share.fair - share.allocated < SHORT_LEAST:
+        state.short.pop(share.queue, None)
+    elif share.queue not in state.short:
+        row = ShortRow(record.seq, record.time, share.allocated, share.fair)
+        if before is not None:
+            row.held_before, row.due_before = before.allocated, before.fair
+        state.short[share.queue] = row
 
 
 def fold_asks(state: State, record: Record) -> None:

@@ -12,7 +12,7 @@ from services.gateway.view.predictions import SCORED_MAX, Predicted, Score
 from services.gateway.view.starts import Starts
 from services.gateway.view.state import State
 
-EARNED_BY_RECORD = 20
+EARNED_BY_RECORD = 5
 """Steps; each is a look at a node, at a task that runs or at a job."""
 EARNED_MAX = 20_000
 """A prediction that takes more is made on credit; none is made until that is earned."""

@@ -25,6 +25,7 @@ from schemas.grants import HeldRoom, WaitReason
 from schemas.nodes import ResultsKept
 from schemas.placement_rules import class_key, near_key, rules_of
 from schemas.plans import AtomOrder
+from schemas.quantities import SHARE_UNITS
 from schemas.shares import Breach, QueueShare
 from services.gateway.view.jobs import ClassClock, EndedJob, LiveJob, StageUse
 from services.gateway.view.predictions import Predictions
@@ -200,6 +201,24 @@ class PoolsRow:
 
 
 @dataclass(slots=True)
+class ShortRow:
+    """A queue has held less than it is due since the round that record `seq` opened: what it held and was due then, and
+    in what was published before; None: nothing had been. In 10^-9 of the cell.
+    """
+
+    seq: int
+    since_ms: int
+    held: int
+    due: int
+    held_before: int | None = None
+    due_before: int | None = None
+
+
+SHORT_LEAST = SHARE_UNITS // 1_000
+"""What a queue lacks, to be told."""
+
+
+@dataclass(slots=True)
 class Touched:
     """Names of the jobs and nodes that have changed, or have left the view, since metrics were counted last."""
 
@@ -227,8 +246,9 @@ class State:
     over. `pools`: of the classes, each change of them; `forecast`: of the estimator, the latest. `clocks`: by task
     class for which jobs wait, how long for which reason; `jobs_changed`, `reasons_changed`: by name and class, what has
     to be looked at once the record is folded; `limits_changed`: so have the queues with a `max`. `predictions`: of
-    starts. `touched`: what has changed since metrics were last exported; None: never exported, or too much has changed.
-    `noted`: by kind, names of the documents that the record being folded changes; None: nobody asks.
+    starts. `short`: by queue, since when it has held less than it is due. `touched`: what has changed since metrics
+    were last exported; None: never exported, or too much has changed. `noted`: by kind, names of the documents that
+    the record being folded changes; None: nobody asks.
     """
 
     cell: str = ""
@@ -263,6 +283,7 @@ class State:
     levels: dict[str, int] = field(default_factory=dict)
     shares: dict[str, QueueShare] = field(default_factory=dict)
     breaches: dict[str, Breach] = field(default_factory=dict)
+    short: dict[str, ShortRow] = field(default_factory=dict)
     ceilings: dict[str, Vector] = field(default_factory=dict)
     waits: dict[str, WaitReason] = field(default_factory=dict)
     retries: dict[str, dict[str, WaitReason]] = field(default_factory=dict)

@@ -10,6 +10,7 @@ from services.gateway.view.jobs import EndedJob, FailedAttempt, LiveJob, waiting
 from services.gateway.view.places import indexes_of
 from services.gateway.view.state import Allocation, State
 from services.gateway.view.waited import waited_until
+from services.gateway.why.overtaken import overtaken, overtaken_text
 from services.gateway.why.waits import Waits
 
 WHY_GRANTED = {
@@ -22,6 +23,7 @@ WHY_GRANTED = {
 """By `why` of a grant. The first is also that of jobs that are not planned."""
 PLAIN = "it was its turn, and there was room"
 FAILURES_SHOWN_MAX = 3
+OVERTAKEN_MAX = 100
 
 
 def live_why(state: State, job: LiveJob, stage: str | None, index: int | None) -> Document:
@@ -34,7 +36,7 @@ def live_why(state: State, job: LiveJob, stage: str | None, index: int | None) -
             return {
                 "kind": "task",
                 "state": "running" if held[0].started else "starting",
-                "reasons": [_granted(state, job, each) for each in held] + _failed(job.failures, stage, index),
+                "reasons": [_granted(state, job, stage, each) for each in held] + _failed(job.failures, stage, index),
                 "start": None,
                 "waited": None,
             }
@@ -124,12 +126,14 @@ def _holds(state: State, key: str) -> list[Allocation]:
     return ([] if hold is None else [hold]) + list(state.copies.get(key, ()))
 
 
-def _granted(state: State, job: LiveJob, hold: Allocation) -> Document:
+def _granted(state: State, job: LiveJob, stage: str, hold: Allocation) -> Document:
+    before = overtaken(state, job, job.graph.stages[job.graph.position[stage]], hold)
     why = WHY_GRANTED[hold.why] if hold.why in WHY_GRANTED and hold.why != "required" else PLAIN
     word = "running" if hold.started else "starting"
     waited_ms = hold.granted_ms - job.submitted_ms
     text = f"attempt {hold.attempt} {'runs' if hold.started else 'is to start'} on {hold.node}: {why}"
     text += f" (granted by record {hold.granted} at {moment(hold.granted_ms)}, {span(waited_ms)} after its submission)"
+    text += overtaken_text(before)
     numbers = {
         "node": hold.node,
         "attempt": hold.attempt,
@@ -137,6 +141,8 @@ def _granted(state: State, job: LiveJob, hold: Allocation) -> Document:
         "granted": hold.granted,
         "granted_ms": hold.granted_ms,
         "started_ms": hold.started_ms,
+        "overtook": before[:OVERTAKEN_MAX],
+        "overtook_jobs": len(before),
     }
     return {"reason": word, "text": text, "numbers": numbers, "unblocks": []}
 

@@ -11,7 +11,7 @@ from services.gateway.documents.queueing import named
 from services.gateway.documents.queues import queue_document
 from services.gateway.view.pending import Pending
 from services.gateway.view.starts import Starts
-from services.gateway.view.state import State
+from services.gateway.view.state import ShortRow, State
 
 SIBLINGS_SHOWN_MAX = 5
 
@@ -97,10 +97,31 @@ def _main(state: State, row: Document, waiting: int, pending: Pending) -> Docume
     else:
         word, text = "no_room", f"{has}; {plural(waiting, 'task')} of it wait{'s' * (waiting == 1)} for room"
         unblocks = ["tasks that run end"]
+    numbers = _numbers(row, waiting)
+    if (short := state.short.get(path)) is not None and held < (fair or 0.0):
+        text += f"; {_since_text(state, short)}"
+        numbers["short"] = {
+            "since_ms": short.since_ms,
+            "seq": short.seq,
+            "held": short.held / SHARE_UNITS,
+            "due": short.due / SHARE_UNITS,
+        }
     ends = Starts(state, pending).ends("")
     if ends and waiting and word in ("no_room", "weight"):
         unblocks.append(f"the next running task ends in about {span(ends[0] - state.time)}")
-    return {"reason": word, "text": text, "numbers": _numbers(row, waiting), "unblocks": unblocks}
+    return {"reason": word, "text": text, "numbers": numbers, "unblocks": unblocks}
+
+
+def _since_text(state: State, short: ShortRow) -> str:
+    """Since when a queue has had less than it is due, by which record, and what had changed."""
+    text = f"it has had less than it is due for {span(state.time - short.since_ms)} (since record {short.seq}"
+    if short.due_before is not None and short.due > short.due_before:
+        text += f", where its due rose from {_percent(short.due_before / SHARE_UNITS)}"
+        text += f" to {_percent(short.due / SHARE_UNITS)}"
+    elif short.held_before is not None and short.held < short.held_before:
+        text += f", where what it holds fell from {_percent(short.held_before / SHARE_UNITS)}"
+        text += f" to {_percent(short.held / SHARE_UNITS)}"
+    return f"{text})"
 
 
 def _full(state: State, path: str, pending: Pending) -> tuple[str, str] | None:

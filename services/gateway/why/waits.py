@@ -2,6 +2,7 @@
 
 from largesse.lifecycle.running_limit import queue_at_limit
 from largesse.lifecycle.slots import counted_demand
+from schemas import Vector
 from schemas.quantities import SHARE_UNITS, quantity_text
 from schemas.queue_tree import upwards
 from schemas.reasons import REASONS, Reason
@@ -142,14 +143,54 @@ class Waits:
         stage = job.graph.stages[at]
         rows: list[Document] = []
         if words[0] in LIMITS:
+            rows += self._limits_also(job, at, found[0])
             room = census(self._state, stage)
             if room.room < (stage.tasks if stage.gang else 1):
                 word: Reason = "gang_no_room" if stage.gang else "no_room"
                 numbers = {"also": True} | room.numbers()
                 rows.append(self._row(job, at, word, f"{ALSO}{REASONS[word].means}", numbers))
+            elif short := self._short_behind(job, at, found[0]["numbers"].get("queue"), room):
+                rows.append(short)
         elif words[0] in NEED_ROOM_TOO:
             rows += self._limits_behind(job, at)
-        return [row for row in rows if row["reason"] not in words]
+        main = words[0], found[0]["numbers"].get("queue")
+        return [row for row in rows if row["reason"] not in words or _limit_of(row) not in (None, main)]
+
+    def _limits_also(self, job: LiveJob, at: int, main: Document) -> list[Document]:
+        """Further limits that are reached, too."""
+        spec, stage = job.spec, job.graph.stages[at]
+        named_already = [main["numbers"].get("queue")] if main["reason"] == "queue_max" else []
+        rows = []
+        for each in self._queueing.limits(spec.queue, stage):
+            if each.held + each.asked > each.most and each.queue not in named_already:
+                named_already.append(each.queue)
+                numbers: Document = {"also": True, "queue": each.queue, "resource": each.resource}
+                text = f"{ALSO}{each.text()} and holds {each.amount(each.held)}"
+                rows.append(self._row(job, at, "queue_max", text, numbers))
+        limit = self._queueing.users.of(spec.queue, spec.user) if counts_for(self._state, job) else None
+        if limit is not None and limit.free < width_of(stage) and main["reason"] != "user_running_max":
+            numbers = {"also": True, "queue": limit.queue, "user": limit.user}
+            rows.append(self._row(job, at, "user_running_max", f"{ALSO}{limit.text(width_of(stage))}", numbers))
+        return rows
+
+    def _short_behind(self, job: LiveJob, at: int, queue: str | None, room: Census) -> Document | None:
+        """There is room now, and less than all that waits for the same limit of a queue asks for."""
+        stage = job.graph.stages[at]
+        if queue is None:
+            return None
+        free: Vector = {}
+        for group in room.groups.values():
+            for kind, amount in group.free.items():
+                free[kind] = free.get(kind, 0) + amount
+        for kind, amount in sorted(counted_demand(self._state.policy, stage.demand).items()):
+            wanted = self._demand(queue, kind) if amount else 0
+            if wanted > free.get(kind, 0):
+                word: Reason = "gang_no_room" if stage.gang else "no_room"
+                numbers: Document = {"behind": True, "resource": kind, "waiting": quantity_text(kind, wanted)}
+                text = f"{BEHIND}{numbers['waiting']} of {kind} waits in {named(queue)}, and "
+                text += f"{quantity_text(kind, free.get(kind, 0))} is free where it could run"
+                return self._row(job, at, word, text, numbers)
+        return None
 
     def _limits_behind(self, job: LiveJob, at: int) -> list[Document]:
         spec, stage = job.spec, job.graph.stages[at]
@@ -286,6 +327,12 @@ class Waits:
         coming = [step.from_ms for step in row.steps if step.from_ms > state.time]
         numbers = {"reservation": row.reservation, "begins_ms": min(coming, default=None)}
         return numbers, [f"a lease of {row.reservation} begins at {moment(min(coming))}"] if coming else []
+
+
+def _limit_of(row: Document) -> tuple[str, str] | None:
+    """Which limit of a queue a reason is about; None: of none."""
+    queue = row["numbers"].get("queue")
+    return (row["reason"], queue) if row["reason"] in LIMITS and queue is not None else None
 
 
 def _labels(labels: dict[str, str]) -> str:

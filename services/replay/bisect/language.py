@@ -14,7 +14,7 @@ from lark import Lark, Token, Tree
 from lark.exceptions import UnexpectedCharacters, UnexpectedInput
 
 from schemas.quantities import parse_quantity
-from services.replay.bisect.measures import OF_CELL, SUBJECTS, Kind, Measure
+from services.replay.bisect.measures import OF_CELL, STATES, SUBJECTS, Kind, Measure
 
 _GRAMMAR = r"""
 start: any
@@ -153,7 +153,10 @@ def _compared(left: _Operand, operator: Token, right: _Operand) -> Compared:
     if measure.kind == "text" and sign not in ("==", "!="):
         _bad(operator, "words are compared with == or !=")
     if other is None:
-        return Compared(measure, sign, _literal(measure, right[0]))
+        literal = _literal(measure, right[0])
+        if measure.kind == "text" and literal not in (words := STATES[measure.subject]):
+            _bad(right[0], f"a {measure.subject} is never {literal}: {_some(words)}")
+        return Compared(measure, sign, literal)
     if other.kind != measure.kind:
         _bad(right[0], f"this is {_NAMES[other.kind]}, and the other side {_NAMES[measure.kind]}")
     return Compared(measure, sign, other)
@@ -250,7 +253,8 @@ def _bad(token: Token, reason: str) -> NoReturn:
 
 def _explained(error: UnexpectedInput) -> str:
     if isinstance(error, UnexpectedCharacters):
-        return f'"{error.char}" means nothing here'
+        wanted = ": equality is ==" if error.char == "=" else ""
+        return f'"{error.char}" means nothing here{wanted}'
     expected = sorted(_TEXTS[name] for name in getattr(error, "expected", ()) if name in _TEXTS)
     found = getattr(error, "token", None)
     at_end = found is None or found.type == "$END"

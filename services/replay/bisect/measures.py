@@ -23,6 +23,7 @@ from schemas import (
     TaskFinished,
 )
 from schemas.quantities import SHARE_UNITS
+from schemas.queue_tree import walk
 from services.gateway.documents.jobs import state_of
 from services.gateway.documents.nodes import state_of_node
 from services.gateway.documents.queues import held_shares
@@ -57,6 +58,11 @@ SUBJECTS: dict[str, dict[str, Kind]] = {
     "node": {"used": "quantities", "capacity": "quantities", "running": "count", "state": "text"},
 }
 """By what is asked about, what may be asked of it."""
+STATES = {
+    "job": ("waiting", "running", "succeeded", "failed", "cancelled", "rejected"),
+    "node": ("ready", "draining", "unschedulable", "lost", "left"),
+}
+"""By what is asked about, the words of its `state`."""
 OF_CELL: dict[str, Kind] = {"pending": "count", "running": "count", "jobs": "count", "nodes": "count"}
 
 _HELD_CHANGES = (
@@ -149,8 +155,9 @@ class World:
             return Fraction(sum(state_of_node(node) == "ready" for node in self.state.nodes.values()))
         else:
             return Fraction(sum(getattr(sums, measure.part) for sums in self._leaves.values()))
-        if found is not None:
-            self.seen[measure.subject, measure.name] = True
+        asked = measure.subject, measure.name
+        if found is not None and asked not in self.seen and (asked[0] != "queue" or is_queue(self.state, asked[1])):
+            self.seen[asked] = True
         if measure.resource and isinstance(found, dict):
             return Fraction(found.get(measure.resource, 0))
         return found
@@ -163,7 +170,7 @@ class World:
                 self._held[path] = held_shares(state, [path])[path]
             return Fraction(self._held[path], SHARE_UNITS)
         if part == "due":
-            return Fraction(state.levels.get(path, 0), SHARE_UNITS)
+            return Fraction(due_units(state, path), SHARE_UNITS)
         if part in ("fair", "guaranteed", "lent"):
             share = state.shares.get(path)
             return Fraction(getattr(share, part), SHARE_UNITS) if share is not None else None
@@ -200,6 +207,17 @@ class World:
         if part == "running":
             return Fraction(node.holds)
         return dict(node.used if part == "used" else node.capacity)
+
+
+def is_queue(state: State, path: str) -> bool:
+    """Whether the cell has a queue of that path; the empty path is the root."""
+    return not path or (state.queues is not None and any(path == each for each, _ in walk(state.queues)))
+
+
+def due_units(state: State, path: str) -> int:
+    """What a queue is entitled to, in share units: its level, or where others lie below it the sum of theirs."""
+    level = state.levels.get(path)
+    return sum(each for leaf, each in state.levels.items() if is_below(leaf, path)) if level is None else level
 
 
 def is_below(leaf: str, path: str) -> bool:

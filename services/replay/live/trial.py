@@ -103,7 +103,7 @@ def _then(stand: Standing, body: JobAdmitted, source: Header, time_ms: int, shar
     cell.settle()
     live = view.jobs[job]
     why = why_document(view, job, "job")
-    starting = {"earliest_ms": cell.time, "likely_ms": cell.time, "latest_ms": cell.time}
+    starting = {"earliest_ms": cell.time, "likely_ms": cell.time, "latest_ms": cell.time, "accuracy": None}
     return {
         "class": class_name(view.policy, body.job_class),
         "queue": body.spec.queue,

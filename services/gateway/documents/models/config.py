@@ -1,8 +1,8 @@
 """Answers about the config of a cell as models; see cell.py."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
 from schemas.edge.config import Knobs
 from schemas.policy import KnobValue
@@ -76,3 +76,7 @@ class DryRun(BaseModel):
     queues: list[QueueChange]
     notes: list[str]
     warnings: list[str]
+    replay: Annotated[
+        dict[str, object] | None,
+        Field(description="with `replay_ms`: both worlds side by side, as the answer of `/v1/what-if`"),
+    ] = None

@@ -18,14 +18,14 @@ ANSWER_BYTES_MAX = 64 << 20
 ERROR_CHARACTERS_MAX = 300
 TRIAL_WAIT_S = 60.0
 """Time limit of such a process. An interpreter that starts on a busy machine may need tens of seconds."""
-_ROOT = Path(__file__).parents[4]
+ROOT = Path(__file__).parents[4]
 
 
 async def asked_with_bus(bus: Bus, question: Document, command: tuple[str, ...], what: str) -> Document:
     """What the process answers. `what`: it is asked for. Raises Problem, BusError."""
     pipe = asyncio.subprocess.PIPE
     process = await asyncio.create_subprocess_exec(
-        *command, stdin=pipe, stdout=pipe, stderr=pipe, cwd=_ROOT, limit=ANSWER_BYTES_MAX
+        *command, stdin=pipe, stdout=pipe, stderr=pipe, cwd=ROOT, limit=ANSWER_BYTES_MAX
     )
     assert process.stderr is not None
     saying = asyncio.ensure_future(process.stderr.read())

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from fastapi import Depends, FastAPI, Path, Query, Request
 from fastapi.responses import Response
 
+from largesse.task_output import NUMBER_MAX
 from schemas import ConfigChanged
 from schemas.edge.base import DURATION_MS_MAX
 from schemas.edge.config import SKIP_REASON_MAX
@@ -24,6 +25,7 @@ from services.gateway.documents.summary import summary_document
 from services.gateway.documents.tally import Tally
 from services.gateway.http.api import as_of
 from services.gateway.http.dry_runs import config as dry
+from services.gateway.http.dry_runs.what_ifs import the_answer
 from services.gateway.http.openapi import TEXT_MAX, Asker, At, Offset, Responses, answer, problems
 from services.gateway.http.problems import Problem, as_json, dumped, malformed
 from services.gateway.http.reading import message_of
@@ -177,6 +179,21 @@ def add_nodes(app: FastAPI, api: "Api") -> None:
         return await drain(node, asker, draining=False)
 
 
+ReplayMs = Annotated[
+    int | None, Query(ge=1, le=NUMBER_MAX, description="with `dry_run`: over how much of the log it is tried")
+]
+
+
+async def _replayed(api: "Api", document: Document, replay_ms: int | None) -> Document:
+    """What a config would have done over the end of the log. Raises Problem."""
+    if replay_ms is None:
+        return {}
+    asked = {name: document[name] for name in ("set", "queues") if document.get(name) is not None}
+    with api.what_ifs.place():
+        since_ms = max(0, api.follower.state.time - replay_ms)
+        return {"replay": await the_answer(api.follower, {**asked, "from_ms": since_ms})}
+
+
 def add_config(app: FastAPI, api: "Api") -> None:
     """Knobs and queue tree."""
     ready = [Depends(api.is_ready)]
@@ -188,18 +205,24 @@ def add_config(app: FastAPI, api: "Api") -> None:
         return as_json(as_of(config_document(view), view, at))
 
     @app.put("/v1/config", tags=["cluster"], dependencies=ready, responses=_CONFIGURED)
-    async def apply_config(request: Request, dry_run: bool = False, asker: Asker = "") -> Response:
+    async def apply_config(
+        request: Request, dry_run: bool = False, replay_ms: ReplayMs = None, asker: Asker = ""
+    ) -> Response:
         """Sets knobs (`set`), the whole queue tree (`queues`), or both. `changed`: whether anything is different now.
 
         `notes`: what the cell takes and yet may not be meant. `dry_run`: nothing is changed; the answer says which
-        shares would change, and the errors are the same.
+        shares would change, and the errors are the same. `replay_ms`: and in `replay` what it would have done over
+        the end of the log, as the answer of `/v1/what-if`.
         """
         document, patch = await api.body(request, "config")
         warnings = warnings_of(document)
         if dry_run:
             assert isinstance(patch, ConfigPatch)
             async with api.dry_runs:
-                return as_json(await dry.dry_run(api.follower.state, patch) | {"warnings": warnings})
+                effect = await dry.dry_run(api.follower.state, patch) | {"warnings": warnings}
+            return as_json(effect | await _replayed(api, document, replay_ms))
+        if replay_ms is not None:
+            raise malformed(Malformed("replay_ms", "goes with dry_run=true"))
         found = await api.send("config", message_of(document), asker)
         changed = found.record is not None and isinstance(found.record.body, ConfigChanged)
         state = api.follower.state
