@@ -222,6 +222,23 @@ def test_a_job_is_submitted_from_the_form_appears_in_an_open_list_and_is_cancell
     assert (watching.complaints, tab.complaints) == ([], [])
 
 
+def test_a_reservation_is_asked_for_after_its_answer_was_shown(reader, cell):
+    tab = reader()
+    tab.open("reservations")
+    for name, text in (("Name", "typed"), ("For whom", "ann"), ("One unit is", "cpu 10m, memory 1Mi")):
+        tab.tab.get_by_label(name, exact=True).fill(text)
+    tab.tab.get_by_role("button", name="Ask what the answer would be").click()
+    tab.tab.get_by_text("It would be accepted.").wait_for()
+    assert httpx.get(f"{cell.url}/v1/reservations").json()["reservations"] == []
+
+    tab.tab.get_by_role("button", name="Ask for it", exact=True).click()
+    tab.tab.get_by_role("link", name="The reservation").click()
+    tab.tab.get_by_role("button", name="Give it back").wait_for()
+    asked = httpx.get(f"{cell.url}/v1/reservations/typed").json()
+    assert (asked["state"], asked["user"]) == ("accepted", "ann")
+    assert tab.complaints == []
+
+
 def test_a_node_is_drained_and_resumed(reader, cell):
     def state():
         nodes = httpx.get(f"{cell.url}/v1/nodes").json()["nodes"]

@@ -119,14 +119,14 @@ export function Reservation({ name }) {
 function Form({ again }) {
   const soon = Math.ceil((Date.now() + 60_000) / 60_000) * 60_000;
   const asInput = (/** @type {number} */ ms) => `${day(ms)}T${clock(ms)}`;
-  const [fields, setFields] = useState(() => ({ name: "", queue: "default", unit: "cpu 1, memory 1Gi", gang: "1", most: "1", minutes: "10", from: asInput(soon), to: asInput(soon + 3_600_000) }));
+  const [fields, setFields] = useState(() => ({ name: "", user: settings.user.value, queue: "default", unit: "cpu 1, memory 1Gi", gang: "1", most: "1", minutes: "10", from: asInput(soon), to: asInput(soon + 3_600_000) }));
   const [said, setSaid] = useState(/** @type {any} */ (null));
   const [busy, setBusy] = useState(false);
   const seconds = (/** @type {string} */ text) => Math.floor(Date.parse(settings.zone.value === "log" ? `${text}Z` : text) / 1_000);
   const document_ = () => {
     const lasts = Math.round(Number(fields.minutes) * 60);
     return {
-      reservation: fields.name.trim(), queue: fields.queue.trim(),
+      reservation: fields.name.trim(), user: fields.user.trim(), queue: fields.queue.trim(),
       rdl: { op: "window", s: seconds(fields.from), e: seconds(fields.to), of: { op: "atom", b: amountsOf(fields.unit), g: Number(fields.gang), h: Number(fields.most), l: lasts, w: lasts * Number(fields.most) } },
     };
   };
@@ -145,7 +145,7 @@ function Form({ again }) {
   const answer = said?.answer;
   return html`<section class="card wide" aria-label="Ask for a reservation"><h2>Ask for one</h2>
     <form class="stack" onSubmit=${(/** @type {Event} */ event) => { event.preventDefault(); ask(true); }}>
-      <div class="form">${field("name", "Name")}${field("queue", "Queue")}${field("unit", "One unit is")}${field("gang", "Units at a time at least", "number")}${field("most", "Units at a time at most", "number")}${field("minutes", "For so many minutes", "number")}${field("from", `Not before (${zone()})`, "datetime-local")}${field("to", `Over by (${zone()})`, "datetime-local")}</div>
+      <div class="form">${field("name", "Name")}${field("user", "For whom")}${field("queue", "Queue")}${field("unit", "One unit is")}${field("gang", "Units at a time at least", "number")}${field("most", "Units at a time at most", "number")}${field("minutes", "For so many minutes", "number")}${field("from", `Not before (${zone()})`, "datetime-local")}${field("to", `Over by (${zone()})`, "datetime-local")}</div>
       <p class="row"><button class="main" disabled=${busy || past.value}>${busy ? "Asking …" : "Ask what the answer would be"}</button><span class="hint">Nothing is sent yet.</span></p></form>
     ${said?.problem && html`<p class="trouble" role="alert">${said.problem.message}${said.problem.field ? html` <code>${said.problem.field}</code>` : ""}</p>`}
     ${answer && html`<div class="done stack" role="status"><p>${said.dry ? (answer.answer?.accepted ?? answer.accepted) === false ? "It would be refused." : "It would be accepted." : "It is asked for."} ${answer.answer?.detail ?? ""}</p>
