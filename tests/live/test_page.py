@@ -189,6 +189,12 @@ def test_a_change_of_a_weight_is_tried_first_and_then_applied(reader, cell):
     tab.tab.get_by_role("button", name="Try it").click()
     tab.tab.get_by_role("button", name="Apply it").wait_for()
     before = httpx.get(f"{cell.url}/v1/config").json()["queues"]
+    tab.tab.get_by_role("button", name="What would it have done in the last 24 h?").click()
+    tab.tab.get_by_role("heading", name="The last 24 hours, decided again").wait_for(timeout=120_000)
+    asked = {"dry_run": "true", "replay_ms": 86_400_000}
+    answer = httpx.put(f"{cell.url}/v1/config", params=asked, json={"queues": before}, timeout=120).json()["replay"]
+    rows = tab.tab.get_by_role("group", name="Jobs by queue in both worlds").locator("tbody th").all_inner_texts()
+    assert rows == [row["queue"] for row in answer["queues"]] != []
     tab.tab.get_by_role("button", name="Apply it").click()
     tab.tab.get_by_text("It is in force.").wait_for()
     after = httpx.get(f"{cell.url}/v1/config").json()["queues"]

@@ -1,6 +1,7 @@
 // One queue: what it is due and holds, why, and what a change of its weight or limits would do.
 import { address, path as apiPath, read, send } from "./api.js";
 import { useDocument } from "./documents.js";
+import { Hindsight } from "./hindsight.js";
 import { html, useEffect, useState } from "./lib.js";
 import { fixed, past } from "./moment.js";
 import { walked } from "./overview.js";
@@ -142,12 +143,12 @@ function Change({ queue, again }) {
       <p class="row"><button class="main" disabled=${busy}>${busy ? "Trying …" : "Try it"}</button><button type="button" disabled=${busy} onClick=${() => setFields(null)}>Leave it as it is</button></p></form>`}
     ${said?.problem && html`<p class="trouble" role="alert">${said.problem.message}${said.problem.field ? html` <code>${said.problem.field}</code>` : ""}</p>`}
     ${said && !said.problem && html`<p class="done" role="status">${said.done ? "It is in force." : "Nothing was different."} ${said.notes?.join(" ")} ${said.done && html`<a href=${href(["log"], { type: "ConfigChanged", order: "desc" })}>Its record</a>`}</p>`}
-    ${tried && html`<${Tried} tried=${tried} busy=${busy} onApply=${() => run(false)} />`}
+    ${tried && html`<${Tried} tried=${tried} busy=${busy} body=${body} onApply=${() => run(false)} />`}
   </section>`;
 }
 
-/** @param {{tried: any, busy: boolean, onApply: () => void}} props */
-function Tried({ tried, busy, onApply }) {
+/** @param {{tried: any, busy: boolean, body: () => Promise<any>, onApply: () => void}} props */
+function Tried({ tried, busy, body, onApply }) {
   const side = (/** @type {any} */ before, /** @type {any} */ after, /** @type {string} */ field) => {
     const [from, to] = [before?.[field] ?? null, after?.[field] ?? null];
     return from === to ? html`<td class="num none">${percent(to)}</td>` : html`<td class="num"><span class="none">${percent(from)} →</span> <strong>${percent(to)}</strong></td>`;
@@ -160,5 +161,6 @@ function Tried({ tried, busy, onApply }) {
         ${side(row.before, row.after, "fair")}${side(row.before, row.after, "guaranteed")}${side(row.before, row.after, "allocated")}
         <td class="num">${row.before?.weight === row.after?.weight ? row.after?.weight : `${row.before?.weight ?? "–"} → ${row.after?.weight ?? "–"}`}</td></tr>`)}</tbody><//>`}
     ${[...tried.notes, ...tried.warnings].map((/** @type {string} */ text) => html`<p key=${text} class="attention">${text}</p>`)}
+    ${tried.changed && html`<${Hindsight} body=${body} />`}
     ${tried.changed && html`<p class="row"><button type="button" class="main" disabled=${busy || fixed.value !== ""} title=${fixed.value || null} onClick=${onApply}>Apply it</button><span class="hint">${counted(tried.queues.length, "queue")} in this list.</span></p>`}</div>`;
 }
