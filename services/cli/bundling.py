@@ -39,6 +39,8 @@ def bundle(log: str, target: str, asked: Asked, *, json: bool) -> None:
     for each in (path, Path(asked.names)) if asked.names is not None else (path,):
         if each.exists() and not (asked.force and each.is_file()):
             raise Wrong(f"{each}: already exists{'; --force overwrites it' if each.is_file() else ''}")
+    if (first or 0) > (last if last is not None else first or 0) or (first_ms or 0) > (last_ms or first_ms or 0):
+        raise Wrong("--to: lies before --from")
     wanted = Slice(first, first_ms, last, last_ms)
     try:
         with reading(), progress_of("bundling", "records") as tell:
@@ -51,7 +53,7 @@ def bundle(log: str, target: str, asked: Asked, *, json: bool) -> None:
     except (NotRedactable, CoreRaised) as error:
         raise Wrong(f"{log}: cannot be redacted: {error}") from None
     except SliceEmpty as error:
-        raise Wrong(f"{log}: {error}") from None
+        raise Wrong(f"--from, --to: {error}") from None
     except OSError as error:
         raise Wrong(f"{error.filename or target}: {error.strerror}") from None
     if first is not None and written.first > first:

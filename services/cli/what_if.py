@@ -84,7 +84,11 @@ def _answer(
     except Malformed as fault:
         raise Wrong(f"--set, with the log's policy: {fault}") from None
     except NotThere as fault:
-        raise Wrong(str(fault)) from None
+        raise Wrong(f"{NAMED_BY.get(fault.kind, '--add-nodes')}: {fault}") from None
+
+
+NAMED_BY = {"job": "--without-job", "user": "--without-user", "node": "--remove-node"}
+"""Options that name what has to be in the log."""
 
 
 def _side_by_side(log: str, questions: list[Question]) -> list[Document]:

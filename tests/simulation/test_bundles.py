@@ -293,6 +293,9 @@ def test_the_command_writes_one_that_every_command_opens(told, tmp_path):
     assert largesse("replay", path, "--verify", "--until", "401").code == 2
     assert largesse("replay", path, "--json").json == largesse("replay", told.name, "--until", "400", "--json").json
     assert largesse("replay", path, "--what-if", "--preset", "drf", "--json").json["from_seq"] >= first - 1
+    for words in (["--from", "300", "--to", "100"], ["--from", "2026-11-02", "--to", "2026-11-01"]):
+        assert "--to: lies before --from" in largesse("bundle", told.name, tmp_path / "none", *words).err
+    assert "--from, --to: no record" in largesse("bundle", told.name, tmp_path / "none", "--from", "999999").err
     assert largesse("diff", path, told.name, "--json").json["records"] == [401 - first, 401 - first]
     assert largesse("diff", told.name, path).code == 0, "a bundle that ends sooner differs in nothing else"
     early = largesse("tail", path, "--from", "10")

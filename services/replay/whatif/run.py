@@ -116,7 +116,13 @@ def ask(
 
 
 class NotThere(Exception):
-    """The question names a job, user or node that the recording has not: says which."""
+    """The question names a job, user or node that the recording has not, or adds one that it has: says which. `kind`:
+    what is named, empty for what is added.
+    """
+
+    def __init__(self, text: str, kind: str = "") -> None:
+        super().__init__(text)
+        self.kind = kind
 
 
 def _read(source: Source, question: Question, outcomes: Outcomes, heard: Told) -> int:
@@ -145,7 +151,7 @@ def _read(source: Source, question: Question, outcomes: Outcomes, heard: Told) -
     for kind, found in (("job", jobs), ("user", users), ("node", nodes)):
         for name, is_there in found.items():
             if not is_there:
-                raise NotThere(f"{kind} {name!r} is not in this log")
+                raise NotThere(f"{kind} {name!r} is not in this log", kind)
     for node in question.added:
         if node.name in heard.nodes:
             raise NotThere(f"node {node.name!r} is in this log already: give the node that is added another name")
