@@ -24,9 +24,6 @@ FLAGS = (
     *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
     *(["--no-sandbox"] if os.geteuid() == 0 else []),  # Chromium has none for root.
 )
-NOT_YET = re.compile(r"/v1/history")
-"""Addresses that the gateway does not have yet: the page says so where it would show them."""
-
 WIDE, NARROW = (1_280, 900), (360, 740)
 
 
@@ -45,7 +42,7 @@ class Reader:
 
     def _console(self, message: Any) -> None:
         where = message.location.get("url", "")
-        if message.type in ("error", "warning") and not ("404" in message.text and NOT_YET.search(where)):
+        if message.type in ("error", "warning"):
             self.complaints.append(f"{message.type}: {message.text} {where}")
 
     def open(self, view: str) -> None:

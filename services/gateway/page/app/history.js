@@ -23,22 +23,16 @@ export function History() {
     ${data && !data.times_ms.length && html`<${Empty}>Nothing was recorded in this span. Choose a longer one.<//>`}
     ${data && data.times_ms.length > 0 && html`<div class="grid">
       ${resources.map(([resource, series]) => html`<figure key=${resource}><figcaption>${label(resource)}</figcaption>
-        <${Lines} times=${data.times_ms} unit=${(/** @type {number} */ value) => measured(resource, value)} lines=${drawn(/** @type {any} */ (series))} /></figure>`)}
+        <${Lines} times=${data.times_ms} unit=${(/** @type {number} */ value) => measured(resource, value)} lines=${drawn(series)} /></figure>`)}
       <figure key="tasks"><figcaption>Tasks</figcaption><${Lines} times=${data.times_ms} lines=${[
-        { name: "running", values: data.running, look: "held" }, { name: "waiting", values: waitingTotals(data.waiting), look: "ink" }]} /></figure>
+        { name: "running", values: data.running, look: "held" }, { name: "waiting", values: data.waiting, look: "ink" }]} /></figure>
     </div>`}
   </section>`;
 }
 
-/** @param {Record<string, (number | string)[]>} series */
+/** What is held of a resource, beside what there is. @param {{unit: string, capacity: number[], held: number[], promised: number[]}} series */
 function drawn(series) {
-  const looks = /** @type {const} */ ([["capacity", "ink"], ["held", "held"], ["used", "mid"], ["promised", "dashed"]]);
-  return looks.filter(([name]) => Array.isArray(series[name])).map(([name, look]) => ({ name, look, values: series[name]?.map((value) => typeof value === "number" ? value : amount(value)) ?? [] }));
-}
-
-/** Waiting tasks in all: a number a moment, or numbers by reason. @param {any[] | Record<string, number[]>} waiting @returns {number[]} */
-function waitingTotals(waiting) {
-  if (Array.isArray(waiting)) return waiting.map((each) => typeof each === "number" ? each : Object.values(each ?? {}).reduce((sum, tasks) => sum + Number(tasks), 0));
-  const rows = Object.values(waiting);
-  return (rows[0] ?? []).map((_, index) => rows.reduce((sum, row) => sum + (row[index] ?? 0), 0));
+  const looks = /** @type {const} */ ([["capacity", "ink"], ["held", "held"], ["promised", "dashed"]]);
+  const one = amount(series.unit);
+  return looks.map(([name, look]) => ({ name, look, values: series[name].map((value) => value * one) }));
 }
