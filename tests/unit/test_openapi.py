@@ -66,6 +66,8 @@ async def asked(cell):
         "/v1/ledger",
         "/v1/config",
         "/v1/summary",
+        "/v1/history",
+        "/v1/history?points=1",
         "/v1/reasons",
     ):
         await ask("GET", path)

@@ -53,6 +53,7 @@ from services.gateway.http.reading import message_of
 from services.gateway.http.routes.attempts import add_attempts
 from services.gateway.http.routes.changes import add_changes
 from services.gateway.http.routes.cluster import add_cluster, add_config, add_node_list, add_nodes
+from services.gateway.http.routes.history import add_history
 from services.gateway.http.routes.records import add_records
 from services.gateway.http.routes.reservations import add_reservations
 from services.gateway.http.routes.results import add_results
@@ -130,6 +131,7 @@ def make_app(
     add_change_stream(app, api)
     add_records(app, api)
     add_attempts(app, api)
+    add_history(app, api)
     complete(app)
     return app
 

@@ -43,6 +43,7 @@ from schemas import (
 from schemas.queue_tree import user_limits, walk
 from schemas.wording import placed
 from services.gateway.view.classes import fold_forecast
+from services.gateway.view.history import take_sample
 from services.gateway.view.jobs import (
     Account,
     EndedJob,
@@ -351,6 +352,8 @@ def _noting(learn: Any) -> Any:
     """What folds a log record, and notes where the log stands."""
 
     def learned(state: State, record: Record) -> None:
+        take_sample(state, record.time)
+        state.history.levels = None
         learn(state, record)
         state.cell, state.seq, state.time, state.latest = record.cell, record.seq, record.time, record
         settle_all(state, record.time)

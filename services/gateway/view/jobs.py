@@ -68,8 +68,8 @@ class Account:
     """What a job's time went to. `waited`: in all, by reason, or what else it did; `beside`: what further tasks waited
     for while some ran. The rest is what it is now, since `since_ms`: `mode`; `reason`, or the `clock` of a class with
     its totals by then (`mark`), where nothing is recorded, `reason` stands; `until_ms`: the end of
-    a back-off. `ran_ms`: when it began to run, or came further last, with `left` tasks to come; `unsure_ms`: what
-    it had run before, perhaps for nothing. `kinds`: classes of stages, by position.
+    a back-off. `tasks`: how many of its tasks wait. `ran_ms`: when it began to run, or came further last, with `left`
+    tasks to come; `unsure_ms`: what it had run before, perhaps for nothing. `kinds`: classes of stages, by position.
     """
 
     since_ms: int
@@ -78,6 +78,7 @@ class Account:
     clock: str = ""
     mark: dict[str, int] = field(default_factory=dict)
     until_ms: int = 0
+    tasks: int = 0
     left: int = 0
     ran_ms: int = 0
     unsure_ms: int = 0

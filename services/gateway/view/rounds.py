@@ -81,7 +81,8 @@ def fold_abandoned(state: State, record: Record) -> None:
 def fold_shares(state: State, record: Record) -> None:
     """Levels and guarantees of queues."""
     body: Shares = record.body
-    before = state.shares
+    before, state.history.levels = state.shares, state.levels
+    state.levels = dict(state.levels)
     if body.full:  # Names every queue of which there is something to tell.
         state.levels, state.shares = {}, {}
         named = {share.queue: True for share in body.queues}

@@ -219,6 +219,29 @@ SHORT_LEAST = SHARE_UNITS // 1_000
 
 
 @dataclass(slots=True)
+class Sample:
+    """How the cell was at a boundary of log time, and at those behind it up to the next sample. `numbers`: as one text
+    (see history.py): many are kept, few are looked at.
+    """
+
+    at_ms: int
+    numbers: str
+
+
+@dataclass(slots=True)
+class History:
+    """Samples at multiples of `every_ms`, from `first_ms` on. `next_ms`: the next one; None: the log has not begun.
+    `levels`: those that held before the decisions of a round that is just being closed; None: none is.
+    """
+
+    every_ms: int = 60_000
+    first_ms: int = 0
+    next_ms: int | None = None
+    samples: list[Sample] = field(default_factory=list)
+    levels: Cache[dict[str, int] | None] = None
+
+
+@dataclass(slots=True)
 class Touched:
     """Names of the jobs and nodes that have changed, or have left the view, since metrics were counted last."""
 
@@ -248,7 +271,8 @@ class State:
     to be looked at once the record is folded; `limits_changed`: so have the queues with a `max`. `predictions`: of
     starts. `short`: by queue, since when it has held less than it is due. `touched`: what has changed since metrics
     were last exported; None: never exported, or too much has changed. `noted`: by kind, names of the documents that
-    the record being folded changes; None: nobody asks.
+    the record being folded changes; None: nobody asks. `tasks_waiting`: tasks of live jobs that wait. `history`: how
+    the cell was over log time.
     """
 
     cell: str = ""
@@ -304,6 +328,8 @@ class State:
     reasons_changed: dict[str, bool] = field(default_factory=dict)
     limits_changed: bool = False
     predictions: Predictions = field(default_factory=Predictions)
+    tasks_waiting: int = 0
+    history: History = field(default_factory=History)
     latest: Cache[Record | None] = None
     touched: Cache[Touched | None] = None
     noted: Cache[dict[str, dict[str, bool]] | None] = None

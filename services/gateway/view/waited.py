@@ -56,6 +56,9 @@ def settle_all(state: State, time_ms: int) -> None:
 def settle(state: State, job: LiveJob, time_ms: int) -> None:
     """Looks what a job's time goes to from now on; adds what has passed to its account if that is something else."""
     account = job.account
+    waiting = sum([waiting_of(job, at) for at in range(len(job.running))])
+    state.tasks_waiting += waiting - account.tasks
+    account.tasks = waiting
     mode: Mode = "running" if any(job.running) else "starting" if any(job.starting) else "waiting"
     cause = _cause_of(state, job)
     is_same = cause.reason == account.reason and cause.clock == account.clock and cause.until_ms == account.until_ms
@@ -82,6 +85,8 @@ def close(state: State, job: LiveJob, time_ms: int) -> Account:
     """The job ends now: what its time went to in all."""
     _count(state, job, time_ms)
     account = job.account
+    state.tasks_waiting -= account.tasks
+    account.tasks = 0
     _leave(state, account)
     add_ms(account.waited, "running", account.unsure_ms)
     account.unsure_ms = 0

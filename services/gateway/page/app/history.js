@@ -1,43 +1,54 @@
-// The cell since the page was opened: what summaries said, one a second at most.
-import { html, useMemo } from "./lib.js";
+// How the cell has been over the last hours, up to the moment that is shown.
+import { useDocument } from "./documents.js";
+import { html, useState } from "./lib.js";
 import { Lines } from "./lines.js";
-import { past } from "./moment.js";
-import { Empty } from "./parts.js";
-import { amount, label, measured } from "./text.js";
+import { nowMs } from "./moment.js";
+import { Empty, Loading } from "./parts.js";
+import { address } from "./api.js";
+import { amount, label, measured, percent } from "./text.js";
 
-const KEPT_MAX = 3_600;
+const SPANS = /** @type {[number, string][]} */ ([[3_600_000, "last hour"], [6 * 3_600_000, "last 6 hours"], [24 * 3_600_000, "last 24 hours"], [7 * 24 * 3_600_000, "last 7 days"]]);
+const POINTS = 240;
+const EVERY_MS = 5_000;
+const STEP_MS = 60_000;
+const SHARE = 1e9;
 
-/** @typedef {{seq: number, time: number, capacity: Record<string, number>, held: Record<string, number>, promised: Record<string, number>, waiting: number}} Seen */
-/** @type {Seen[]} */
-const seen = [];
-
-/** @param {Record<string, string>} texts */
-function numbers(texts) {
-  return Object.fromEntries(Object.entries(texts).map(([resource, text]) => [resource, amount(text)]));
+/** The cell over time. */
+export function History() {
+  return html`<${Over}>${(/** @type {any} */ data) => html`<div class="grid">
+    ${Object.entries(data.resources).map(([resource, series]) => html`<figure key=${resource}><figcaption>${label(resource)}</figcaption>
+      <${Lines} times=${data.times_ms} unit=${(/** @type {number} */ value) => measured(resource, value)} lines=${drawn(/** @type {any} */ (series))} /></figure>`)}
+    <figure key="tasks"><figcaption>Tasks</figcaption><${Lines} times=${data.times_ms} lines=${[
+      { name: "running", values: data.running, look: "held" }, { name: "waiting", values: data.waiting, look: "ink" }]} /></figure>
+  </div>`}<//>`;
 }
 
-/** Keeps what a summary of now says. @param {any} cell */
-function see(cell) {
-  const last = seen.at(-1);
-  if (last && cell.seq <= last.seq) return;
-  const waiting = cell.waiting.reduce((/** @type {number} */ sum, /** @type {any} */ row) => sum + row.tasks, 0);
-  seen.push({ seq: cell.seq, time: cell.time, capacity: numbers(cell.capacity), held: numbers(cell.used), promised: numbers(cell.queues.promised), waiting });
-  if (seen.length > KEPT_MAX) seen.splice(0, seen.length - KEPT_MAX);
+/** A queue right below the root over time: what it held, and what it was entitled to. @param {{path: string}} props */
+export function QueueHistory({ path }) {
+  const shares = (/** @type {(number | null)[]} */ values) => values.map((value) => value === null ? null : value / SHARE);
+  return html`<${Over}>${(/** @type {any} */ data) => data.queues[path] === undefined
+    ? html`<${Empty}>It held nothing in this span, and was entitled to nothing.<//>`
+    : html`<${Lines} times=${data.times_ms} unit=${percent} lines=${[
+      { name: "held", values: shares(data.queues[path].held), look: "held" }, { name: "entitled", values: shares(data.queues[path].entitled), look: "dashed" }]} />`}<//>`;
 }
 
-/** @param {{cell: any}} props */
-export function History({ cell }) {
-  if (!past.value) see(cell);
-  const rows = useMemo(() => [...seen], [seen.at(-1)?.seq]);
-  if (past.value) return null;
-  const times = rows.map((row) => row.time);
-  const of = (/** @type {"capacity" | "held" | "promised"} */ field, /** @type {string} */ resource) => rows.map((row) => row[field][resource] ?? 0);
-  return html`<section class="card wide" aria-label="Over time"><h2>Since this page was opened</h2>
-    ${rows.length < 2 ? html`<${Empty}>Nothing has changed yet. For what was before, move the slider above to any moment of the log.<//>` : html`<div class="grid">
-      ${Object.keys(cell.capacity).map((resource) => html`<figure key=${resource}><figcaption>${label(resource)}</figcaption>
-        <${Lines} times=${times} unit=${(/** @type {number} */ value) => measured(resource, value)} lines=${[
-          { name: "held", look: "held", values: of("held", resource) }, { name: "promised", look: "dashed", values: of("promised", resource) }, { name: "capacity", look: "ink", values: of("capacity", resource) }]} /></figure>`)}
-      <figure key="waiting"><figcaption>Waiting tasks</figcaption><${Lines} times=${times} lines=${[{ name: "waiting", look: "held", values: rows.map((row) => row.waiting) }]} /></figure>
-    </div>`}
+/** A span that is chosen, and what is drawn of it. @param {{children: (data: any) => any}} props */
+function Over({ children }) {
+  const [span, setSpan] = useState(3_600_000);
+  const from = Math.max(0, Math.floor((nowMs.value - span) / STEP_MS) * STEP_MS); // Whole steps, so that an address stays for a while.
+  const { data, problem } = useDocument(address("v1/history", { from_ms: from, points: POINTS }), ["rounds"], { everyMs: EVERY_MS });
+  return html`<section class="card wide" aria-label="Over time"><div class="head"><h2>Over time</h2>
+      <label class="row"><span class="unseen">Span</span><select value=${span} onChange=${(/** @type {any} */ event) => setSpan(Number(event.target.value))}>${SPANS.map(([ms, name]) => html`<option value=${ms}>${name}</option>`)}</select></label></div>
+    ${!data && !problem && html`<${Loading} what="the last hours" />`}
+    ${!data && problem && html`<p class="trouble" role="alert">${problem.message}</p>`}
+    ${data && data.times_ms.length < 2 && html`<${Empty}>Nothing is kept of this span yet: a moment is kept each minute. Choose a longer one, or move the slider above to any moment.<//>`}
+    ${data && data.times_ms.length > 1 && children(data)}
   </section>`;
+}
+
+/** What is held of a resource, beside what there is. @param {{unit: string, capacity: number[], held: number[], promised: number[]}} series */
+function drawn(series) {
+  const looks = /** @type {const} */ ([["capacity", "ink"], ["held", "held"], ["promised", "dashed"]]);
+  const one = amount(series.unit);
+  return looks.map(([name, look]) => ({ name, look, values: series[name].map((value) => value * one) }));
 }

@@ -19,7 +19,7 @@ export function Overview() {
         <${Standing} cell=${cell} />
         <${Waiting} cell=${cell} reasons=${reasons.data?.reasons ?? []} />
         <${TopQueues} root=${cell.queues} />
-        <${History} cell=${cell} />
+        <${History} />
       </div>`}<//>`;
 }
 

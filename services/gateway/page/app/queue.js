@@ -2,6 +2,7 @@
 import { address, path as apiPath, read, send } from "./api.js";
 import { useDocument } from "./documents.js";
 import { Hindsight } from "./hindsight.js";
+import { QueueHistory } from "./history.js";
 import { html, useEffect, useState } from "./lib.js";
 import { fixed, past } from "./moment.js";
 import { walked } from "./overview.js";
@@ -51,6 +52,7 @@ function Whole({ queue, above, again }) {
         ${(queue.ignored.guaranteed.length > 0 || queue.ignored.max.length > 0) && html`<p class="attention">Does not count under this preset: ${[queue.ignored.guaranteed.length && `guaranteed ${queue.ignored.guaranteed.join(", ")}`, queue.ignored.max.length && `max ${queue.ignored.max.join(", ")}`].filter(Boolean).join("; ")}.</p>`}
       </section>
       <${Why} where=${apiPath("queues", ...(path ? path.split("/") : ["root"]), "why")} kinds=${["queues", "jobs", "rounds", "config"]} kind="queue" name=${path} wide heading="Why it has what it has" />
+      ${path && !path.includes("/") && html`<${QueueHistory} path=${path} />`}
       <${Change} key=${path} queue=${queue} again=${again} />
       <${JobsHere} path=${path} />
     </div>`;
