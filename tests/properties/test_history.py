@@ -57,7 +57,7 @@ def said_of(state):
     summary = summary_document(state, asyncio.run(Tally().look(state)))
     state.touched = None
     tree = summary["queues"]
-    told = {each["queue"]: (round(each["held"] * SHARE_UNITS), each["target"]) for each in tree["children"]}
+    told = {each["queue"]: (round(each["held"] * SHARE_UNITS), entitled(each)) for each in tree["children"]}
     return {
         "capacity": summary["capacity"],
         "held": {kind: text for kind, text in summary["used"].items() if text != quantity_text(kind, 0)},
@@ -65,12 +65,15 @@ def said_of(state):
         "jobs": sum(summary["jobs"].get(each, 0) for each in ("waiting", "running")),
         "waiting": sum(each["tasks"] for each in summary["waiting"]),
         "running": sum(each["running"] for each in node_documents(state)),
-        "queues": {
-            path: (held, None if target is None else round(target * SHARE_UNITS))
-            for path, (held, target) in told.items()
-            if held or target is not None
-        },
+        "queues": {path: (held, target) for path, (held, target) in told.items() if held or target is not None},
     }
+
+
+def entitled(queue):
+    """What a queue is entitled to, or those below it together; None: none of them to anything."""
+    own = [] if queue["target"] is None else [round(queue["target"] * SHARE_UNITS)]
+    below = [each for child in queue["children"] if (each := entitled(child)) is not None]
+    return sum(own + below) if own or below else None
 
 
 def at_each(document):

@@ -139,7 +139,9 @@ def _promised(state: State) -> Vector:
 
 
 def _of_queues(state: State, capacity: Vector) -> dict[str, tuple[int, int | None]]:
-    """By top-level queue, what it holds and what it is entitled to, where there is something to tell."""
+    """By top-level queue, what it holds and what it, or those below it together, are entitled to, where there is
+    something to tell.
+    """
     # Levels of a round that is just being closed belong to what comes behind the sample.
     levels = state.levels if state.history.levels is None else state.history.levels
     slots, tree = slots_of(state.policy), state.queues
@@ -148,15 +150,19 @@ def _of_queues(state: State, capacity: Vector) -> dict[str, tuple[int, int | Non
     for leaf, amounts in state.used.items():
         top = leaf.partition("/")[0] if has_tree else leaf
         add_amounts(held.setdefault(top, {}), {SLOTS: state.tasks.get(leaf, 0)} if slots else amounts, 1)
+    entitled: dict[str, int] = {}
+    for leaf, level in levels.items():
+        top = leaf.partition("/")[0] if has_tree else leaf
+        entitled[top] = entitled.get(top, 0) + level
     if tree is not None and tree.children:
         paths = [child.name for child in with_default(tree).children]
     else:
-        paths = [*({path: True for path in (*held, *levels) if path})]
+        paths = [*({path: True for path in (*held, *entitled) if path})]
     found: dict[str, tuple[int, int | None]] = {}
     for path in paths:
-        share, entitled = _dominant(held.get(path, {}), capacity), levels.get(path)
-        if share or entitled is not None:
-            found[path] = share, entitled
+        share, due = _dominant(held.get(path, {}), capacity), entitled.get(path)
+        if share or due is not None:
+            found[path] = share, due
     return found
 
 

@@ -21,7 +21,7 @@ class ResourceSeries(BaseModel):
 
 class QueueSeries(BaseModel):
     """Shares of a queue right below the root, a number for each time. `held`: null: not kept, since others held more;
-    `entitled`: null: it asked for nothing."""
+    `entitled`: it, or those below it together; null: it asked for nothing."""
 
     held: list[Ppb | None]
     entitled: list[Ppb | None]
