@@ -7,7 +7,7 @@ import { Empty, Loading } from "./parts.js";
 import { address } from "./api.js";
 import { amount, label, measured, percent } from "./text.js";
 
-const SPANS = /** @type {[number, string][]} */ ([[3_600_000, "last hour"], [6 * 3_600_000, "last 6 hours"], [24 * 3_600_000, "last 24 hours"], [7 * 24 * 3_600_000, "last 7 days"]]);
+const SPANS = /** @type {[number, string][]} */ ([[3_600_000, "last hour"], [6 * 3_600_000, "last 6 hours"], [24 * 3_600_000, "last 24 hours"], [0, "whole log"]]);
 const POINTS = 240;
 const EVERY_MS = 5_000;
 const STEP_MS = 60_000;
@@ -35,7 +35,7 @@ export function QueueHistory({ path }) {
 /** A span that is chosen, and what is drawn of it. @param {{children: (data: any) => any}} props */
 function Over({ children }) {
   const [span, setSpan] = useState(3_600_000);
-  const from = Math.max(0, Math.floor((nowMs.value - span) / STEP_MS) * STEP_MS); // Whole steps, so that an address stays for a while.
+  const from = span === 0 ? 0 : Math.max(0, Math.floor((nowMs.value - span) / STEP_MS) * STEP_MS); // Whole steps, so that an address stays for a while.
   const { data, problem } = useDocument(address("v1/history", { from_ms: from, points: POINTS }), ["rounds"], { everyMs: EVERY_MS });
   return html`<section class="card wide" aria-label="Over time"><div class="head"><h2>Over time</h2>
       <label class="row"><span class="unseen">Span</span><select value=${span} onChange=${(/** @type {any} */ event) => setSpan(Number(event.target.value))}>${SPANS.map(([ms, name]) => html`<option value=${ms}>${name}</option>`)}</select></label></div>
