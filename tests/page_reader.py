@@ -52,9 +52,8 @@ class Reader:
 
     def settled(self) -> None:
         """Waits until the view stands: a heading is there, and nothing is being read."""
-        self.tab.wait_for_selector("main h1", state="attached")
         self.until(
-            "!document.querySelector('main [aria-busy=true]')"
+            "document.querySelector('main h1') && !document.querySelector('main [aria-busy=true]')"
             " && !/^Reading /m.test(document.querySelector('main').innerText)"
         )
 
@@ -62,7 +61,7 @@ class Reader:
         """Waits until an expression is true. Playwright's own way has the page evaluate text, which its policy bars."""
         deadline = monotonic() + GUARD_MS / 1_000
         while not self.tab.evaluate(holds):
-            assert monotonic() < deadline, f"it did not come to that: {holds}\n{self.text('body')}"
+            assert monotonic() < deadline, f"{holds}\n{self.complaints}\n{self.text('body')}"
             self.tab.wait_for_timeout(50)
 
     def text(self, selector: str = "main") -> str:

@@ -126,7 +126,9 @@ def _waited_text(waited: dict[str, int]) -> str:
 
 def why_rows(document: Row) -> str:
     """For a pipe: a row a line; what a reason needs to go away stands behind it."""
-    rows = [("id", document["id"], document["kind"]), ("state", document["state"], "")]
+    at = document["at"]
+    rows = [("id", document["id"], document["kind"]), ("at", str(at["seq"]), moment(at["time"]))]
+    rows.append(("state", document["state"], ""))
     for reason in document["reasons"]:
         rows.append(("reason", reason["reason"], in_zone(reason["text"])))
         rows += [("unblocks", reason["reason"], in_zone(text)) for text in reason["unblocks"]]
@@ -135,7 +137,7 @@ def why_rows(document: Row) -> str:
     rows += [("start", name.removesuffix("_ms"), moment(at_ms)) for name, at_ms in start.items() if at_ms is not None]
     rows += [("accuracy", name, str(number)) for name, number in accuracy.items()]
     for what, parts in (("waited", document["waited"]), ("beside", document.get("waited_beside"))):
-        rows += [(what, reason, str(ms)) for reason, ms in (parts or {}).items()]
+        rows += [(what, reason, f"{ms} ms") for reason, ms in (parts or {}).items()]
     if ended := document.get("ended_by"):
         rows.append(("ended_by", str(ended["seq"]), ended["text"]))
     return tabbed(("", "", ""), rows)

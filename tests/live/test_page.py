@@ -1,6 +1,7 @@
 """The page against a cell that runs: every view, wide and narrow, light and dark, now and in the past."""
 
 import json
+from datetime import UTC, datetime
 
 import httpx
 import pytest
@@ -116,8 +117,8 @@ def test_every_number_of_a_view_is_what_the_api_says_at_that_record(reader, cell
     assert {fact: said for fact, said in truth_of.items() if said != fact[3]} == {}
 
 
-def test_the_past_is_marked_and_keys_step_through_it(reader, seq):
-    tab = reader()
+def test_the_past_is_marked_and_keys_and_a_time_lead_to_moments(reader, cell, seq):
+    tab = reader(timezone_id="UTC")
     tab.open("overview")
     assert tab.text(".tense").lower() == "now"
 
@@ -133,6 +134,13 @@ def test_the_past_is_marked_and_keys_step_through_it(reader, seq):
     tab.tab.keyboard.press("Home")
     tab.until("!location.hash.includes('at=')")
     tab.settled()
+
+    moment = httpx.get(f"{cell.url}/v1/summary", params={"at": seq}).json()["time"] // 1_000 + 1
+    field = tab.tab.get_by_label("Go to a time")
+    field.fill(datetime.fromtimestamp(moment, UTC).isoformat()[:19])
+    field.press("Enter")
+    tab.until("location.hash.includes('at=20')")
+    assert tab.text(".tense").lower() == "past"
     assert tab.complaints == []
 
 
@@ -214,6 +222,23 @@ def test_a_job_is_submitted_from_the_form_appears_in_an_open_list_and_is_cancell
     assert (watching.complaints, tab.complaints) == ([], [])
 
 
+def test_a_reservation_is_asked_for_after_its_answer_was_shown(reader, cell):
+    tab = reader()
+    tab.open("reservations")
+    for name, text in (("Name", "typed"), ("For whom", "ann"), ("One unit is", "cpu 10m, memory 1Mi")):
+        tab.tab.get_by_label(name, exact=True).fill(text)
+    tab.tab.get_by_role("button", name="Ask what the answer would be").click()
+    tab.tab.get_by_text("It would be accepted.").wait_for()
+    assert httpx.get(f"{cell.url}/v1/reservations").json()["reservations"] == []
+
+    tab.tab.get_by_role("button", name="Ask for it", exact=True).click()
+    tab.tab.get_by_role("link", name="The reservation").click()
+    tab.tab.get_by_role("button", name="Give it back").wait_for()
+    asked = httpx.get(f"{cell.url}/v1/reservations/typed").json()
+    assert (asked["state"], asked["user"]) == ("accepted", "ann")
+    assert tab.complaints == []
+
+
 def test_a_node_is_drained_and_resumed(reader, cell):
     def state():
         nodes = httpx.get(f"{cell.url}/v1/nodes").json()["nodes"]
@@ -242,6 +267,23 @@ def test_a_cell_that_is_gone_is_said_to_be_and_what_was_read_stays(cell, reader)
     assert "endless" in tab.text()
     tab.tab.context.set_offline(False)
     tab.until("!document.body.innerText.includes('The gateway does not answer')")
+
+
+def test_a_page_of_which_a_module_did_not_arrive_tries_again(reader):
+    tab, refused = reader(), []
+
+    def refuse_once(route):
+        if refused:
+            route.continue_()
+        else:
+            refused.append(route.request.url)
+            route.abort()
+
+    tab.tab.route("**/page/app/queues.js", refuse_once)
+    tab.open("queues")
+
+    assert len(refused) == 1
+    assert "ads" in tab.text()
 
 
 TEXTS = (

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from schemas.registry import NEWEST
 from tests.page.vendor import HERE, INDEX, LIBRARIES
 
 PAGE = HERE.parents[1] / "services/gateway/page"
@@ -63,11 +64,17 @@ def test_the_first_document_has_no_script_or_style_of_its_own_and_names_files_th
     assert [name for name in named if not (PAGE / name.removeprefix("page/")).is_file()] == []
 
 
+def test_the_log_can_be_filtered_by_every_type_of_record():
+    listed = (PAGE / "app/log.js").read_text().partition("TYPES = [")[2].partition("]")[0]
+
+    assert {*re.findall(r'"(\w+)"', listed)} == {*NEWEST} - {"Shares", "Asks", "Grants"}
+
+
 def test_all_modules_are_asked_for_at_once():
     preloaded = set(re.findall(r'"modulepreload" href="page/([^"]+)"', (PAGE / "index.html").read_text()))
 
     modules = {path.relative_to(PAGE).as_posix() for path in [*SOURCES, *PAGE.glob("vendor/*.js")]}
-    assert preloaded == modules - {"app/main.js", "app/theme.js"}
+    assert preloaded == modules - {"app/main.js", "app/first.js"}
 
 
 def test_no_source_asks_another_host_or_makes_markup_of_text():

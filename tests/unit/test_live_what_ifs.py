@@ -129,7 +129,7 @@ def test_the_process_is_told_where_the_log_is_and_what_is_asked(monkeypatch):
     assert question["asked"] == {"set": {"preset": "drf"}}
     assert question["source"].endswith("/memory")
     assert question["seq"] > 0
-    assert question["memory_bytes"] == what_ifs.MEMORY_BYTES
+    assert question["memory_bytes"] == what_ifs.MEMORY_MIB << 20
 
 
 def test_how_far_it_is_comes_before_the_answer(monkeypatch):
@@ -165,6 +165,13 @@ def test_a_log_that_cannot_be_read_is_a_problem_at_the_end():
 def test_a_process_that_dies_is_told_with_its_last_words(monkeypatch):
     script(monkeypatch, "sys.exit('no memory left')")
     assert "no memory left" in asked()[-1]["problem"]["detail"]
+
+
+def test_one_that_a_library_aborts_for_want_of_memory_names_the_limit(monkeypatch):
+    script(monkeypatch, "import os; os.abort()")
+    problem = asked()[-1]["problem"]
+    assert problem["status"] == 503
+    assert "more than 2,048 MiB" in problem["detail"]
 
 
 def test_one_that_takes_too_long_is_ended_and_the_way_out_is_named(monkeypatch):

@@ -7,6 +7,7 @@ import pytest
 
 from schemas import AntiAffinity, JobCancelled, JobChanged, NodeDrained, NodeRegistered, Queue
 from schemas.reasons import PENDING, REASONS, Reason, reasons_document
+from services.gateway.documents.lacking import complete_text
 from services.gateway.documents.models.why import Reasons, Why
 from services.gateway.why.find import UnknownId, why_document
 from tests.gateway_cell import JOB, run_in_memory
@@ -180,6 +181,26 @@ def test_a_task_that_runs_says_where_by_which_record_and_how_long_it_waited():
     assert why(cell, "j")["reasons"][0]["reason"] == "running"
 
 
+def test_a_task_that_waits_or_has_ended_says_so_whatever_others_of_its_stage_do():
+    cell = Watched(nodes=1, cpu=2).submit("j", stage(cpu=2, tasks=3)).settle().start("j", "s").settle(1_000)
+    assert (why(cell, "j/s/0")["state"], why(cell, "j/s")["state"]) == ("running", "running")
+    found = why(cell, "j/s/1")
+    assert found["state"] == "waiting"
+    assert "running" not in [row["reason"] for row in found["reasons"]]
+
+    cell.finish("j", "s").settle(1_000)
+    found = why(cell, "j/s/0")
+    assert (found["state"], found["reasons"][0]["reason"]) == ("ended", "over")
+    assert found["reasons"][0]["numbers"] == {"node": "n0"}
+    assert why(cell, "j/s/1")["state"] != "ended"
+
+
+def test_room_that_is_gathered_for_longer_than_was_expected_is_late():
+    assert complete_text(None, 5) == ""
+    assert complete_text(60_000, 60_000) == ", complete at about 1970-01-01T00:01:00Z"
+    assert complete_text(60_000, 60_001).startswith(", which was expected to be complete at 1970-01-01T00:01:00Z")
+
+
 def test_what_the_time_of_an_ended_job_went_to_adds_up_to_its_completion():
     cell = full().submit("j", stage(retries=2)).settle(4_000).finish("fills", "s")
     cell.settle(500).start("j", "s").settle(2_000).fail("j", "s")
@@ -309,6 +330,7 @@ def test_a_log_tells_why_at_any_point_on_sixty_columns(log):
 
     piped = largesse("why", "job-12", "--log", log, "--at", 200).out.splitlines()
     assert piped[0] == "id\tjob-12\tjob"
+    assert piped[1].startswith("at\t200\t")
     document = json.loads(largesse("why", "job-12", "--log", log, "--at", 200, "--json").out)
     assert document["at"]["seq"] == 200
     assert [row.split("\t")[1] for row in piped if row.startswith("reason\t")] == [

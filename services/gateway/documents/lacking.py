@@ -103,7 +103,7 @@ class Lacking:
         if own:
             text = f"room for it is gathered on {_named(list(own))}"
             known = [held.complete_ms for held in own.values() if held.complete_ms is not None]
-            texts.append(f"{text}, complete at about {moment(max(known))}" if len(known) == len(own) else text)
+            texts.append(text + complete_text(max(known), self._state.time) if len(known) == len(own) else text)
         if others:
             name, held = next(iter(others.items()))
             texts.append(f"room on {_named(list(others))} is kept for {self._owner(held)}")
@@ -153,3 +153,12 @@ def _percent(share: int) -> str:
     """A part of the cell in per cent, with one digit, rounded to the nearest."""
     tenths = (share * 2_000 // SHARE_UNITS + 1) // 2
     return f"{tenths // 10}.{tenths % 10}" if tenths % 10 else str(tenths // 10)
+
+
+def complete_text(complete_ms: int | None, now_ms: int) -> str:
+    """When room that is gathered is expected to be complete, to stand behind what says where it is."""
+    if complete_ms is None:
+        return ""
+    if complete_ms < now_ms:
+        return f", which was expected to be complete at {moment(complete_ms)}: tasks there run longer than expected"
+    return f", complete at about {moment(complete_ms)}"

@@ -40,6 +40,8 @@ def live_why(state: State, job: LiveJob, stage: str | None, index: int | None) -
                 "start": None,
                 "waited": None,
             }
+        if (over := _over(job, stage, index)) is not None:
+            return over
     reasons: list[Document] = []
     behind: list[Document] = []
     start = None
@@ -51,7 +53,8 @@ def live_why(state: State, job: LiveJob, stage: str | None, index: int | None) -
             if not reasons:
                 start = waits.starts.of(job, at, reason["reason"])
             reasons.append(reason)
-    at_work = sum(job.running[at] + job.starting[at] for at in stages)
+    # A task that is asked for by itself waits here, whatever others of its stage do.
+    at_work = sum(job.running[at] + job.starting[at] for at in stages) if index is None else 0
     waiting = sum(waiting_of(job, at) for at in stages)
     if at_work:
         reasons.append(_at_work(state, job, stages))
@@ -71,6 +74,18 @@ def live_why(state: State, job: LiveJob, stage: str | None, index: int | None) -
     if stage is None:
         document["waited_beside"] = beside
     return document
+
+
+def _over(job: LiveJob, stage: str, index: int) -> Document | None:
+    """Of a task that holds nothing: whether it has ended. None: it waits."""
+    at = job.graph.position[stage]
+    node = job.places[at][index] if index < len(job.places[at]) else ""
+    failed = _failed(job.failures, stage, index)
+    if not node or (failed and waiting_of(job, at)):
+        return None
+    text = f"it has ended: its last attempt was on {node}"
+    over: Document = {"reason": "over", "text": text, "numbers": {"node": node}, "unblocks": []}
+    return {"kind": "task", "state": "ended", "reasons": [over, *failed], "start": None, "waited": None}
 
 
 def ended_why(job: EndedJob, places: list[list[str]] | None, stage: str | None, index: int | None) -> Document:

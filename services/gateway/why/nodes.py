@@ -4,6 +4,7 @@ from schemas import Vector
 from schemas.quantities import quantity_texts
 from schemas.wording import plural
 from services.gateway.documents import Document
+from services.gateway.documents.lacking import complete_text
 from services.gateway.documents.nodes import node_document, state_of_node
 from services.gateway.documents.promised_waits import moment
 from services.gateway.view.jobs import waiting_of
@@ -55,7 +56,7 @@ def _open(state: State, name: str, node: NodeRow) -> list[Document]:
     if kept is not None:
         texts = ", ".join(f"{kind} {amount}" for kind, amount in quantity_texts(kept.demand).items())
         text = f"{texts} of {name} is kept for {KEPT_FOR[kept.why]}"
-        text += f", complete at about {moment(kept.complete_ms)}" if kept.complete_ms is not None else ""
+        text += complete_text(kept.complete_ms, state.time)
         numbers = {"why": kept.why, "kept": quantity_texts(kept.demand), "task": quantity_texts(kept.task)}
         rows.append({"reason": "kept", "text": text, "numbers": numbers, "unblocks": ["those tasks start"]})
     failures = state.failures.get(name)

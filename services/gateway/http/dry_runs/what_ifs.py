@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import signal
 import sys
 from asyncio.subprocess import Process
 from collections.abc import AsyncGenerator
@@ -18,8 +19,10 @@ WHAT_IFS_MAX = 1
 """What-ifs at a time."""
 WAIT_S = 600.0
 """Time limit of one."""
-MEMORY_BYTES = 2 << 30
+MEMORY_MIB = 2_048
 """Memory limit of one."""
+OUT_OF_MEMORY = (-signal.SIGABRT, -signal.SIGKILL)
+"""How a process ends whose libraries get no more, or that the kernel chooses to end."""
 QUIET_S = 5.0
 """After so long the last progress is said again, so that nobody takes a process that works for one that hangs."""
 WAY_OUT = "say to_seq or to_ms to end it earlier, or run `largesse replay LOG --what-if` beside the cell"
@@ -44,7 +47,7 @@ async def answers(follower: Follower, asked: Document) -> AsyncGenerator[Documen
         "partition": follower.partition,
         "seq": follower.state.seq,
         "asked": asked,
-        "memory_bytes": MEMORY_BYTES,
+        "memory_bytes": MEMORY_MIB << 20,
         "way_out": WAY_OUT,
     }
     pipe = asyncio.subprocess.PIPE
@@ -63,7 +66,9 @@ async def answers(follower: Follower, asked: Document) -> AsyncGenerator[Documen
             yield line
             ended = "progress" not in line
         if not ended:
-            await process.wait()
+            if await process.wait() in OUT_OF_MEMORY:
+                yield _problem(503, f"its process was ended, as when it needs more than {MEMORY_MIB:,} MiB: {WAY_OUT}")
+                return
             said = (await saying).decode(errors="replace").strip().rpartition("\n")[2][:ERROR_CHARACTERS_MAX]
             yield _problem(500, f"it could not be worked out: {said or f'exit code {process.returncode}'}")
     finally:

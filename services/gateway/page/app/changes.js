@@ -3,6 +3,8 @@ import { Problem, read } from "./api.js";
 import { signal } from "./lib.js";
 
 const INTERVAL_MS = 1_000;
+/** After so many looks without a stream another one is tried. */
+const LOOKS = 30;
 
 /** @typedef {{cell: string, seq: number, round: number, time: number, recorded: boolean}} Head `recorded`: of a log without its cell. */
 /** @typedef {Record<string, boolean | {count: number, names: string[], reasons?: boolean}>} Changed */
@@ -56,7 +58,7 @@ export function listen() {
   let wanted = true;
   /** @type {EventSource | null} */
   let stream = null;
-  let timer = 0;
+  let [timer, looks] = [0, 0];
 
   const look = async () => {
     try {
@@ -67,15 +69,16 @@ export function listen() {
     } catch (error) {
       if (error instanceof Problem) trouble.value = error;
     }
-    if (wanted && stream === null) timer = setTimeout(look, INTERVAL_MS);
+    if (!wanted || stream !== null) return;
+    looks += 1;
+    timer = setTimeout(looks % LOOKS ? look : open, INTERVAL_MS);
   };
 
-  /** Reads where the log stands: events do not tell the round. */
+  /** Reads which cell it is, and where its log stands. */
   const stand = async () => {
     try {
       const { cell, seq, round, time, recorded = false } = await read("readyz");
-      const before = head.peek();
-      arrived(before && before.seq > seq ? { ...before, round } : { cell, seq, round, time, recorded });
+      arrived({ cell, seq, round, time, recorded });
     } catch (error) {
       if (error instanceof Problem) trouble.value = error;
     }
@@ -84,22 +87,16 @@ export function listen() {
   const open = async () => {
     await stand();
     if (!wanted || stream !== null) return;
-    tell(null);
     stream = new EventSource(`v1/changes?min_interval_ms=${INTERVAL_MS}`);
     stream.addEventListener("changes", (event) => {
       const said = JSON.parse(event.data);
       const before = head.peek();
-      arrived({ cell: before?.cell ?? "", round: before?.round ?? 0, seq: said.seq, time: said.time_ms, recorded: before?.recorded ?? false });
+      arrived({ cell: before?.cell ?? "", round: said.round, seq: said.seq, time: said.time_ms, recorded: before?.recorded ?? false });
       tell(said.all ? null : said.changed);
-      if (said.all || said.changed.rounds) stand();
     });
     stream.addEventListener("error", () => {
-      if (stream?.readyState === EventSource.CLOSED) {
-        stream = null;
-        look();
-      } else {
-        look();
-      }
+      if (stream?.readyState === EventSource.CLOSED) stream = null; // Refused: otherwise it connects again by itself.
+      look();
     });
   };
 

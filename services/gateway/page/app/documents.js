@@ -38,6 +38,7 @@ export function useDocument(where, kinds, { timed = true, everyMs = AGAIN_MS } =
       [running, wanted, begun] = [true, false, performance.now()];
       try {
         const data = await read(full, control.signal);
+        if (control.signal.aborted) return;
         setState({ data, problem: null, busy: false });
       } catch (error) {
         if (control.signal.aborted) return;

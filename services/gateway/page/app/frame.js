@@ -68,9 +68,12 @@ export function Frame({ children }) {
   }, []);
 
   const place = [view, ...parts].join("/");
+  const cell = head.value?.cell ?? "Largesse";
+  useEffect(() => {
+    document.title = `${[...parts].reverse().concat(title).join(" · ")} · ${cell}`;
+  }, [place, cell]);
   const first = useRef(true);
   useLayoutEffect(() => {
-    document.title = `${[...parts].reverse().concat(title).join(" · ")} · ${head.value?.cell ?? "Largesse"}`;
     if (!first.current) {
       scrollTo(0, 0);
       main.current?.focus({ preventScroll: true });

@@ -53,6 +53,7 @@ export function Lines({ times, lines, unit = number, height = 180 }) {
 
   useEffect(() => {
     plot.current?.setData(data);
+    plot.current?.setLegend({ idx: times.length - 1 }); // Of the end, until one points at another moment.
   }, [times, lines]);
 
   const last = lines.map(({ name, values }) => `${name} ${values.length ? unit(values.at(-1) ?? 0) : "none"}`).join(", ");

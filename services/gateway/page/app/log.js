@@ -8,7 +8,15 @@ import { go, here, href, route } from "./route.js";
 import { shown } from "./moment.js";
 import { number } from "./text.js";
 
-const NAMES = /** @type {const} */ ([["type", "Type", "JobAdmitted"], ["job", "Job", ""], ["node", "Node", ""], ["queue", "Queue", ""]]);
+/** Types of records. */
+export const TYPES = [
+  "AttemptsKnown", "ConfigChanged", "InputRefused", "InputRepeated", "InputSkipped", "JobAdmitted", "JobCancelled",
+  "JobChanged", "JobEnded", "JobRejected", "JobTurns", "NodeDrained", "NodeForgotten", "NodeLost", "NodeRegistered",
+  "NodeRemoved", "NodeReported", "PlanProposed", "Plans", "Releases", "ReservationDeleted", "ReservationRequested",
+  "ReservationUpdated", "RoundAbandoned", "RoundClosed", "RoundOpened", "SequencerAlive", "SequencerClaimed",
+  "SeriesEnded", "SeriesRequested", "TaskFailed", "TaskFinished", "TaskStarted", "TimeReached",
+];
+const NAMES = /** @type {const} */ ([["job", "Job"], ["node", "Node"], ["queue", "Queue"], ["user", "User"], ["reservation", "Reservation"]]);
 
 /** A positive whole number in a text, or null. @param {string | null} text */
 function whole(text) {
@@ -17,12 +25,15 @@ function whole(text) {
 
 export function Log() {
   const { query } = route.value;
-  const filters = Object.fromEntries(NAMES.map(([name]) => [name, query.get(name) ?? ""]));
+  const chosen = query.get("type") ?? "";
+  /** @type {Record<string, string>} */
+  const filters = { type: TYPES.includes(chosen) ? chosen : "", ...Object.fromEntries(NAMES.map(([name]) => [name, query.get(name) ?? ""])) };
   const [from, to] = [whole(query.get("from")), whole(query.get("to"))];
   const show = (/** @type {Record<string, any>} */ change) => go(here(change), { replace: true });
   return html`<div class="head"><h1>Log</h1>${shown.value && html`<p class="row"><a class="button" href=${href(["log", "rounds", String(shown.value.round)])}>Round ${number(shown.value.round)}</a></p>`}</div>
     <form class="filters" onSubmit=${(/** @type {Event} */ event) => event.preventDefault()}>
-      ${NAMES.map(([name, text, hint]) => html`<${Filter} key=${name} text=${text} hint=${hint} value=${filters[name] ?? ""} onValue=${(/** @type {string} */ value) => show({ [name]: value })} />`)}
+      <label>Type<select value=${filters.type} onChange=${(/** @type {any} */ event) => show({ type: event.target.value })}><option value="">any</option>${TYPES.map((type) => html`<option value=${type}>${type}</option>`)}</select></label>
+      ${NAMES.map(([name, text]) => html`<${Filter} key=${name} text=${text} value=${filters[name] ?? ""} onValue=${(/** @type {string} */ value) => show({ [name]: value })} />`)}
       <${Filter} text="From record" value=${from === null ? "" : String(from)} onValue=${(/** @type {string} */ value) => show({ from: whole(value) })} />
       <${Filter} text="To record" value=${to === null ? "" : String(to)} onValue=${(/** @type {string} */ value) => show({ to: whole(value) })} />
       <a class="button" href=${href(["log"])}>All records</a>
@@ -30,11 +41,11 @@ export function Log() {
     <div class="card"><${Records} key=${JSON.stringify([filters, from, to])} query=${filters} from=${from} to=${to} kinds=${["rounds", "jobs", "nodes", "queues", "config", "reservations", "ledger", "classes"]} /></div>`;
 }
 
-/** @param {{text: string, hint?: string, value: string, onValue: (value: string) => void}} props */
-function Filter({ text, hint = "", value, onValue }) {
+/** @param {{text: string, value: string, onValue: (value: string) => void}} props */
+function Filter({ text, value, onValue }) {
   const [typed, setTyped] = useState(value);
   useEffect(() => setTyped(value), [value]);
-  return html`<label>${text}<input type="search" value=${typed} placeholder=${hint} spellcheck=${false} onInput=${(/** @type {any} */ event) => setTyped(event.target.value)} onChange=${(/** @type {any} */ event) => onValue(event.target.value.trim())} /></label>`;
+  return html`<label>${text}<input type="search" value=${typed} spellcheck=${false} onInput=${(/** @type {any} */ event) => setTyped(event.target.value)} onChange=${(/** @type {any} */ event) => onValue(event.target.value.trim())} /></label>`;
 }
 
 /** @param {{round: string}} props */

@@ -4,7 +4,7 @@ import { History } from "./history.js";
 import { html } from "./lib.js";
 import { Ago, Bar, Empty, Fact, Shown, State, Table } from "./parts.js";
 import { queueHref, href } from "./route.js";
-import { amount, label, measured, number, percent } from "./text.js";
+import { amount, iso, label, measured, number, percent } from "./text.js";
 
 export function Overview() {
   const summary = useDocument("v1/summary", ["jobs", "nodes", "queues", "rounds", "config", "reservations"]);
@@ -19,7 +19,7 @@ export function Overview() {
         <${Standing} cell=${cell} />
         <${Waiting} cell=${cell} reasons=${reasons.data?.reasons ?? []} />
         <${TopQueues} root=${cell.queues} />
-        <${History} />
+        <${History} cell=${cell} />
       </div>`}<//>`;
 }
 
@@ -36,9 +36,9 @@ function Alarms({ cell, reservations }) {
   const alarms = [
     ...short.map(({ queue, breach }) => html`<li key=${`q${queue}`}>Queue <a href=${queueHref(queue || "root")}>${queue || "root"}</a> has been below its guarantee for <${Ago} ms=${breach.since_ms} />:
       it holds <strong>${percent(breach.allocated)}</strong> of <strong>${percent(breach.guaranteed)}</strong>.
-      ${breach.winner && html`<a href=${queueHref(breach.winner)}>${breach.winner}</a> holds most beyond its own.`}</li>`),
-    lost > 0 && html`<li key="lost"><a href=${href(["nodes"], { state: "lost" })}>${number(lost)} ${lost === 1 ? "node is" : "nodes are"} lost</a>: no word came from ${lost === 1 ? "its agent" : "their agents"}.</li>`,
-    ...broken.map((row) => html`<li key=${`r${row.reservation}`}>The promise to reservation <a href=${href(["reservations", row.reservation])}>${row.reservation}</a> is broken. ${row.moved_why}</li>`),
+      ${breach.winner && html`<a href=${queueHref(breach.winner)}>${breach.winner}</a> holds most beyond its own.`} <a href=${href(["queues", ...queue.split("/")], { at: iso(breach.since_ms) })}>As it was when that began</a>.</li>`),
+    lost > 0 && html`<li key="lost"><a href=${href(["nodes"], { state: "lost" })}>${number(lost)} ${lost === 1 ? "node is" : "nodes are"} lost</a>: no word came from ${lost === 1 ? "its agent" : "their agents"}. <a href=${href(["log"], { type: "NodeLost" })}>The records</a>.</li>`,
+    ...broken.map((row) => html`<li key=${`r${row.reservation}`}>The promise to reservation <a href=${href(["reservations", row.reservation])}>${row.reservation}</a> is broken. ${row.moved_why} <a href=${href(["log"], { reservation: row.reservation })}>Its records</a>.</li>`),
   ].filter(Boolean);
   if (!alarms.length) return null;
   return html`<section class="card" aria-label="Needs attention"><h2 class="attention">Needs attention</h2><ul class="alarms">${alarms}</ul></section>`;

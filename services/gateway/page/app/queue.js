@@ -15,10 +15,9 @@ const JOBS_SHOWN = 20;
 /** @param {{path: string}} props `root`: the root itself. */
 export function Queue({ path }) {
   const tree = useDocument("v1/queues", ["queues", "jobs", "config", "rounds"]);
-  const wanted = path === "root" ? "" : path;
   return html`<${Shown} read=${tree} what=${`queue ${path}`}>${(/** @type {any} */ root) => {
     const all = walked(root);
-    const queue = all.find((each) => each.queue === wanted);
+    const queue = all.find((each) => each.queue === path) ?? (path === "root" ? root : undefined);
     if (!queue) return html`<h1>${path}</h1><${Empty}>There is no such queue at this moment. <a href=${href(["queues"])}>All queues</a>.<//>`;
     const above = all.find((each) => each.children.includes(queue));
     return html`<${Whole} queue=${queue} above=${above} again=${tree.again} />`;

@@ -104,7 +104,7 @@ export function Reservation({ name }) {
   const found = useDocument(path("reservations", name), ["reservations"]);
   return html`<${Shown} read=${found} what=${`reservation ${name}`}>${(/** @type {any} */ row) => html`
     <div class="head"><h1>${name}</h1><${Fact} kind="reservation" name=${name} field="state" value=${row.state}><${State} state=${row.state} /><//>
-      <p class="row"><${Action} label="Give it back" offered=${["requested", "accepted", "broken"].includes(row.state)} grave title=${`Give ${name} back`} what="What is promised to it becomes free for others. Its jobs go on without it." run=${() => send("DELETE", `${path("reservations", name)}?user=${encodeURIComponent(row.user)}`)} log=${{ type: "ReservationDeleted" }} done="It is given back." after=${found.again} /></p></div>
+      <p class="row"><${Action} label="Give it back" offered=${["requested", "accepted", "broken"].includes(row.state)} grave title=${`Give ${name} back`} what="What is promised to it becomes free for others. Its jobs go on without it." run=${() => send("DELETE", `${path("reservations", name)}?user=${encodeURIComponent(row.user)}`)} log=${{ reservation: name }} done="It is given back." after=${found.again} /></p></div>
     <div class="grid"><section class="card" aria-label="Facts"><${Facts} rows=${[["Queue", html`<a href=${queueHref(row.queue)}>${row.queue}</a>`], ["User", row.user], ["Requested", html`<${Time} ms=${row.requested_ms} />`], ["Answered", html`<${Time} ms=${row.answered_ms} />`],
         ["Answer", row.answer && (row.answer.detail || row.answer.reason)], ["Offered instead", row.answer && row.answer.offer_from_ms !== null && html`<${Time} ms=${row.answer.offer_from_ms} /> to <${Time} ms=${row.answer.offer_to_ms} />`],
         ["Series", row.series], ["Moved", row.moved ? `${number(row.moved)} times: ${row.moved_why}` : ""], ["Progress", row.progress]].filter(([, value]) => value !== false)} />
@@ -119,14 +119,14 @@ export function Reservation({ name }) {
 function Form({ again }) {
   const soon = Math.ceil((Date.now() + 60_000) / 60_000) * 60_000;
   const asInput = (/** @type {number} */ ms) => `${day(ms)}T${clock(ms)}`;
-  const [fields, setFields] = useState(() => ({ name: "", queue: "default", unit: "cpu 1, memory 1Gi", gang: "1", most: "1", minutes: "10", from: asInput(soon), to: asInput(soon + 3_600_000) }));
+  const [fields, setFields] = useState(() => ({ name: "", user: settings.user.value, queue: "default", unit: "cpu 1, memory 1Gi", gang: "1", most: "1", minutes: "10", from: asInput(soon), to: asInput(soon + 3_600_000) }));
   const [said, setSaid] = useState(/** @type {any} */ (null));
   const [busy, setBusy] = useState(false);
   const seconds = (/** @type {string} */ text) => Math.floor(Date.parse(settings.zone.value === "log" ? `${text}Z` : text) / 1_000);
   const document_ = () => {
     const lasts = Math.round(Number(fields.minutes) * 60);
     return {
-      reservation: fields.name.trim(), queue: fields.queue.trim(),
+      reservation: fields.name.trim(), user: fields.user.trim(), queue: fields.queue.trim(),
       rdl: { op: "window", s: seconds(fields.from), e: seconds(fields.to), of: { op: "atom", b: amountsOf(fields.unit), g: Number(fields.gang), h: Number(fields.most), l: lasts, w: lasts * Number(fields.most) } },
     };
   };
@@ -145,7 +145,7 @@ function Form({ again }) {
   const answer = said?.answer;
   return html`<section class="card wide" aria-label="Ask for a reservation"><h2>Ask for one</h2>
     <form class="stack" onSubmit=${(/** @type {Event} */ event) => { event.preventDefault(); ask(true); }}>
-      <div class="form">${field("name", "Name")}${field("queue", "Queue")}${field("unit", "One unit is")}${field("gang", "Units at a time at least", "number")}${field("most", "Units at a time at most", "number")}${field("minutes", "For so many minutes", "number")}${field("from", `Not before (${zone()})`, "datetime-local")}${field("to", `Over by (${zone()})`, "datetime-local")}</div>
+      <div class="form">${field("name", "Name")}${field("user", "For whom")}${field("queue", "Queue")}${field("unit", "One unit is")}${field("gang", "Units at a time at least", "number")}${field("most", "Units at a time at most", "number")}${field("minutes", "For so many minutes", "number")}${field("from", `Not before (${zone()})`, "datetime-local")}${field("to", `Over by (${zone()})`, "datetime-local")}</div>
       <p class="row"><button class="main" disabled=${busy || past.value}>${busy ? "Asking …" : "Ask what the answer would be"}</button><span class="hint">Nothing is sent yet.</span></p></form>
     ${said?.problem && html`<p class="trouble" role="alert">${said.problem.message}${said.problem.field ? html` <code>${said.problem.field}</code>` : ""}</p>`}
     ${answer && html`<div class="done stack" role="status"><p>${said.dry ? (answer.answer?.accepted ?? answer.accepted) === false ? "It would be refused." : "It would be accepted." : "It is asked for."} ${answer.answer?.detail ?? ""}</p>

@@ -1,13 +1,26 @@
 // What a reader chooses, kept in this browser.
 import { effect, signal } from "./lib.js";
 
+/**
+ * What the browser's store answers; undefined where it keeps nothing.
+ * @template T
+ * @param {(store: Storage) => T} ask
+ */
+function stored(ask) {
+  try {
+    return ask(localStorage);
+  } catch {
+    return undefined;
+  }
+}
+
 /** @param {string} name @param {string} otherwise */
 function kept(name, otherwise) {
   const key = `largesse.${name}`;
-  const value = signal(localStorage.getItem(key) ?? otherwise);
+  const value = signal(stored((store) => store.getItem(key)) ?? otherwise);
   effect(() => {
-    if (value.value === otherwise) localStorage.removeItem(key);
-    else localStorage.setItem(key, value.value);
+    const chosen = value.value;
+    stored((store) => (chosen === otherwise ? store.removeItem(key) : store.setItem(key, chosen)));
   });
   return value;
 }

@@ -26,6 +26,8 @@ export function TimeBar() {
   const isPast = past.value;
   const [drag, setDrag] = useState(/** @type {number | null} */ (null));
   const [speed, setSpeed] = useState(0);
+  const [typed, setTyped] = useState(/** @type {string | null} */ (null));
+  const begun = useRef("");
   const timer = useRef(0);
   const [first, setFirst] = useState(1);
   const isRead = last !== null;
@@ -62,6 +64,16 @@ export function TimeBar() {
     }, DRAG_MS);
   };
 
+  /** A time counts once one leaves the field: until then it is half typed. @param {any} event */
+  const leave = (event) => {
+    const chosen = event.target.value;
+    if (chosen && chosen !== begun.current) {
+      setSpeed(0);
+      showMoment(asIso(chosen));
+    }
+    setTyped(null);
+  };
+
   if (!last) return html`<section class="time-bar" aria-label="Moment"><p class="note">Reading …</p></section>`;
   const seq = drag ?? now?.seq ?? last.seq;
   const tense = isPast ? "Past" : recorded.value ? "The end" : "Now";
@@ -84,8 +96,9 @@ export function TimeBar() {
       <button type="button" title="One round on (Shift →)" aria-label="One round on" onClick=${() => stepRounds(1)}>»</button>
       <label><span class="unseen">Play at a speed</span><select value=${speed} onChange=${(/** @type {any} */ event) => setSpeed(Number(event.target.value))}>
         <option value="0">still</option>${SPEEDS.map((each) => html`<option value=${each}>play ${each} ×</option>`)}</select></label>`}
-      <label><span class="unseen">Go to a time (${zone()})</span><input type="datetime-local" step="1" max=${asInput(last.time)} value=${now ? asInput(now.time) : ""}
-        onChange=${(/** @type {any} */ event) => { if (event.target.value) { setSpeed(0); showMoment(asIso(event.target.value)); } }} /></label>
+      <label><span class="unseen">Go to a time (${zone()})</span><input type="datetime-local" step="1" value=${typed ?? (now ? asInput(now.time) : "")}
+        onFocus=${(/** @type {any} */ event) => { begun.current = event.target.value; setTyped(event.target.value); }} onInput=${(/** @type {any} */ event) => setTyped(event.target.value)}
+        onKeyDown=${(/** @type {KeyboardEvent} */ event) => { if (event.key === "Enter") /** @type {HTMLElement} */ (event.target).blur(); }} onBlur=${leave} /></label>
       ${isPast && html`<button type="button" class="to-now" onClick=${() => { setSpeed(0); showMoment(null); }}>${back}</button>`}
     </div>
     ${isPast && html`<p class="past-strip"><strong>Past</strong>, record ${number(seq)}. <a href=${here({ at: null })}>${back}</a></p>`}

@@ -1,0 +1,16 @@
+// A plain script in the head, before anything is drawn: light or dark, so that no page flashes in the other one; and
+// another try where a module did not arrive.
+"use strict";
+{
+  try {
+    const kept = localStorage.getItem("largesse.theme");
+    if (kept === "light" || kept === "dark") document.documentElement.dataset.theme = kept;
+  } catch {
+    // A browser that keeps nothing: as the system has it.
+  }
+
+  const AGAIN_MS = 2_000;
+  document.addEventListener("error", (event) => {
+    if (event.target instanceof HTMLScriptElement) setTimeout(() => location.reload(), AGAIN_MS);
+  }, true);
+}
