@@ -86,6 +86,8 @@ class Starts:
         self._curves: dict[tuple[str, ...], _Curve] = {}
         self._work: dict[str, int] = {}
         self._total: Vector | None = None
+        facts = PRESETS[state.policy.preset]
+        self._is_by_work = facts.has_shadow or facts.sharing in BY_WORK
         self._ratios = ratios_of(state.predictions.scores)
 
     def of(self, job: LiveJob, at: int, reason: str) -> Start | None:
@@ -248,41 +250,36 @@ class Starts:
         spec, place = job.spec, self._place(job)
         one_list = PRESETS[self._state.policy.preset].sharing in ONE_LIST
         own = others = 0
+        is_slots, place_of = kind == SLOTS, self._place
         for leaf, rows in self._pending.leaves.items():
             same = one_list or leaf == spec.queue
             for other, index, waits in rows:
-                amount = waits * self._amount(other.graph.stages[index], kind)
+                amount = waits if is_slots else waits * other.graph.stages[index].demand.get(kind, 0)
                 if other is job:
                     own += amount if index < at else 0
                 elif not same:
                     others += amount
-                elif self._place(other) < place:
+                elif place_of(other) < place:
                     own += amount
         return own, others
 
     def _place(self, job: LiveJob) -> tuple[int, int, int]:
         """Where a job stands among those of its queue: the least goes first."""
-        facts = PRESETS[self._state.policy.preset]
-        work = self._work_of(job) if facts.has_shadow or facts.sharing in BY_WORK else 0
+        work = self._work_of(job) if self._is_by_work else 0
         return -job.spec.priority, work, job.admitted
 
     def _work_of(self, job: LiveJob) -> int:
         """How much of the cell, for how long, is left of a job."""
         work = self._work.get(job.spec.job)
         if work is None:
-            capacity = self._capacity_all()
-            work = 0
-            for at, stage in enumerate(job.graph.stages):
-                left = job.progress.left[at]
+            capacity, work = self._capacity_all(), 0
+            for at, left in enumerate(job.progress.left):
                 if left:
-                    share = max(
-                        (
-                            amount * SHARE_UNITS // capacity[kind]
-                            for kind, amount in stage.demand.items()
-                            if capacity.get(kind)
-                        ),
-                        default=0,
-                    )
+                    share = 0
+                    for kind, amount in job.graph.stages[at].demand.items():
+                        of = capacity.get(kind)
+                        if of and amount * SHARE_UNITS // of > share:
+                            share = amount * SHARE_UNITS // of
                     work += left * share * (run_ms_of(job, at) or 0)
             self._work[job.spec.job] = work
         return work
