@@ -1,6 +1,7 @@
 """Why: a main reason for everything, with its numbers and what would remove it; the same over HTTP and in a log."""
 
 import json
+from dataclasses import replace
 from typing import get_args
 
 import pytest
@@ -250,6 +251,25 @@ def test_a_queue_says_since_when_and_since_which_record_it_has_less_than_it_is_d
     assert f"it has had less than it is due for 5 s (since record {since}" in row["text"]
     cell.finish("a", "s", count=4)
     assert "short" not in main(cell, "ml")["numbers"]
+
+
+def test_a_queue_whose_next_task_fits_nowhere_is_not_told_that_it_asks_for_more_than_it_is_due():
+    tree = Queue("root", children=[Queue("ads"), Queue("ml", guaranteed={"cpu": 4_000})])
+    cell = Watched(nodes=2, cpu=4, queues=tree, preset="hdrf")
+    cell.submit("a", stage(cpu=3, tasks=2, estimate_ms=60_000), queue="ads").start("a", "s", count=2)
+    cell.submit("b", stage(cpu=4, tasks=2), queue="ml").settle(1_000)
+    # As fairness says it while others use what is guaranteed.
+    cell.view.shares["ml"] = replace(cell.view.shares["ml"], fair=0)
+
+    row = main(cell, "ml")
+    assert row["reason"] == "no_room"
+    assert "is due 0 % until it can use the 50 % that are guaranteed" in row["text"]
+    assert not [text for text in row["unblocks"] if "weight" in text]
+    (beside,) = [row for row in why(cell, "ml", "queue")["reasons"] if row["numbers"].get("queue") == "ads"]
+    assert (beside["reason"], beside["text"].partition(": ")[2]) == (
+        "no_room",
+        "no room was found for what queue ml asks for next",
+    )
 
 
 def test_a_task_that_runs_says_which_jobs_it_overtook_and_by_which_rule():

@@ -88,6 +88,10 @@ def _main(state: State, row: Document, waiting: int, pending: Pending) -> Docume
             word = "running_limit"
             text = f"{has}; {plural(parked, 'job')} of it wait{'s' * (parked == 1)} for running_jobs_max"
             unblocks = ["raise running_jobs_max"]
+    elif _is_unplaced(row):
+        word, text = "no_room", f"{has} until it can use the {_percent(row['guaranteed'])} that are guaranteed"
+        text += f"; {plural(waiting, 'task')} of it wait{'s' * (waiting == 1)}, and no room was found for a next one"
+        unblocks = ["tasks that run end where the next one fits"]
     elif fair is not None and held >= fair:
         word, text = (
             "weight",
@@ -110,6 +114,12 @@ def _main(state: State, row: Document, waiting: int, pending: Pending) -> Docume
     if ends and waiting and word in ("no_room", "weight"):
         unblocks.append(f"the next running task ends in about {span(ends[0] - state.time)}")
     return {"reason": word, "text": text, "numbers": numbers, "unblocks": unblocks}
+
+
+def _is_unplaced(row: Document) -> bool:
+    """Whether a queue would have its guarantee, if room were found for what it asks for: until then it is due less."""
+    fair, guaranteed = row["fair"], row["guaranteed"] or 0
+    return fair is not None and row["allocated"] >= fair and fair < guaranteed
 
 
 def _since_text(state: State, short: ShortRow) -> str:
@@ -175,6 +185,9 @@ def _beside(row: Document, other: Document, waiting: int, other_waiting: int) ->
         word, why = "demand", f"{named(less['queue'])} asks for no more"
     elif less["limits"]["max"] and less["fair"] is not None and less["allocated"] >= less["fair"]:
         word, why = "max", f"{named(less['queue'])} is bounded by its max"
+    elif _is_unplaced(less):
+        why = f"no room was found for what {named(less['queue'])} asks for next"
+        word = "no_room"
     elif more["limits"]["guaranteed"] and (more["guaranteed"] or 0) > (less["guaranteed"] or 0):
         word, why = "guarantee", f"{named(more['queue'])} is guaranteed {_percent(more['guaranteed'] or 0)}"
     elif more["weight"] > less["weight"]:
