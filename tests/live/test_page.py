@@ -92,6 +92,7 @@ def seq(cell):
     return httpx.get(f"{cell.url}/readyz").json()["seq"]
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.parametrize("view", VIEWS)
 @pytest.mark.parametrize(("colours", "size"), [("light", WIDE), ("dark", NARROW)], ids=["light-wide", "dark-narrow"])
 def test_a_view_is_quiet_asks_nobody_else_and_is_accessible(reader, view, colours, size):

@@ -47,6 +47,7 @@ def last(url):
     return httpx.get(f"{url}/readyz").json()["seq"]
 
 
+@pytest.mark.rotating(2)
 @pytest.mark.parametrize("view", VIEWS)
 def test_a_view_of_a_log_is_quiet_and_accessible(reader, view):
     tab = reader("dark", WIDE) if VIEWS.index(view) % 2 else reader("light", NARROW)
