@@ -83,7 +83,7 @@ class Newcomer:
         for name in filter(None, listed.stdout.split("\0")):
             target = self.checkout / name
             target.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy(ROOT / name, target)
+            shutil.copy(ROOT / name, target, follow_symlinks=False)
         # Where this machine's pip finds packages is nothing that the documentation tells a newcomer.
         pip = {name: value for name, value in os.environ.items() if name.startswith("PIP_")}
         self.environment = {"HOME": str(self.home), "PATH": "/usr/local/bin:/usr/bin:/bin"}

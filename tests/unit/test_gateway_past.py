@@ -79,10 +79,11 @@ def test_states_on_the_way_to_a_moment_show_the_next_ones_alike(monkeypatch, mos
 
     async def story(cell):
         last = await busy(cell)
+        whole = Past(view, cell.bus, Settings(bus="file:memory"))
+        await whole.at(Moment(last, None))
+        assert len(whole._on_the_way) >= kept_least
         await with_checkpoints(cell, checkpoints=2)
         shown = Past(view, cell.bus, Settings(bus="file:memory"))
-        await shown.at(Moment(last, None))
-        assert len(shown._on_the_way) >= kept_least
         for seq in [*range(last, 0, -3), *range(1, last, 2)]:
             found = await shown.at(Moment(seq, None))
             assert dump(found) == dump(await folded_to(cell, seq))

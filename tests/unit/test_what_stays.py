@@ -25,8 +25,8 @@ STATED = {
 """Fields of a state that keep something of each job that has ended, by service: names, and what `get job` shows."""
 
 
-BOUNDED = {"curves", "forecast", "forecast_seq", "samples"}
-"""Fields that hold the last forecast of releases, and how good the last 64 were."""
+BOUNDED = {"curves", "forecast", "forecast_seq", "samples", "history"}
+"""Fields that hold the last forecast of releases, how good the last 64 were, and the cell at 720 times at most."""
 
 
 class Everything(Watched):
