@@ -10,7 +10,6 @@ import sys
 from collections import Counter
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
 
 from largesse.lifecycle.promises import active
 from largesse.lifecycle.running_limit import limit
@@ -27,6 +26,7 @@ from services.gateway.documents import Document
 from services.gateway.documents.counting import added, capacity_of
 from services.gateway.documents.queueing import named
 from services.gateway.documents.queues import holdings, ignored_limits, settings_document, with_shares
+from services.gateway.http.dry_runs.processes import process_of
 from services.gateway.http.dry_runs.starved_queues import left_nothing
 from services.gateway.http.problems import Problem
 from services.gateway.view.jobs import LiveJob
@@ -38,10 +38,8 @@ EFFECT_WAIT_S = 60.0
 MOVED_MIN = 100_000
 """A share that changes by less than this, in 10^-9 of the cell (0.01 percent), counts as unchanged."""
 
-ERROR_CHARACTERS_MAX = 300
 
 EFFECT = (sys.executable, "-m", "services.fairness", "effect")
-_ROOT = Path(__file__).parents[4]
 _SHARES = ("guaranteed", "fair", "allocated", "lent", "borrowed")
 
 
@@ -173,23 +171,19 @@ async def asked(question: Document, command: tuple[str, ...] = (), what: str = "
     """The output of a program that runs as a separate process: `EFFECT` where none is named. `what`: it computes.
     Raises Problem."""
     data = json.dumps(question).encode()
-    pipe = asyncio.subprocess.PIPE
-    process = await asyncio.create_subprocess_exec(
-        *(command or EFFECT), stdin=pipe, stdout=pipe, stderr=pipe, cwd=_ROOT
-    )
-    try:
-        async with asyncio.timeout(EFFECT_WAIT_S):
-            out, err = await process.communicate(data)
-    except TimeoutError:
-        raise Problem(503, "effect", f"{what} were not computed within {EFFECT_WAIT_S:g} s") from None
-    finally:
-        if process.returncode is None:
-            with suppress(ProcessLookupError):
-                process.kill()
-            await process.wait()
-    if process.returncode:
-        last = err.decode(errors="replace").strip().rpartition("\n")[2][:ERROR_CHARACTERS_MAX]
-        raise Problem(500, "effect", f"{what} could not be computed: {last or f'exit code {process.returncode}'}")
+    async with process_of(command or EFFECT) as process:
+        try:
+            async with asyncio.timeout(EFFECT_WAIT_S):
+                with suppress(BrokenPipeError, ConnectionResetError):
+                    process.input.write(data)
+                    await process.input.drain()
+                process.input.close()
+                out = await process.output.read()
+                why = await process.why_ended()
+        except TimeoutError:
+            raise Problem(503, "effect", f"{what} were not computed within {EFFECT_WAIT_S:g} s") from None
+    if process.process.returncode:
+        raise Problem(500, "effect", f"{what} could not be computed: {why}")
     answer: Document = json.loads(out)
     return answer
 

@@ -4,14 +4,13 @@ import asyncio
 import json
 import signal
 import sys
-from asyncio.subprocess import Process
 from collections.abc import AsyncGenerator
 from contextlib import suppress
 from pathlib import Path
 
 from services.gateway.documents import Document
 from services.gateway.follow import Follower
-from services.gateway.http.dry_runs.lending import ANSWER_BYTES_MAX, ERROR_CHARACTERS_MAX, ROOT
+from services.gateway.http.dry_runs.processes import Asked, process_of
 from services.gateway.http.problems import Problem, dumped
 
 WHAT_IF = (sys.executable, "-m", "services.replay", "whatif")
@@ -50,42 +49,28 @@ async def answers(follower: Follower, asked: Document) -> AsyncGenerator[Documen
         "memory_bytes": MEMORY_MIB << 20,
         "way_out": WAY_OUT,
     }
-    pipe = asyncio.subprocess.PIPE
-    process = await asyncio.create_subprocess_exec(
-        *WHAT_IF, stdin=pipe, stdout=pipe, stderr=pipe, cwd=ROOT, limit=ANSWER_BYTES_MAX
-    )
-    assert process.stdin is not None
-    assert process.stderr is not None
-    saying = asyncio.ensure_future(process.stderr.read())
-    try:
+    async with process_of(WHAT_IF) as process:
         with suppress(BrokenPipeError, ConnectionResetError):
-            process.stdin.write(dumped(question) + b"\n")
-            await process.stdin.drain()
+            process.input.write(dumped(question) + b"\n")
+            await process.input.drain()
         ended = False
         async for line in _lines(process):
             yield line
             ended = "progress" not in line
         if not ended:
-            if await process.wait() in OUT_OF_MEMORY:
+            why = await process.why_ended()
+            if process.process.returncode in OUT_OF_MEMORY:
                 yield _problem(503, f"its process was ended, as when it needs more than {MEMORY_MIB:,} MiB: {WAY_OUT}")
-                return
-            said = (await saying).decode(errors="replace").strip().rpartition("\n")[2][:ERROR_CHARACTERS_MAX]
-            yield _problem(500, f"it could not be worked out: {said or f'exit code {process.returncode}'}")
-    finally:
-        if process.returncode is None:
-            with suppress(ProcessLookupError):
-                process.kill()
-            await process.wait()
-        await saying
+            else:
+                yield _problem(500, f"it could not be worked out: {why}")
 
 
-async def _lines(process: Process) -> AsyncGenerator[Document, None]:
+async def _lines(process: Asked) -> AsyncGenerator[Document, None]:
     """What the process says, up to its answer; within WAIT_S."""
-    assert process.stdout is not None
     clock = asyncio.get_running_loop().time
     end_s = clock() + WAIT_S
     last: Document = {"progress": {"done": 0, "of": None}}
-    reading = asyncio.ensure_future(process.stdout.readline())
+    reading = asyncio.ensure_future(process.output.readline())
     try:
         while (left_s := end_s - clock()) > 0:
             done, _ = await asyncio.wait((reading,), timeout=min(left_s, QUIET_S))
@@ -96,7 +81,7 @@ async def _lines(process: Process) -> AsyncGenerator[Document, None]:
                 if "progress" not in last:
                     yield last
                     return
-                reading = asyncio.ensure_future(process.stdout.readline())
+                reading = asyncio.ensure_future(process.output.readline())
             yield last
         yield _problem(503, f"it was not there within {WAIT_S:g} s: {WAY_OUT}")
     finally:
