@@ -23,7 +23,7 @@ from schemas.edge.read import Cluster, ClusterNode, read_workload_line
 from services.gateway import view
 from services.gateway.why.find import why_document
 from services.replay.source import Source, Step, open_source
-from services.replay.verify import recorded_winners
+from services.replay.viewing import learn, viewing
 from services.replay.whatif import run as what_if
 from services.replay.whatif.facts import Told
 from services.simulator.drawn import Dice
@@ -123,17 +123,10 @@ class Said:
 
 def folded(source: Source) -> Iterator[tuple[view.State, Record]]:
     """The gateway's view behind every record."""
-    state = view.start()
+    hosted = viewing(source.start)
     for step in source.steps():
-        record = step.accepted.record
-        if isinstance(record.body, RoundClosed):
-            winners = recorded_winners(step, record)
-            for topic in view.READS:
-                for wanted, winner in winners:
-                    if wanted.topic == topic:
-                        view.fold(state, winner)
-        view.fold(state, record)
-        yield state, record
+        learn(hosted, step)
+        yield hosted.state, step.accepted.record
 
 
 def predictions(source: Source) -> list[Said]:

@@ -6,13 +6,9 @@ from typing import get_args
 
 import pytest
 
-from largesse.rounds import read_by
-from schemas import RoundClosed
 from schemas.presets import Preset
-from services.gateway import view
 from services.gateway.changes import Changes
-from services.replay.verify import recorded_winners
-from services.replay.viewing import viewing
+from services.replay.viewing import learn, viewing
 from services.simulator.drawn import drawn_cluster
 from services.simulator.drawn_reservations import KNOBS, drawn_arrivals
 from services.simulator.outages import Outage
@@ -40,10 +36,7 @@ def test_no_change_of_a_recorded_cell_goes_untold(tmp_path, preset):
     told: Counter[str] = Counter()
     for step in source.steps():
         record = step.accepted.record
-        if isinstance(record.body, RoundClosed):
-            for winner in read_by(hosted, recorded_winners(step, record)):
-                view.fold(hosted.state, winner)
-        view.fold(hosted.state, record)
+        learn(hosted, step)
         kept.take(record)
         if chance.random() < 0.5:
             continue

@@ -16,7 +16,7 @@ from schemas.edge.read import read_cluster, read_workload_line
 from services.gateway import view
 from services.gateway.why.waits import Waits
 from services.replay.source import Source, Step, open_source
-from services.replay.verify import recorded_winners
+from services.replay.viewing import learn, viewing
 from services.replay.whatif import run as what_if
 from services.replay.whatif.facts import Told
 from services.replay.whatif.outcomes import Outcomes
@@ -130,19 +130,12 @@ class Named:
 
 def states_at(source: Source, seqs: list[int]) -> Iterator[view.State]:
     """The gateway's view behind each of these records, which are in order."""
-    state, wanted = view.start(), iter(seqs)
+    hosted, wanted = viewing(source.start), iter(seqs)
     following = next(wanted, None)
     for step in source.steps():
-        record = step.accepted.record
-        if isinstance(record.body, RoundClosed):
-            winners = recorded_winners(step, record)
-            for topic in view.READS:
-                for wanted_of, winner in winners:
-                    if wanted_of.topic == topic:
-                        view.fold(state, winner)
-        view.fold(state, record)
-        if record.seq == following:
-            yield state
+        learn(hosted, step)
+        if step.accepted.record.seq == following:
+            yield hosted.state
             following = next(wanted, None)
 
 

@@ -8,14 +8,11 @@ the next record is reached.
 from dataclasses import dataclass, field
 from fractions import Fraction
 
-from largesse.rounds import read_by
-from schemas import RoundClosed
 from services.gateway.view.state import State
 from services.replay.bisect.language import Compared, Condition, Joined, Lasting, Negated, measures_in
 from services.replay.bisect.measures import Value, World
 from services.replay.source import Source
-from services.replay.verify import recorded_winners
-from services.replay.viewing import viewing
+from services.replay.viewing import learn, viewing
 
 
 @dataclass(slots=True)
@@ -72,12 +69,7 @@ def bisect(source: Source, condition: Condition, *, every: bool = False) -> Bise
                 found.spans.append(span)
                 if not every:
                     break
-        if isinstance(record.body, RoundClosed):
-            for winner in read_by(view, recorded_winners(step, record)):
-                view.core.FOLDS[type(winner.body)](state, winner)
-        learn = view.core.FOLDS.get(type(record.body))
-        if learn is not None:
-            learn(state, record)
+        learn(view, step)
         world.learn(record)
         found.records += 1
         holds = look.holds(world)
