@@ -353,7 +353,7 @@ def _noting(learn: Any) -> Any:
 
     def learned(state: State, record: Record) -> None:
         take_sample(state, record.time)
-        state.history.levels = None
+        state.history.replaced = None
         learn(state, record)
         state.cell, state.seq, state.time, state.latest = record.cell, record.seq, record.time, record
         settle_all(state, record.time)

@@ -143,7 +143,8 @@ def _of_queues(state: State, capacity: Vector) -> dict[str, tuple[int, int | Non
     something to tell.
     """
     # Levels of a round that is just being closed belong to what comes behind the sample.
-    levels = state.levels if state.history.levels is None else state.history.levels
+    before = {**state.levels, **(state.history.replaced or {})}
+    levels = {queue: level for queue, level in before.items() if level is not None}
     slots, tree = slots_of(state.policy), state.queues
     has_tree = tree is not None and bool(tree.children)
     held: dict[str, Vector] = {}

@@ -81,8 +81,9 @@ def fold_abandoned(state: State, record: Record) -> None:
 def fold_shares(state: State, record: Record) -> None:
     """Levels and guarantees of queues."""
     body: Shares = record.body
-    before, state.history.levels = state.shares, state.levels
-    state.levels = dict(state.levels)
+    before, levels = state.shares, state.levels
+    moved = [*(levels if body.full else body.gone), *(level.queue for level in body.levels)]
+    state.history.replaced = {queue: levels.get(queue) for queue in moved}
     if body.full:  # Names every queue of which there is something to tell.
         state.levels, state.shares = {}, {}
         named = {share.queue: True for share in body.queues}

@@ -231,14 +231,14 @@ class Sample:
 @dataclass(slots=True)
 class History:
     """Samples at multiples of `every_ms`, from `first_ms` on. `next_ms`: the next one; None: the log has not begun.
-    `levels`: those that held before the decisions of a round that is just being closed; None: none is.
+    `replaced`: of a round that is just being closed, levels as they were before its decisions; None: there was none.
     """
 
     every_ms: int = 60_000
     first_ms: int = 0
     next_ms: int | None = None
     samples: list[Sample] = field(default_factory=list)
-    levels: Cache[dict[str, int] | None] = None
+    replaced: Cache[dict[str, int | None] | None] = None
 
 
 @dataclass(slots=True)
