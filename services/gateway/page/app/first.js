@@ -2,12 +2,14 @@
 // another try where a module did not arrive.
 "use strict";
 {
+  let kept = null;
   try {
-    const kept = localStorage.getItem("largesse.theme");
-    if (kept === "light" || kept === "dark") document.documentElement.dataset.theme = kept;
+    kept = localStorage.getItem("largesse.theme");
   } catch {
     // A browser that keeps nothing: as the system has it.
   }
+  const system = matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light";
+  document.documentElement.dataset.theme = kept === "light" || kept === "dark" ? kept : system;
 
   const AGAIN_MS = 2_000;
   document.addEventListener("error", (event) => {

@@ -34,17 +34,14 @@ export const settings = {
   user: kept("user", ""),
 };
 
-effect(() => {
-  const { theme } = settings;
-  if (theme.value === "auto") delete document.documentElement.dataset.theme;
-  else document.documentElement.dataset.theme = theme.value;
-});
+const system = matchMedia("(prefers-color-scheme: dark)");
+const isSystemDark = signal(system.matches);
+system.addEventListener("change", () => { isSystemDark.value = system.matches; });
 
-const asked = matchMedia("(prefers-color-scheme: dark)");
 /** Counts changes of colours, for what is drawn on a canvas. */
 export const colours = signal(0);
-asked.addEventListener("change", () => { colours.value += 1; });
 effect(() => {
-  settings.theme.value;
+  const { theme } = settings;
+  document.documentElement.dataset.theme = theme.value !== "auto" ? theme.value : isSystemDark.value ? "dark" : "light";
   colours.value = colours.peek() + 1;
 });
