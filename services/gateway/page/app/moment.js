@@ -46,10 +46,16 @@ export function showMoment(moment, replace = false) {
   go(here({ at: moment === null ? null : String(moment) }), { replace });
 }
 
+/** The record that the address names, also where its moment has not been read yet: steps may come faster than answers. */
+function seqOfAddress() {
+  const wanted = at.value;
+  return wanted !== null && /^[0-9]+$/.test(wanted) ? Number(wanted) : shown.value?.seq;
+}
+
 /** @param {number} records */
 export function stepRecords(records) {
   const last = head.value?.seq;
-  const seq = shown.value?.seq;
+  const seq = seqOfAddress();
   if (last === undefined || seq === undefined) return;
   const next = Math.max(1, seq + records);
   if (next >= last && records > 0) showMoment(null);
@@ -59,10 +65,10 @@ export function stepRecords(records) {
 /** To the closing of the round before (-1) or after (1) the moment that is shown. @param {number} rounds */
 export async function stepRounds(rounds) {
   const last = head.value;
-  const now = shown.value;
-  if (!last || !now) return;
-  const way = rounds < 0 ? { to: now.seq - 1, order: "desc" } : { from: now.seq + 1 };
-  if (rounds > 0 && now.seq >= last.seq) return;
+  const seq = seqOfAddress();
+  if (!last || seq === undefined) return;
+  const way = rounds < 0 ? { to: seq - 1, order: "desc" } : { from: seq + 1 };
+  if (rounds > 0 && seq >= last.seq) return;
   const { records } = await read(address("v1/records", { type: "RoundClosed", limit: 1, ...way }));
   const found = records[0]?.seq ?? null;
   if (found !== null || rounds > 0) showMoment(found, past.value);
