@@ -167,7 +167,7 @@ def test_a_round_shows_its_records_and_what_each_service_decided():
             log,
             {number: (await cell.get(f"/v1/rounds/{number}")).json() for number in rounds},
             (
-                await cell.get(f"/v1/rounds/{rounds[-1] + 1}"),
+                await cell.get(f"/v1/rounds/{rounds[-1] + 1_000}"),
                 await cell.get("/v1/rounds/0"),
             ),
         )

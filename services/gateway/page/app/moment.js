@@ -62,6 +62,15 @@ export function stepRecords(records) {
   else showMoment(Math.min(next, last), past.value);
 }
 
+/** The seq of the first record that is asked for; null: there is none. @param {Record<string, string | number>} query @returns {Promise<number | null>} */
+export async function firstRecord(query) {
+  for (let rest = query; ;) {
+    const { records, next } = await read(address("v1/records", { ...rest, limit: 1 }));
+    if (records.length || next === null) return records[0]?.seq ?? null;
+    rest = { ...rest, [query.order === "desc" ? "to" : "from"]: next }; // A page may be empty and have another.
+  }
+}
+
 /** To the closing of the round before (-1) or after (1) the moment that is shown. @param {number} rounds */
 export async function stepRounds(rounds) {
   const last = head.value;
@@ -69,7 +78,10 @@ export async function stepRounds(rounds) {
   if (!last || seq === undefined) return;
   const way = rounds < 0 ? { to: seq - 1, order: "desc" } : { from: seq + 1 };
   if (rounds > 0 && seq >= last.seq) return;
-  const { records } = await read(address("v1/records", { type: "RoundClosed", limit: 1, ...way }));
-  const found = records[0]?.seq ?? null;
-  if (found !== null || rounds > 0) showMoment(found, past.value);
+  try {
+    const found = await firstRecord({ type: "RoundClosed", ...way });
+    if (found !== null || rounds > 0) showMoment(found, past.value);
+  } catch (error) {
+    momentProblem.value = /** @type {Error} */ (error);
+  }
 }
