@@ -52,11 +52,12 @@ from services.bridge.dealing import Bridges
 from services.bridge.floods import Floods
 from services.bridge.intake import NODES_MAX, Intake, Refusal, Said
 from services.bridge.subscriptions import Subscriptions
+from services.bridge.telling import Untold
 
 TOLD_MS = 5
 """A node is told at most so often what it has to do."""
 AT_ONCE = 64
-"""Documents that are on their way to the broker at a time."""
+"""Nodes that are being told at a time."""
 RETRY_MS, RETRY_MS_MAX = 100, 5_000
 ALIVE_MS = 5_000
 """So often a bridge says that it is there."""
@@ -109,8 +110,8 @@ class _Bridge:
         self._refused: dict[str, tuple[str, str]] = {}  # Of each node the last, until a report is taken: reason, why.
         self._refusals_logged: dict[tuple[str, str], int] = {}
         self._arrived_ms: dict[str, int] = {}  # When the first report came that is not answered yet.
-        self._untold: dict[str, bool] = {}
-        self._something_untold = asyncio.Event()
+        self._caught_up = asyncio.Event()
+        self._untold = Untold()
         self._numbers = count(1)
 
     async def drop(self) -> None:
@@ -124,6 +125,7 @@ class _Bridge:
         await self._cell_log.follow()
 
     def _log_moved(self) -> None:
+        self._caught_up.set()
         stirred = self._cell_log.state.stirred
         for node in stirred:
             if node not in self._cell_log.state.nodes:
@@ -148,11 +150,7 @@ class _Bridge:
                 self._tell({said.node: True})
 
     def _tell(self, nodes: dict[str, bool]) -> None:
-        for node in nodes:
-            if self._bridges.serves(node):
-                self._untold[node] = True
-        if self._untold:
-            self._something_untold.set()
+        self._untold.add(node for node in nodes if self._bridges.serves(node))
 
     # ---------------------------------------------------------------- what nodes report
     def _hear(self, topic: str, payload: bytes) -> None:
@@ -336,31 +334,23 @@ class _Bridge:
 
     async def _speak(self, session: Session) -> None:
         """Tells nodes what they have to do, where that has changed."""
-        slots = asyncio.Semaphore(AT_ONCE)
-        while True:
-            await self._something_untold.wait()
-            self._something_untold.clear()
-            if not self._cell_log.is_caught_up:
-                await asyncio.sleep(TOLD_MS / 1_000)
-                self._something_untold.set()
-                continue
-            untold, self._untold = self._untold, {}
-            begun_ms = _mono_ms()
-            outcomes = await asyncio.gather(
-                *(self._tell_one(session, slots, node) for node in untold), return_exceptions=True
-            )
-            for outcome in outcomes:
-                if isinstance(outcome, BaseException):
-                    self._untold = {**untold, **self._untold}
-                    raise outcome
-            await asyncio.sleep(max(0, begun_ms + TOLD_MS - _mono_ms()) / 1_000)
+        await self._caught_up.wait()
+        await until_first_ends([self._tell_each(session) for _ in range(AT_ONCE)])
 
-    async def _tell_one(self, session: Session, slots: asyncio.Semaphore, node: str) -> None:
-        async with slots:
-            topic = down_topic(self._settings.cell, node)
-            for payload, retain in self._documents(node):
-                await session.publish(topic, payload, retain=retain)
-            BRIDGE_TOLD.inc()
+    async def _tell_each(self, session: Session) -> None:
+        """Tells one node after another, for ever. Raises MqttError."""
+        while True:
+            node, is_told = await self._untold.take(), False
+            begun_ms = _mono_ms()
+            try:
+                topic = down_topic(self._settings.cell, node)
+                for payload, retain in self._documents(node):
+                    await session.publish(topic, payload, retain=retain)
+                is_told = True
+                BRIDGE_TOLD.inc()
+                await asyncio.sleep(max(0, begun_ms + TOLD_MS - _mono_ms()) / 1_000)
+            finally:
+                self._untold.done(node, is_told=is_told)
 
     def _documents(self, node: str) -> list[tuple[bytes, bool]]:
         """What a node is told now, and whether the broker is to keep it: a part alone is of no use."""
