@@ -232,6 +232,10 @@ LiveStates = Annotated[list[str] | None, _states("all jobs in this state", LIVE,
 OverToo = Annotated[
     bool, typer.Option("--all", help="on a terminal too, all of a series, and those that were deleted or have ended")
 ]
+LogPath = Annotated[
+    str,
+    typer.Argument(help="a data folder of `largesse up`, an exported log, or kafka://HOST:PORT/CELL", metavar="LOG"),
+]
 Json = Annotated[bool, typer.Option("--json", help="print one JSON document and nothing else", callback=expect_json)]
 At = Annotated[
     str | None,

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from services.cli import changing, contexts, hindsight, live
-from services.cli.arguments import At, Json, Url, knobs_named, presets_named, tasks_named
+from services.cli import auditing, changing, contexts, hindsight, live
+from services.cli.arguments import At, Json, LogPath, Url, knobs_named, presets_named, tasks_named
 from services.cli.client import Gateway
 from services.cli.context_commands import context_app
 from services.cli.ending import Wrong, out, out_json
@@ -65,6 +65,7 @@ def _late(group: type[LateGroup], text: str) -> typer.Typer:
 live.add_to(app)
 changing.add_to(app)
 hindsight.add_to(app)
+auditing.add_to(app)
 app.add_typer(get_app, name="get")
 app.add_typer(node_app, name="node")
 app.add_typer(config_app, name="config")
@@ -257,12 +258,6 @@ def demo() -> None:
     from services.cli import demo as demonstration
 
     demonstration.demo()
-
-
-LogPath = Annotated[
-    str,
-    typer.Argument(help="a data folder of `largesse up`, an exported log, or kafka://HOST:PORT/CELL", metavar="LOG"),
-]
 
 
 WhatIf = Annotated[
