@@ -286,7 +286,7 @@ def test_what_was_submitted_is_kept_for_the_last_jobs_alone(monkeypatch):
     cell = Watched()
     for name in ("a", "b", "c"):
         cell.submit(name, task_stage()).start(name, "s").finish(name, "s")
-        monkeypatch.setattr(reruns, "SPECS_CHARACTERS_MAX", 2 * cell.view.specs_sizes["a" if name == "a" else "b"])
+        monkeypatch.setattr(reruns, "SPECS_CHARACTERS_MAX", 2 * len(cell.view.specs["a" if name == "a" else "b"]))
 
     assert list(cell.view.specs) == ["b", "c"]
-    assert cell.view.specs_kept == sum(cell.view.specs_sizes.values())
+    assert cell.view.specs_kept == sum(map(len, cell.view.specs.values()))

@@ -19,7 +19,7 @@ FOLDING = import_module("services.gateway.view.fold")  # The module: the package
 STATED = {
     "admission": {"ended"},
     "gateway": {
-        *("ended", "ended_kept", "ledger", "places", "places_kept", "specs", "specs_kept", "specs_sizes", "used_by"),
+        *("ended", "ended_kept", "ledger", "places", "places_kept", "specs", "specs_kept", "used_by"),
     },
 }
 """Fields of a state that keep something of each job that has ended, by service: names, and what `get job` shows."""

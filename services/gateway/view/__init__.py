@@ -7,10 +7,12 @@ Decides nothing. `documents/` words what is kept here for the outside.
 from services.gateway.view.fold import FOLDS, decide, fold, start
 from services.gateway.view.state import State
 
-__all__ = ["FOLDS", "LAYOUT", "NAME", "READS", "TOPIC", "UPSTREAM", "State", "decide", "fold", "start"]
+__all__ = ["FOLDS", "LAYOUT", "NAME", "READS", "SETTLED", "TOPIC", "UPSTREAM", "State", "decide", "fold", "start"]
 
 NAME = "gateway"
 TOPIC = ""
 UPSTREAM = ()
 READS = ("shares", "asks", "grants")
-LAYOUT = 30
+LAYOUT = 31
+SETTLED = ("ended", "places", "used_by", "specs")
+"""Fields of the state whose entries stay as they are until they go (largesse/log/checkpoints.py)."""

@@ -1,6 +1,9 @@
 """What the gateway keeps of jobs that have ended, so that they can run again."""
 
+from json import dumps, loads
+
 from schemas import JobAdmitted, JobSpec
+from schemas.edge.job_document import Document, job_document
 from services.gateway.view.jobs import LiveJob
 from services.gateway.view.state import State
 
@@ -21,16 +24,22 @@ def keep_stages(state: State, job: LiveJob, body: JobAdmitted) -> None:
 
 
 def keep_spec(state: State, name: str, spec: JobSpec) -> None:
-    """A job has ended: what it was submitted with is kept for a while."""
-    spec = state.submitted.pop(name, spec)
-    state.specs[name] = spec
-    state.specs_sizes[name] = size = len(repr(spec))
-    state.specs_kept += size
+    """A job has ended: what it was submitted with is kept for a while, as one text: few of thousands are asked for."""
+    text = dumps(job_document(state.submitted.pop(name, spec)), separators=(",", ":"))
+    state.specs[name] = text
+    state.specs_kept += len(text)
     while state.specs_kept > SPECS_CHARACTERS_MAX:
         forget_spec(state, next(iter(state.specs)))
 
 
 def forget_spec(state: State, name: str) -> None:
     """The job has left the view, or runs again."""
-    state.specs.pop(name, None)
-    state.specs_kept -= state.specs_sizes.pop(name, 0)
+    state.specs_kept -= len(state.specs.pop(name, ""))
+
+
+def kept_spec(state: State, name: str) -> Document | None:
+    """What a job that has ended was submitted with, as `job_document` says it; None where that is not kept."""
+    if name not in state.specs:
+        return None
+    document: Document = loads(state.specs[name])
+    return document

@@ -252,7 +252,7 @@ class Touched:
 @dataclass(slots=True)
 class State:
     """One cell. `configured`: whether a config has ever been set. `submitted`: of live jobs that users have changed,
-    what was submitted; `specs`: of jobs that have ended, as long as `specs_sizes` says, `specs_kept` in all.
+    what was submitted; `specs`: of jobs that have ended, as texts, of `specs_kept` characters in all.
     `ended_kept`: characters of `ended`. `running_limits`: which jobs may run. `opened`: seq of the last opening;
     `answered`: of the last one whose round has closed. `failures`: by node, what has failed there in a row. `holds`: by
     "job/stage/index"; `copies`: the same of attempts beside that one, or after its success. `used`, `tasks`: by leaf,
@@ -284,8 +284,7 @@ class State:
     queues: Queue | None = None
     configured: bool = False
     submitted: dict[str, JobSpec] = field(default_factory=dict)
-    specs: dict[str, JobSpec] = field(default_factory=dict)
-    specs_sizes: dict[str, int] = field(default_factory=dict)
+    specs: dict[str, str] = field(default_factory=dict)
     specs_kept: int = 0
     ended_kept: int = 0
     running_limits: RunningLimits = field(default_factory=RunningLimits)

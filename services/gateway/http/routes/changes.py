@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING
 from fastapi import Depends, FastAPI, Request
 from fastapi.responses import Response
 
-from schemas.edge.job_document import job_document
 from schemas.edge.jobs import JobRerunRequest
 from schemas.edge.read import Malformed, read_input
 from schemas.edge.validated import validated
@@ -13,6 +12,7 @@ from services.gateway.documents.models.jobs import Job, Submitted
 from services.gateway.http.openapi import Asker, Responses, answer, problems
 from services.gateway.http.problems import Problem, as_json, dumped, malformed
 from services.gateway.http.reading import message_of
+from services.gateway.view.reruns import kept_spec
 
 if TYPE_CHECKING:
     from services.gateway.http.api import Api
@@ -74,13 +74,13 @@ def add_changes(app: FastAPI, api: "Api") -> None:
         document = await api.document(request)
         try:
             asked = validated(JobRerunRequest, document)
-            spec = api.follower.state.specs.get(job)
+            spec = kept_spec(api.follower.state, job)
             if before["ended_ms"] is None:
                 raise Problem(409, "refused:live", f'job "{job}" has not ended: cancel it first, or wait', "job")
             if spec is None:
                 text = f'what job "{job}" was submitted with is not kept here: submit it again with "rerun": true'
                 raise Problem(409, "refused:forgotten", text, "job")
-            message = {**job_document(spec), "rerun": True, "from_stage": asked.from_stage}
+            message = {**spec, "rerun": True, "from_stage": asked.from_stage}
             read_input("jobs", message, "")
         except Malformed as fault:
             raise malformed(fault) from None
