@@ -7,18 +7,17 @@ ahead, says whether the round is over. An error ends the service at that record:
 import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
-from functools import partial
 from typing import Generic
 
 from largesse import failpoints
 from largesse.bus.port import Bus, BusError, Writer
 from largesse.core import RULES, Core, OpenRound, S
 from largesse.folding import CoreStopped, Folded
-from largesse.log.checkpoints import checkpoint_messages
+from largesse.log.checkpoint_keeper import CheckpointKeeper
 from largesse.log.decisions import FORECASTS, DecisionReader, messages_of
 from largesse.log.fencing import Accepted
 from largesse.log.reader import Lookahead, wait_for_more
-from largesse.log.snapshots import CHEAP_BYTES, Snapshot, SnapshotKeeper, dump
+from largesse.log.snapshots import SnapshotKeeper, dump
 from largesse.log.wanted import Wanted, answer, wanted_of
 from largesse.settings import Settings
 from largesse.telemetry import ANSWERED, CAUGHT_UP, DECIDE_SECONDS, FOLDED, SEQ, VOID, logger, stopwatch
@@ -70,9 +69,7 @@ async def drive(shell: "Shell[S]", bus: Bus, settings: Settings, stop: asyncio.E
 
 
 class Shell(Generic[S]):
-    """One instance of one service. `run` drives it; tests step it. `keeps_past`: its snapshots are kept on as
-    checkpoints (log/checkpoints.py).
-    """
+    """One instance of one service. `run` drives it; tests step it. `past`: keeps checkpoints of its state."""
 
     def __init__(
         self,
@@ -85,10 +82,10 @@ class Shell(Generic[S]):
         stop: asyncio.Event | None = None,
         name: str = "",
         active: asyncio.Event | None = None,
-        keeps_past: bool = False,
+        past: CheckpointKeeper[S] | None = None,
     ) -> None:
         self.core = core
-        self.keeps_past = keeps_past
+        self._past = past
         self.shard, self.of = shard, of
         self.name = name or (f"{core.NAME}-{shard}" if core.TOPIC in SHARDED else core.NAME)
         self.folded = Folded(core, bus, settings, shard=shard, of=of, name=self.name)
@@ -126,6 +123,8 @@ class Shell(Generic[S]):
         if found is not None:
             self.folded.go_on(*found)
             self.of = found[1].of
+            if self._past is not None:
+                await self._past.resume(self.state, self.log.order.seq)
 
     async def has_caught_up(self) -> bool:
         """Whether it has folded the log but for CAUGHT_UP_WITHIN messages. False where the bus does not say."""
@@ -170,17 +169,9 @@ class Shell(Generic[S]):
         if self._snapshots.is_due(record.round, record.seq):
             state, positions = dump(self.state), self.decisions.positions()
             writer = self._producer()
-            taken = await self._snapshots.take(writer, state, self.log.order, positions, of=self.of, durable=False)
-            if self.keeps_past:
-                await self._keep_on(taken, writer)
-
-    async def _keep_on(self, snapshot: Snapshot, writer: Writer) -> None:
-        settings = self._settings
-        distance, most = settings.snapshot_rounds, settings.checkpoints
-        pack = partial(checkpoint_messages, snapshot, settings.cell, settings.partition, distance=distance, most=most)
-        messages = pack() if len(snapshot.state) <= CHEAP_BYTES else await asyncio.to_thread(pack)
-        if messages:
-            await writer.send(messages, durable=False)
+            await self._snapshots.take(writer, state, self.log.order, positions, of=self.of, durable=False)
+        if self._past is not None and self._past.is_due(record.seq):
+            await self._past.keep(self._producer(), self.state, self.log.order, self.decisions.positions())
 
     # ---------------------------------------------------------------- answering
     async def _answer(self, opening: Record) -> None:

@@ -12,6 +12,7 @@ from typing import Literal
 from largesse.bus.local import LocalBus
 from largesse.bus.port import BusError, BusFull, Message, Outgoing, check_sizes
 from largesse.injected import take_due
+from schemas.topics import BY_NAME
 
 FaultKind = Literal["lost", "late", "unknown", "torn", "full"]
 """What becomes of an append whose sender sees an error: nothing arrives (`lost`, and `full` with BusFull); it arrives
@@ -37,6 +38,7 @@ class _Partition:
     first: int = 0
     end: int = 0
     messages: list[Message] = field(default_factory=list)
+    newest: dict[str, int] = field(default_factory=dict)
 
     def index(self, offset: int) -> int:
         """Of the first message at or after `offset`."""
@@ -47,10 +49,13 @@ class _Partition:
 
 
 class MemoryBus(LocalBus):
-    """Everything in lists. Belongs to one event loop."""
+    """Everything in lists. Belongs to one event loop. `compacts`: of compacted topics it keeps the last message of a
+    key alone, for those who stay long.
+    """
 
-    def __init__(self) -> None:
+    def __init__(self, *, compacts: bool = False) -> None:
         super().__init__()
+        self._compacts = compacts
         self._partitions: dict[tuple[str, int], _Partition] = {}
         self._faults: list[_Fault] = []
         self._late: deque[_Late] = deque()
@@ -148,6 +153,11 @@ class MemoryBus(LocalBus):
             partition = self._partition(outgoing.topic, outgoing.partition)
             offset = partition.end
             message = Message(outgoing.topic, outgoing.partition, offset, outgoing.value, dict(outgoing.headers))
+            if self._compacts and outgoing.key and BY_NAME[outgoing.topic].cleanup == "compact":
+                before = partition.newest.get(outgoing.key)
+                if before is not None:
+                    del partition.messages[partition.index(before)]
+                partition.newest[outgoing.key] = offset
             partition.messages.append(message)
             partition.end = offset + 1
             offsets.append(offset)

@@ -1,15 +1,22 @@
 """States of a core from all over the log, so that any past moment is a short fold away.
 
-They are its snapshots, kept on: each has a place by the number of its round, and as the log grows those that lie
-between others are written over, so that their distance doubles and their number does not grow. Like every snapshot they
-only shorten a fold; without them it begins at the log's start.
+Each has a place by a number that rises with the log, and as that grows those that lie between others are written over,
+so that their distance doubles and their number does not grow (checkpoint_keeper.py). Most hold a state without what
+stands in an earlier one, their base, word for word. Like snapshots they only shorten a fold; without them it begins at
+the log's start.
 """
 
 from bisect import bisect_right
-from dataclasses import dataclass
+from collections.abc import Sequence
+from copy import copy
+from dataclasses import dataclass, replace
+from itertools import chain, compress
+from typing import Generic
 
-from largesse.bus.port import Bus, Message, Outgoing
-from largesse.log.snapshots import S, Snapshot, SnapshotRefused, judge, landmark_of, messages_of, piece_of, unpack
+import orjson
+
+from largesse.bus.port import Bus, Message
+from largesse.log.snapshots import S, Snapshot, SnapshotRefused, judge, landmark_of, piece_of, unpack
 from largesse.telemetry import logger
 from schemas.topics import SNAPSHOTS
 
@@ -30,49 +37,99 @@ def slot_of(number: int, slots: int) -> int | None:
     """
     if number < slots:
         return number
-    stride = 1
-    while number >= 2 * slots * stride:
-        stride *= 2
-    past, rest = divmod(number - slots * stride, 2 * stride)
-    return None if rest else slot_of((2 * past + 1) * stride, slots)
+    distance = distance_of(number, slots)
+    past, rest = divmod(number - slots * distance // 2, distance)
+    return None if rest else slot_of((2 * past + 1) * distance // 2, slots)
 
 
-def checkpoint_messages(snapshot: Snapshot, cell: str, partition: int, *, distance: int, most: int) -> list[Outgoing]:
-    """What to send so that a snapshot is kept on; nothing where a neighbour of it serves. `distance`: rounds between
-    two checkpoints while the log is short; `most`: as many are kept, rounded down to a power of two; below 2 none is.
-    """
-    if most < 2:
-        return []
-    slot = slot_of(snapshot.order.round // max(distance, 1), 1 << (most.bit_length() - 1))
-    if slot is None:
-        return []
-    return messages_of(snapshot, cell, partition, kept_as=kept_as(snapshot.service), slot=slot)
+def distance_of(number: int, slots: int) -> int:
+    """Which numbers are kept around this one: each, or every second one, or fourth, and so on."""
+    return 1 if number < slots else 2 << (number // slots).bit_length() - 1
+
+
+Settled = dict[str, dict[str, object]]
+"""By field of a state: entries that stay as they are from when they are made until they go."""
+
+_GONE = object()
+
+
+@dataclass(frozen=True, slots=True)
+class Base:
+    """What was settled in the state behind record `seq`, which a whole checkpoint has."""
+
+    seq: int
+    settled: Settled
+
+
+def base_of(state: object, names: Sequence[str], seq: int) -> Base:
+    """What is settled in a state now; `names`: in which fields."""
+    return Base(seq, {name: dict(getattr(state, name)) for name in names})
+
+
+def cut(state: S, base: Base) -> tuple[bytes, S] | None:
+    """A state without what its base has, and how the two are joined; None where no such line can say it."""
+    kept, new = dict[str, list[list[int]]](), dict[str, dict[str, object]]()
+    for name, then in base.settled.items():
+        now: dict[str, object] = getattr(state, name)
+        is_kept = [now.get(key, _GONE) is value for key, value in then.items()]
+        kept[name] = _spans(is_kept)
+        new[name] = {key: value for key, value in now.items() if then.get(key, _GONE) is not value}
+        if list(now) != [*compress(then, is_kept), *new[name]]:
+            return None
+    short = copy(state)
+    for name, entries in new.items():
+        setattr(short, name, entries)
+    return orjson.dumps({"base": base.seq, "kept": kept}), short
+
+
+def _spans(held: list[bool]) -> list[list[int]]:
+    """Where a list is true: [first, behind the last] of each run."""
+    spans: list[list[int]] = []
+    for at, holds in enumerate(held):
+        if holds and spans and spans[-1][1] == at:
+            spans[-1][1] = at + 1
+        elif holds:
+            spans.append([at, at + 1])
+    return spans
+
+
+def join(state: object, base: Base, kept: dict[str, list[list[int]]]) -> None:
+    """Puts back what `cut` took out."""
+    for name, spans in kept.items():
+        before = list(base.settled[name].items())
+        whole = dict(chain.from_iterable(before[first:end] for first, end in spans))
+        setattr(state, name, whole | getattr(state, name))
 
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """A checkpoint in the snapshots topic: what it holds, and the offset of its first part."""
+    """A checkpoint in the snapshots topic: what it holds, and the offset of its first part. `built_upon`: it has a
+    base.
+    """
 
     seq: int
     time: int
     sum: str
     parts: int
     offset: int
+    built_upon: bool
 
 
-class Checkpoints:
-    """The checkpoints of one service, found again. `look` reads what has come since it was called last."""
+class Checkpoints(Generic[S]):
+    """The checkpoints of one service, found again. `settled`: fields of its state, as `cut` takes them."""
 
-    def __init__(self, bus: Bus, partition: int, service: str, layout: int) -> None:
+    def __init__(
+        self, bus: Bus, partition: int, service: str, layout: int, kind: type[S], settled: Sequence[str] = ()
+    ) -> None:
         self._bus, self._partition, self._service, self._layout = bus, partition, service, layout
+        self._kind, self._settled = kind, settled
         self._places: dict[str, _Place] = {}
         self._position = 0
+        self._base: Base | None = None
 
-    async def before(
-        self, kind: type[S], seq: int | None, time_ms: int | None, *, above: int = -1
-    ) -> tuple[S, Snapshot] | None:
-        """The latest state of type `kind` up to record `seq`, or before `time_ms`; None where there is none behind the
-        record `above`. Those that are gone, damaged or of another layout are passed over. Raises BusError.
+    async def before(self, seq: int | None, time_ms: int | None, *, above: int = -1) -> tuple[S, Snapshot] | None:
+        """The latest state up to record `seq`, or before `time_ms`; None where there is none behind the record `above`.
+        Those that are gone, damaged or of another layout are passed over. Raises BusError.
         """
         await self._look()
         places = sorted(self._places.values(), key=lambda place: place.seq)
@@ -85,7 +142,7 @@ class Checkpoints:
                 return None
             try:
                 snapshot = await self._read(place)
-                return await judge(self._bus, self._partition, snapshot, self._layout, kind), snapshot
+                return await self._state_of(snapshot), snapshot
             except SnapshotRefused as refused:
                 logger(service=kept_as(self._service)).warning("checkpoint_refused", seq=place.seq, reason=str(refused))
                 self._places.pop(place.sum, None)
@@ -109,6 +166,46 @@ class Checkpoints:
                 return snapshot
         return None
 
+    async def newest_base(self) -> Base | None:
+        """What the last whole checkpoint has of what is settled; None where there is none. Raises BusError."""
+        await self._look()
+        for place in sorted(self._places.values(), key=lambda place: place.seq, reverse=True):
+            if not place.built_upon:
+                try:
+                    return await self._base_at(place.seq)
+                except SnapshotRefused:
+                    continue
+        return None
+
+    async def _state_of(self, snapshot: Snapshot) -> S:
+        """Raises SnapshotRefused, BusError."""
+        how, _, short = snapshot.state.partition(b"\n")
+        if not short:
+            return await judge(self._bus, self._partition, snapshot, self._layout, self._kind)
+        shortened = replace(snapshot, state=short)
+        state = await judge(self._bus, self._partition, shortened, self._layout, self._kind)
+        try:
+            line = orjson.loads(how)
+            join(state, await self._base_at(line["base"]), line["kept"])
+        except (orjson.JSONDecodeError, KeyError, TypeError, ValueError) as error:
+            raise SnapshotRefused(f"how it is joined with its base cannot be read: {error}") from error
+        return state
+
+    async def _base_at(self, seq: int) -> Base:
+        """Raises SnapshotRefused, BusError."""
+        if self._base is not None and self._base.seq == seq:
+            return self._base
+        reason = "its base is gone"
+        for place in [place for place in self._places.values() if place.seq == seq and not place.built_upon]:
+            try:
+                state = await self._state_of(await self._read(place))
+            except SnapshotRefused as refused:
+                reason = f"its base: {refused}"
+                continue
+            self._base = base_of(state, self._settled, seq)
+            return self._base
+        raise SnapshotRefused(reason)
+
     async def _look(self) -> None:
         first, end = await self._bus.bounds(SNAPSHOTS, self._partition)
         self._position = max(self._position, first)
@@ -123,7 +220,7 @@ class Checkpoints:
         if found is None or found[0]["part"] != 0 or type(found[0].get("time")) is not int:
             return
         about = found[0]
-        place = _Place(about["seq"], about["time"], about["sum"], about["parts"], message.offset)
+        place = _Place(about["seq"], about["time"], about["sum"], about["parts"], message.offset, "base" in about)
         self._places[place.sum] = place
 
     async def _read(self, place: _Place) -> Snapshot:

@@ -147,28 +147,36 @@ async def landmark_of(bus: Bus, partition: int, offset: int) -> str:
 
 
 def messages_of(
-    snapshot: Snapshot, cell: str, partition: int, *, kept_as: str = "", slot: int | None = None
+    snapshot: Snapshot,
+    cell: str,
+    partition: int,
+    *,
+    kept_as: str = "",
+    slot: int | None = None,
+    base: int | None = None,
 ) -> list[Outgoing]:
     """What to send. Keys name service, shard, slot and part. `kept_as`: in place of the service; `slot`: else by the
-    number.
+    number. `base`: the record behind which the checkpoint lies that this one is built upon (checkpoints.py).
     """
     service = kept_as or snapshot.service
     head = orjson.dumps({**asdict(snapshot), "state": None})
     document = head + b"\n" + snapshot.state
-    packed = zlib.compress(document, 1)
+    packed, total = zlib.compress(document, 1), sha256(document).hexdigest()
     pieces = [packed[at : at + PART_BYTES_MAX] for at in range(0, len(packed), PART_BYTES_MAX)]
     slot = snapshot.number % SLOTS if slot is None else slot
     messages = []
     for part, piece in enumerate(pieces):
-        about = {
+        about: dict[str, object] = {
             "service": service,
             "shard": snapshot.shard,
             "seq": snapshot.order.seq,
             "time": snapshot.order.time,
             "part": part,
             "parts": len(pieces),
-            "sum": sha256(document).hexdigest(),
+            "sum": total,
         }
+        if base is not None:
+            about["base"] = base
         value = orjson.dumps({"snapshot": about, "data": b64encode(piece).decode()})
         key = f"{cell}/{service}/{snapshot.shard}/{slot}/{part}"
         messages.append(Outgoing(SNAPSHOTS, partition, value, key))

@@ -25,8 +25,8 @@ from services.replay.viewing import viewing
 
 HOST = "127.0.0.1"
 
-SNAPSHOT_ROUNDS = 500
-"""Rounds between two states that are kept, so that any moment is a short fold away."""
+NEVER = 1 << 60
+"""Rounds between two snapshots: nothing is restored from them here."""
 
 
 def view_log(log: str, *, port: int) -> None:
@@ -41,7 +41,7 @@ def view_log(log: str, *, port: int) -> None:
 
 
 async def _view(source: Source, port: int) -> None:
-    bus, stop = MemoryBus(), asyncio.Event()
+    bus, stop = MemoryBus(compacts=True), asyncio.Event()
     with reading(), progress_of("reading", "records") as tell:
 
         def told(count: int) -> None:
@@ -51,7 +51,7 @@ async def _view(source: Source, port: int) -> None:
         cell = await put_onto(source, bus.writer(), view.NAME, told)
     if not cell:
         raise Wrong(f"{source.name}: the log has no record")
-    settings = Settings(bus="memory:", cell=cell, snapshot_rounds=SNAPSHOT_ROUNDS)
+    settings = Settings(bus="memory:", cell=cell, snapshot_rounds=NEVER)
     try:
         hosts = served_hosts(read_settings(), HOST)
         listening = bound(HOST, port)
@@ -59,7 +59,8 @@ async def _view(source: Source, port: int) -> None:
         raise Wrong(f"--port: {error}: name another port, or 0 for any that is free") from None
     except SettingWrong as error:
         raise Wrong(str(error)) from None
-    follower = Follower(bus, settings, stop=stop)
+    begins = source.start.seq if source.start is not None else 0
+    follower = Follower(bus, settings, stop=stop, begins=begins)
     app = make_app(follower, _no_output, read_results=_no_results, hosts=hosts, recorded=True)
     _end_with(stop.set)
     parts = [asyncio.ensure_future(part) for part in (follower.run(), serve(app, listening, stop))]

@@ -10,7 +10,6 @@ from contextlib import suppress
 from typing import Any
 
 from largesse.bus.port import Bus, BusError, MessageTooLarge, Writer
-from largesse.log.checkpoints import Checkpoints
 from largesse.log.decisions import DecisionReader
 from largesse.log.reader import publish_input, wait_for_more
 from largesse.settings import Settings
@@ -22,7 +21,7 @@ from services.gateway.answers import Answer, Answers
 from services.gateway.changes import Changes
 from services.gateway.heard import HeardNodes
 from services.gateway.log_places import LogPlaces, Place
-from services.gateway.past import Past
+from services.gateway.past import Past, keeper_of
 from services.gateway.view.state import State
 
 TURN_RECORDS = 100
@@ -31,19 +30,20 @@ TURN_RECORDS = 100
 
 class Follower:
     """Follows one cell. `run` drives it; requests read the `state`, its `changes`, the `past`, or the log from one of
-    its `places` on, and `send` inputs; dry runs read the `bus`. Belongs to one event loop.
+    its `places` on, and `send` inputs; dry runs read the `bus`. `begins`: the record behind which the log begins.
+    Belongs to one event loop.
     """
 
-    def __init__(self, bus: Bus, settings: Settings, *, stop: asyncio.Event) -> None:
+    def __init__(self, bus: Bus, settings: Settings, *, stop: asyncio.Event, begins: int = 0) -> None:
         self.ready = False
         self.stop = stop
         self.bus = bus
         self._settings = settings
         core: Any = view
-        self._shell = Shell(core, bus, settings, stop=stop, keeps_past=True)
+        self._shell = Shell(core, bus, settings, stop=stop, past=keeper_of(bus, settings, begins))
         self.past = Past(core, bus, settings)
         self.heard = HeardNodes(bus, settings.partition)
-        self.places = LogPlaces(bus, settings.partition, Checkpoints(bus, settings.partition, core.NAME, core.LAYOUT))
+        self.places = LogPlaces(bus, settings.partition, self.past.checkpoints)
         self.changes = Changes(self.state)
         self._latest: Record | None = None
         self._answers = {topic: Answers() for topic in INPUTS}

@@ -14,6 +14,7 @@ from largesse.log.checkpoints import Checkpoints
 from largesse.log.fencing import Accepted, LogOrder
 from largesse.log.reader import LogReader
 from schemas import SequencerClaimed
+from services.gateway.view.state import State
 
 PLACE_EVERY = 1_000
 """Records between two places."""
@@ -41,7 +42,7 @@ class Place:
 class LogPlaces:
     """Places in the log of one cell. Belongs to one event loop."""
 
-    def __init__(self, bus: Bus, partition: int, checkpoints: Checkpoints) -> None:
+    def __init__(self, bus: Bus, partition: int, checkpoints: Checkpoints[State]) -> None:
         self._bus, self._partition, self._checkpoints = bus, partition, checkpoints
         self._places = [Place(LogOrder(), {})]
 

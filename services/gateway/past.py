@@ -8,11 +8,13 @@ from dataclasses import replace
 from largesse.bus.port import Bus
 from largesse.core import Core
 from largesse.folding import Folded
+from largesse.log.checkpoint_keeper import CheckpointKeeper
 from largesse.log.checkpoints import Checkpoints
 from largesse.log.snapshots import Snapshot, dump, load
 from largesse.moments import Moment
 from largesse.settings import Settings
 from schemas import RoundAbandoned, RoundClosed
+from services.gateway import view
 from services.gateway.view.state import State
 
 STATES_KEPT = 2
@@ -41,12 +43,17 @@ class PastBusy(Exception):
     """A moment cannot be shown yet; says why. Asking again helps."""
 
 
+def keeper_of(bus: Bus, settings: Settings, begins: int = 0) -> CheckpointKeeper[State]:
+    """Keeps the checkpoints that moments begin at. `begins`: the record behind which the log begins."""
+    return CheckpointKeeper(bus, settings, view.NAME, view.LAYOUT, State, view.SETTLED, begins=begins)
+
+
 class Past:
     """Past states of one cell, read from its bus. Belongs to one event loop. States that it returns never change."""
 
     def __init__(self, core: Core[State], bus: Bus, settings: Settings) -> None:
         self._core, self._bus, self._settings = core, bus, settings
-        self._checkpoints = Checkpoints(bus, settings.partition, core.NAME, core.LAYOUT)
+        self.checkpoints = Checkpoints(bus, settings.partition, core.NAME, core.LAYOUT, State, view.SETTLED)
         self._on_the_way: OrderedDict[int, Snapshot] = OrderedDict()
         self._on_the_way_bytes = 0
         self._kept: OrderedDict[Moment, State] = OrderedDict()
@@ -90,7 +97,7 @@ class Past:
             folded = Folded(self._core, self._bus, self._settings, shard=0, of=1, name="gateway.past")
             near = self._nearest(moment)
             above = near.order.seq if near is not None else -1
-            found = await self._checkpoints.before(State, moment.seq, moment.time_ms, above=above)
+            found = await self.checkpoints.before(moment.seq, moment.time_ms, above=above)
             if found is not None:
                 folded.go_on(*found)
             elif near is not None:

@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from largesse.folding import Folded
+from largesse.log import checkpoint_keeper
 from largesse.log.snapshots import dump
 from largesse.moments import Moment
 from largesse.settings import Settings
@@ -44,10 +45,14 @@ async def folded_to(cell, seq):
 
 
 async def with_checkpoints(cell, **settings):
-    """Another gateway that follows the log and keeps a checkpoint of every round."""
-    shell = Shell(view, cell.bus, Settings(snapshot_rounds=1, **settings), keeps_past=True)
-    while await shell.step():
-        pass
+    """Another gateway that follows the log and keeps a checkpoint of every round, or of as many as are wanted."""
+    settings = Settings(**settings)
+    shell = Shell(view, cell.bus, settings, past=past.keeper_of(cell.bus, settings))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(checkpoint_keeper, "RECORDS_BETWEEN", 1)
+        patch.setattr(checkpoint_keeper, "BYTES_BY_RECORD", 1 << 30)
+        while await shell.step():
+            pass
 
 
 @pytest.mark.parametrize("checkpoints", [0, 2, 64])

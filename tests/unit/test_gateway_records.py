@@ -5,6 +5,7 @@ from random import Random
 
 import pytest
 
+from largesse.log import checkpoint_keeper
 from largesse.log.codec import decode
 from largesse.log.fencing import LogOrder, advance
 from largesse.log.record_lines import JobPlaces, WantedRecords, line_of
@@ -14,6 +15,7 @@ from schemas import RoundClosed, RoundOpened, SequencerClaimed
 from schemas.topics import LOG
 from services.gateway import log_pages, log_places, view
 from services.gateway.http.problems import dumped
+from services.gateway.past import keeper_of
 from tests.bus_stories import answers_in
 from tests.gateway_cell import GUARD_S, JOB, run_in_memory
 
@@ -137,7 +139,10 @@ def test_a_restarted_gateway_reads_the_log_before_its_snapshot_from_checkpoints(
 
     async def story(cell):
         await busy(cell)
-        shell = Shell(view, cell.bus, Settings(snapshot_rounds=1, checkpoints=64), keeps_past=True)
+        monkeypatch.setattr(checkpoint_keeper, "RECORDS_BETWEEN", 1)
+        monkeypatch.setattr(checkpoint_keeper, "BYTES_BY_RECORD", 1 << 30)
+        settings = Settings(checkpoints=64)
+        shell = Shell(view, cell.bus, settings, past=keeper_of(cell.bus, settings))
         while await shell.step():
             pass
         log = await whole_log(cell)
