@@ -10,8 +10,10 @@ written alike, under another first line.
 """
 
 import gzip
+import re
 import zlib
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -20,6 +22,7 @@ from typing import BinaryIO, Literal
 
 import orjson
 
+from largesse.from_end import lines_from_end
 from largesse.log.codec import Undecodable, unwrap, wrap
 from schemas import Header
 
@@ -28,6 +31,8 @@ _END = b'{"end":'
 _SUM = b',"sum":"'
 _CLOSE = b'"}\n'
 _SUM_BYTES = len(_SUM) + 64 + len(_CLOSE)
+_LINE = re.compile(rb'\{"line":(\d+),')
+_OF_LOG = b',"topic":"cluster.log",'
 
 
 class ExportDamaged(Exception):
@@ -111,6 +116,79 @@ def read_export(path: Path | str, first: bytes = FORMAT) -> Iterator[Exported]:
             yield _record(path, number, records, line)
     if not ended:
         raise ExportDamaged(path, number + 1, "the file ends here, without its last line")
+
+
+def read_last(path: Path | str, least: int) -> tuple[list[Exported], bool] | None:
+    """At least so many of the log's last records, if there are, and whether these are all. All of a compressed file is
+    verified, of another one what is read from its end. None where something is wrong: reading it all says what.
+    """
+    path = Path(path)
+    try:
+        lines = _last_lines(path, least) if path.name.endswith(".gz") else _lines_at_end(path, least)
+        if not lines or lines[-1][:-_SUM_BYTES] != b"%b%d" % (_END, _number(lines[-2]) if len(lines) > 1 else 0):
+            return None
+        is_all = lines[0][:-_SUM_BYTES] == FORMAT
+        of_log = [(_number(raw), raw[:-_SUM_BYTES]) for raw in lines[is_all:-1] if _is_of_log(raw)]
+        items = [_record(path, number + 1, number, line) for number, line in of_log]
+    except (ExportDamaged, OSError):
+        return None
+    return items, is_all
+
+
+def _lines_at_end(path: Path, least: int) -> list[bytes]:
+    """The last lines, read from there. Raises OSError."""
+    kept, records = deque[bytes](), 0
+    lines = lines_from_end(path)
+    if next(lines):
+        return []
+    for raw in lines:
+        kept.appendleft(raw + b"\n")
+        records += _is_of_log(raw)
+        if records > least:
+            break  # Of the first one it is not known that its bytes give its sum.
+    return list(kept) if _hang_together(kept) else []
+
+
+def _last_lines(path: Path, least: int) -> list[bytes]:
+    """The last lines, with all others read before them. Raises ExportDamaged, OSError."""
+    kept, records = deque[bytes](), 0
+    for raw in _verified(path):
+        kept.append(raw)
+        records += _is_of_log(raw)
+        while records > least and (records > least + 1 or not _is_of_log(kept[0])):
+            records -= _is_of_log(kept.popleft())
+    return list(kept)
+
+
+def _verified(path: Path) -> Iterator[bytes]:
+    total = ""
+    for number, raw in enumerate(_lines(path), 1):
+        total = _chained(total, raw[:-_SUM_BYTES])
+        if raw[-_SUM_BYTES:] != b"%b%b%b" % (_SUM, total.encode(), _CLOSE):
+            raise ExportDamaged(path, number, "its bytes and those before it do not give its checksum")
+        yield raw
+
+
+def _hang_together(lines: Iterable[bytes]) -> bool:
+    """Whether each line gives its sum with that of the line before; of the first one only that of a file."""
+    total: str | None = None
+    for raw in lines:
+        said = raw[-_SUM_BYTES + len(_SUM) : -len(_CLOSE)].decode(errors="replace")
+        if raw[:-_SUM_BYTES] == FORMAT:
+            total = ""
+        if total is not None and _chained(total, raw[:-_SUM_BYTES]) != said:
+            return False
+        total = said
+    return True
+
+
+def _is_of_log(raw: bytes) -> bool:
+    return _OF_LOG in raw[:60]
+
+
+def _number(raw: bytes) -> int:
+    found = _LINE.match(raw)
+    return int(found[1]) if found is not None else 0
 
 
 def is_export(path: Path, first: bytes = FORMAT) -> bool:

@@ -1,6 +1,7 @@
 """`largesse tail`: the last records of a log, or those from a point on, a line each."""
 
 from collections import deque
+from dataclasses import replace
 from time import sleep
 
 from largesse.log.record_lines import JobPlaces, WantedRecords, line_of
@@ -11,12 +12,16 @@ from services.cli.moments import point_of
 from services.cli.progress import counting, progress_of
 from services.cli.replaying import begins_text, reading, source_of
 from services.cli.show import moment, plain
+from services.replay.source import Source
 
 LOOK_S = 0.5
 """Between two looks at a log that is followed."""
 
 LAST = 20
 """Records that are shown where nothing else is asked for."""
+
+FROM_END_LEAST, FROM_END_MOST = 200, 60_000
+"""So many of the last records are looked at, and then sixteen times as many; beyond that the whole log is read."""
 
 
 def tail(log: str, wanted: WantedRecords, *, last: int | None, since: str | None, follow: bool, json: bool) -> None:
@@ -45,6 +50,10 @@ def tail(log: str, wanted: WantedRecords, *, last: int | None, since: str | None
         shown = deque(maxlen=0)
         sleep(LOOK_S)
 
+    ending = from_end(source, wanted, shown.maxlen) if shown.maxlen and not follow else None
+    if ending is not None:
+        shown.extend(ending)
+        found, source = len(ending), replace(source, read=lambda _: iter(()))
     with reading(), progress_of("reading", "records", results_elsewhere=results_elsewhere and not follow) as tell:
         records = source.follow(at_end) if follow and source.follow else (each.accepted for each in source.steps())
         for accepted in counting(records, tell):
@@ -63,6 +72,25 @@ def tail(log: str, wanted: WantedRecords, *, last: int | None, since: str | None
         note("no record of this log is as asked for")
     for record, content in shown:
         _show(record, content, json)
+
+
+def from_end(source: Source, wanted: WantedRecords, last: int) -> list[tuple[Record, bytes]] | None:
+    """The last records that are wanted, found from the log's end; None where all of it has to be read: since what a
+    record speaks of does not name its queue and user, since they lie far back, or since not all is well there.
+    """
+    if wanted.queues or wanted.users:
+        return None
+    least = max(FROM_END_LEAST, last)
+    while least <= FROM_END_MOST:
+        end = source.last(least)
+        if end is None:
+            return None
+        places = JobPlaces()
+        found = [each for each in end.records if wanted.has(each.record, places.names_in(each.record))]
+        if end.all or len(found) >= last:
+            return [(each.record, each.content) for each in found[len(found) - min(last, len(found)) :]]
+        least *= 16
+    return None
 
 
 def _show(record: Record, content: bytes, json: bool) -> None:

@@ -25,6 +25,7 @@ from schemas.policy import SHARDS_MAX
 from schemas.topics import DECISIONS, LOG, SHARDED
 from services.replay import kafka_source
 from services.replay.bundle import is_bundle, read_bundle, start_of
+from services.replay.endings import Last, last_in_export, last_in_folder
 from services.replay.kafka_source import SCHEME, CellUnknown
 from services.replay.start import Start
 
@@ -60,7 +61,8 @@ class Source:
     """A recorded log. `read` gives its steps from its start, as often as it is asked, and tells of every document of
     the decision topics: of those before a record of the log before its step, of those after the last one at the end.
     `follow` gives its records and then without end what is appended; it calls what it is given each time that all has
-    been read, which waits. None: this log does not grow.
+    been read, which waits. None: this log does not grow. `last`: at least so many of its last records, read from there
+    (endings.py); None: only a whole reading shows them.
     `start`: what there is where it begins; None: nothing, it begins with the log's first record.
     """
 
@@ -69,6 +71,7 @@ class Source:
     shards_max: Callable[[], int]
     start: Start | None = None
     follow: Callable[[Callable[[], None]], Iterator[Accepted]] | None = None
+    last: Callable[[int], Last | None] = lambda _: None
 
     def steps(self, hear: Hear = deaf) -> Iterator[Step]:
         """The log from its start."""
@@ -90,6 +93,7 @@ def open_source(location: Path | str, partition: int = 0) -> Source:
             lambda hear: steps_of(read_journal(path), partition, hear),
             lambda: _most_shards(read_journal(path), partition),
             follow=lambda at_end: records_of(follow_journal(path, at_end), partition),
+            last=lambda messages: last_in_folder(path, partition, messages),
         )
     if not path.exists():
         raise NoLog(f"{path}: there is no such file or folder")
@@ -98,7 +102,12 @@ def open_source(location: Path | str, partition: int = 0) -> Source:
         return Source(str(path), lambda hear: _exported(read_bundle(path), hear), lambda: shards, start)
     if not is_export(path):
         raise NoLog(f"{path}: is neither a data folder, an exported log nor a bundle")
-    return Source(str(path), lambda hear: _exported(read_export(path), hear), lambda: _exported_shards(path))
+    return Source(
+        str(path),
+        lambda hear: _exported(read_export(path), hear),
+        lambda: _exported_shards(path),
+        last=lambda records: last_in_export(path, records),
+    )
 
 
 def write_export(source: Source, path: Path | str) -> int:
