@@ -7,7 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from services.agent.shell import run
-from tests.live.agent_cell import SocketBus, settings
+from tests.live.agent_cell import settings
+from tests.live.socket_bus import SocketBus
 
 
 async def main() -> None:

@@ -10,7 +10,7 @@ from largesse.mqtt.client import ClientBroker, MqttOptions
 from largesse.settings import Settings
 from services.bridge.asking import Asking
 from services.bridge.shell import run
-from tests.live.agent_cell import SocketBus
+from tests.live.socket_bus import SocketBus
 
 OPTIONS = MqttOptions(keep_alive_seconds=1, answer_seconds=2, connect_seconds=2)
 SNAPSHOT_ROUNDS = 20

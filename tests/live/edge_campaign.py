@@ -13,6 +13,7 @@ import asyncio
 import json
 import os
 import random
+import resource
 import signal
 import sys
 import tempfile
@@ -42,9 +43,10 @@ from services.planner import core as planner
 from services.replay.source import open_source
 from services.replay.verify import verify
 from tests.conftest import ROOT
-from tests.live.agent_cell import end_tasks, serve_bus
+from tests.live.agent_cell import end_tasks
 from tests.live.fault_jobs import overlaps, writers, writing_jobs
 from tests.live.kafka_cell import up_s
+from tests.live.socket_bus import serve_bus
 from tests.mosquitto import Mosquitto
 from tests.mqtt_proxy import Proxy
 
@@ -69,6 +71,7 @@ class Outcome:
     wrong: list[str] = field(default_factory=list)
     figures: Counter[str] = field(default_factory=Counter)
     seconds: float = 0
+    cpu_seconds: float = 0
 
     @property
     def again(self) -> str:
@@ -105,7 +108,7 @@ class EdgeSeed:
 
     async def run(self) -> Outcome:
         """The whole story."""
-        begun = time.monotonic()
+        begun, cpu_begun = time.monotonic(), _cpu_seconds()
         try:
             async with self._cell():
                 await self._until(lambda: len(self._bodies(NodeRegistered)) >= len(NODES), START_S, "nodes register")
@@ -119,7 +122,7 @@ class EdgeSeed:
             self._judge()
         except TimeoutError as error:
             self.outcome.wrong.append(str(error))
-        self.outcome.seconds = time.monotonic() - begun
+        self.outcome.seconds, self.outcome.cpu_seconds = time.monotonic() - begun, _cpu_seconds() - cpu_begun
         return self.outcome
 
     @asynccontextmanager
@@ -306,6 +309,12 @@ class EdgeSeed:
         return found
 
 
+def _cpu_seconds() -> float:
+    """Of this process, and of those that it has waited for."""
+    used = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    return sum(each.ru_utime + each.ru_stime for each in used)
+
+
 async def run_seed(seed: int, folder: Path, steps: int = STEPS, jobs: int = JOBS) -> Outcome:
     """One seed, in an empty folder of its own. SIGTERM cuts it off, and nothing of it stays."""
     running = asyncio.current_task()
@@ -326,7 +335,8 @@ def main(words: list[str]) -> int:
         with tempfile.TemporaryDirectory(prefix="largesse-edge-", ignore_cleanup_errors=True) as folder:
             outcome = asyncio.run(run_seed(seed, Path(folder)))
         total += outcome.figures
-        print(f"seed {seed}: {outcome.seconds:.1f} s, {'; '.join(outcome.wrong) or 'well'}", flush=True)
+        took = f"{outcome.seconds:.1f} s, {outcome.cpu_seconds:.1f} s of CPU"
+        print(f"seed {seed}: {took}, {'; '.join(outcome.wrong) or 'well'}", flush=True)
         if outcome.wrong:
             bad += 1
             print(f"repeat: {outcome.again}", flush=True)
