@@ -52,6 +52,9 @@ BRIDGE_CONNECTED = Gauge("largesse_bridge_connected", "Whether this bridge has a
 BRIDGE_ASKED = Counter(
     "largesse_bridge_asked", "Questions for what tasks printed or left, by what came of them", ["outcome"]
 )
+BRIDGE_FETCHED = Counter(
+    "largesse_bridge_fetched", "Questions of nodes for results that were handed on, by what came of them", ["outcome"]
+)
 BRIDGE_NODES = Gauge("largesse_bridge_nodes", "Registered nodes that this bridge serves")
 BRIDGE_SHUT_OUT = Gauge("largesse_bridge_shut_out_nodes", "Nodes that this bridge does not listen to, as they flood it")
 BRIDGE_SESSIONS = Counter("largesse_bridge_sessions", "Sessions of this bridge with the MQTT broker")

@@ -68,6 +68,8 @@ NODE_TOPICS = (
     NodeTopic("node.down", "largesse/{cell}/node/{node}/down", "NodeDown", "bridge", "agent", True),
     NodeTopic("node.ask", "largesse/{cell}/node/{node}/ask", "NodeAsk", "bridge", "agent", False),
     NodeTopic("node.reply", "largesse/{cell}/node/{node}/reply/{bridge}", "NodeReply", "agent", "bridge", False),
+    NodeTopic("node.fetch", "largesse/{cell}/node/{node}/fetch", "NodeFetch", "agent", "bridge", False),
+    NodeTopic("node.fetched", "largesse/{cell}/node/{node}/fetched", "NodeReply", "bridge", "agent", False),
 )
 
 BY_NAME = {topic.name: topic for topic in TOPICS}

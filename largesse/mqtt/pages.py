@@ -2,6 +2,7 @@
 
 from base64 import b64decode, b64encode
 from binascii import Error as Base64Error
+from collections.abc import Mapping
 
 from largesse.mqtt.parts import dumps
 from largesse.process.health import OCTETS, TEXT, Page
@@ -14,17 +15,22 @@ PHRASES = {200: "OK", 400: "Bad Request", 404: "Not Found", 503: "Service Unavai
 
 def reply_of(ask: NodeAsk, page: Page) -> bytes:
     """The message that carries an answer. Raises ValueError for one that has no room."""
-    if len(page.body) > REPLY_BYTES_MAX:
-        raise ValueError(f"an answer of {len(page.body)} bytes; {REPLY_BYTES_MAX} at most have room in a reply")
-    reply = NodeReply(
-        cell=ask.cell,
-        node=ask.node,
-        id=ask.id,
-        status=int(page.status[:3]),  # type: ignore[arg-type]  # Checked by the model.
-        headers={name: text for name, text in page.headers.items() if name != NODE},
-        content=b64encode(page.body).decode(),
+    headers = {name: text for name, text in page.headers.items() if name != NODE}
+    return dumps(reply_to(ask.cell, ask.node, ask.id, int(page.status[:3]), headers, page.body))
+
+
+def reply_to(cell: str, node: str, number: str, status: int, headers: Mapping[str, str], body: bytes) -> NodeReply:
+    """The answer of a node to question `number`. Raises ValueError for one that has no room, or cannot be carried."""
+    if len(body) > REPLY_BYTES_MAX:
+        raise ValueError(f"an answer of {len(body)} bytes; {REPLY_BYTES_MAX} at most have room in a reply")
+    return NodeReply(
+        cell=cell,
+        node=node,
+        id=number,
+        status=status,  # type: ignore[arg-type]  # Checked by the model.
+        headers=dict(headers),
+        content=b64encode(body).decode(),
     )
-    return dumps(reply)
 
 
 def page_of(reply: NodeReply) -> Page:

@@ -45,9 +45,29 @@ def replier_of(topic: str, cell: str) -> str | None:
     return levels[3] if len(levels) == 6 and levels[:3] == [ROOT, cell, "node"] and levels[4] == "reply" else None
 
 
-def node_topics(cell: str, node: str, bridge: str) -> tuple[str, str]:
+def fetch_topic(cell: str, node: str) -> str:
+    """Where a node asks for results that were handed on to it. Raises NameWrong."""
+    return f"{ROOT}/{_level(cell, 'cell')}/node/{_level(node, 'node')}/fetch"
+
+
+def fetched_topic(cell: str, node: str) -> str:
+    """Where it is answered. Raises NameWrong."""
+    return f"{ROOT}/{_level(cell, 'cell')}/node/{_level(node, 'node')}/fetched"
+
+
+def fetch_filter(cell: str) -> str:
+    """The topics on which all nodes of a cell ask. Raises NameWrong."""
+    return f"{ROOT}/{_level(cell, 'cell')}/node/+/fetch"
+
+
+def fetcher_of(topic: str, cell: str) -> str | None:
+    """Which node of the cell asks on a topic; None: none does."""
+    return _node_in(topic, cell, "fetch")
+
+
+def node_topics(cell: str, node: str, bridge: str) -> tuple[str, str, str]:
     """The topics on which one node speaks to a bridge. Raises NameWrong."""
-    return up_topic(cell, node), reply_topic(cell, node, bridge)
+    return up_topic(cell, node), reply_topic(cell, node, bridge), fetch_topic(cell, node)
 
 
 def up_filter(cell: str) -> str:
@@ -57,8 +77,7 @@ def up_filter(cell: str) -> str:
 
 def node_of(topic: str, cell: str) -> str | None:
     """Which node of the cell reports on a topic; None: none does."""
-    levels = topic.split("/")
-    return levels[3] if len(levels) == 5 and levels[:3] == [ROOT, cell, "node"] and levels[4] == "up" else None
+    return _node_in(topic, cell, "up")
 
 
 def bridge_topic(cell: str, bridge: str) -> str:
@@ -100,6 +119,11 @@ def matches(wanted: str, topic: str) -> bool:
         steps.pop()
         levels = levels[: len(steps)]
     return len(levels) == len(steps) and all(step in ("+", level) for step, level in zip(steps, levels, strict=True))
+
+
+def _node_in(topic: str, cell: str, last: str) -> str | None:
+    levels = topic.split("/")
+    return levels[3] if len(levels) == 5 and levels[:3] == [ROOT, cell, "node"] and levels[4] == last else None
 
 
 def _level(name: str, what: str) -> str:

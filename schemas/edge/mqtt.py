@@ -1,5 +1,6 @@
-"""The documents that a node and the cell exchange over MQTT, on the topics largesse/CELL/node/NAME/up and .../down, and
-what a bridge asks a node for on .../ask, and is answered on .../reply/BRIDGE.
+"""The documents that a node and the cell exchange over MQTT, on the topics largesse/CELL/node/NAME/up and .../down,
+what a bridge asks a node for on .../ask, and is answered on .../reply/BRIDGE, and what a node asks the bridges for on
+.../fetch, and is answered on .../fetched.
 
 A report, or what a node is told, that a single message has no room for comes in parts: each has the fields that stand
 around, and instead of what they hold (`messages`, `work`) a piece of its JSON text. largesse/mqtt/parts.py cuts
@@ -118,8 +119,24 @@ class NodeAsk(Input):
     within_ms: Annotated[int, Field(ge=1, le=WITHIN_MS_MAX)]
 
 
+class NodeFetch(Input):
+    """A question of a node to the bridges: what the agent of node `of` answers at `path` over HTTP, a list or a file of
+    the results of a task that was handed on to one of its attempts. Nobody waits for the answer `within_ms` after the
+    question came.
+    """
+
+    cell: Level
+    node: Level
+    id: QuestionId
+    of: Level
+    path: Annotated[str, Field(max_length=PATH_MAX, pattern=PATH_PATTERN)]
+    within_ms: Annotated[int, Field(ge=1, le=WITHIN_MS_MAX)]
+
+
 class NodeReply(Input):
-    """The answer to question `id`. `status`, `headers`: as over HTTP. `content`: in base64."""
+    """The answer of `node` to question `id`, on the way to who has asked. `status`, `headers`: as over HTTP.
+    `content`: in base64.
+    """
 
     model_config = ConfigDict(extra="ignore", strict=True)
 
@@ -150,6 +167,11 @@ def read_down(payload: bytes) -> NodeDown:
 def read_ask(payload: bytes) -> NodeAsk:
     """A question to a node. Raises Malformed."""
     return validated(NodeAsk, loads(payload))
+
+
+def read_fetch(payload: bytes) -> NodeFetch:
+    """A node's question. Raises Malformed."""
+    return validated(NodeFetch, loads(payload))
 
 
 def read_reply(payload: bytes) -> NodeReply:

@@ -10,7 +10,7 @@ from schemas.edge.base import Input, Malformed
 from schemas.edge.cluster import Cluster, ClusterFile, ClusterNode, cluster_warnings, read_cluster
 from schemas.edge.config import ConfigInput, ConfigPatch, config_warnings, knob_of_text, read_config
 from schemas.edge.jobs import JobCancellation, JobChange, JobSubmission, WorkloadLine, read_job, read_workload_line
-from schemas.edge.mqtt import NodeAsk, NodeDown, NodeReply, NodeUp
+from schemas.edge.mqtt import NodeAsk, NodeDown, NodeFetch, NodeReply, NodeUp
 from schemas.edge.nodes import NodeInput, NodeLeft, read_node
 from schemas.edge.reservations import ReservationInput, read_reservation
 from schemas.edge.tasks import TaskInput, read_task
@@ -79,6 +79,7 @@ FORMS: dict[str, tuple[type[Input], int]] = {
         NodeUp,
         NodeDown,
         NodeAsk,
+        NodeFetch,
         NodeReply,
     )
 }

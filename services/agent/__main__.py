@@ -1,5 +1,6 @@
 """One node's agent as a process, set up by LARGESSE_* (largesse/settings.py, and settings.py beside this)."""
 
+import socket
 import sys
 
 import largesse.privacy  # noqa: F401 - first: what the environment holds can be read until then
@@ -28,8 +29,9 @@ def _pages(settings: Settings) -> Pages:
 
 
 def _name(settings: Settings) -> str:
-    """The host that LARGESSE_ADVERTISE names: the gateway asks for it."""
-    return read_node_settings(settings).address.rpartition(":")[0].strip("[]").lower()
+    """The host that LARGESSE_ADVERTISE names: the gateway asks for it. Over MQTT it may name none."""
+    address = read_node_settings(settings).address
+    return address.rpartition(":")[0].strip("[]").lower() or socket.gethostname().lower()
 
 
 if __name__ == "__main__":

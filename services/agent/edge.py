@@ -17,8 +17,10 @@ from largesse.settings import PREFIX, Settings, SettingWrong, open_bus
 from largesse.telemetry import logger
 from largesse.waiting import is_set_within
 from schemas.edge.mqtt import NodeDown, NodeUpMessage
+from services.agent.fetches import Fetches
 from services.agent.line import Line
 from services.agent.local import mono_ms
+from services.agent.peers import Peer
 from services.agent.replies import PIECE_BYTES, Replies
 from services.agent.settings import NodeSettings
 from services.agent.task_output import pages_of
@@ -51,18 +53,25 @@ class EdgeBus:
         self._line: Line | None = None
         self._running: asyncio.Task[None] | None = None
         self._replies: Replies | None = None
+        self._fetches: Fetches | None = None
 
     def feed(self, node: NodeSettings, epoch: str, ended: Callable[[str, int], None]) -> "EdgeFeed":
         """What the log has for a node. `ended`: called with each job that ends, and the seq of its admission."""
         feed = EdgeFeed(node, epoch, ended, self.say)
         output = pages_of(node.name, node.data, PIECE_BYTES)
         self._replies = Replies(self._cell, node.name, results_beside(output, node.name, node.data, PIECE_BYTES))
-        feed.line = self._line = Line(self._broker, self._cell, node.name, feed.told, self._replies)
+        self._fetches = Fetches(self._cell, node.name)
+        feed.line = self._line = Line(self._broker, self._cell, node.name, feed.told, self._replies, self._fetches)
         self._line.epoch = epoch
         if self._running is not None:
             self._running.cancel()
         self._running = asyncio.ensure_future(self._line.run())
         return feed
+
+    def peer(self) -> Peer:
+        """Asks bridges for what agents of other nodes keep, once there is a feed."""
+        assert self._fetches is not None
+        return self._fetches.peer()
 
     def writer(self) -> Writer:
         """See the port."""

@@ -11,11 +11,12 @@ from collections.abc import Callable
 from largesse.bus.port import BusError
 from largesse.mqtt.parts import DocumentTooLarge, Gathering, payloads_of
 from largesse.mqtt.port import Arrived, Broker, MqttError, Refused, Session
-from largesse.mqtt.topics import ask_topic, down_topic, up_topic
+from largesse.mqtt.topics import ask_topic, down_topic, fetched_topic, up_topic
 from largesse.mqtt.work import Work, read_work
 from largesse.telemetry import logger
 from schemas.edge.base import Malformed
 from schemas.edge.mqtt import NodeDown, NodeUp, NodeUpMessage, read_down
+from services.agent.fetches import Fetches
 from services.agent.local import mono_ms
 from services.agent.replies import Replies
 
@@ -27,18 +28,24 @@ RETRY_MS, RETRY_MS_MAX = 100, 5_000
 
 class Line:
     """Speaks for one node. `told`: called with each document that is not older than the one before, and what it holds.
-    `replies`: answers what bridges ask. `sure_ms`: when the last report that was answered was begun: the node knows all
-    that the log held by then.
+    `replies`: answers what bridges ask. `fetches`: asks them. `sure_ms`: when the last report that was answered was
+    begun: the node knows all that the log held by then.
     """
 
     def __init__(
-        self, broker: Broker, cell: str, node: str, told: Callable[[NodeDown, Work], None], replies: Replies
+        self,
+        broker: Broker,
+        cell: str,
+        node: str,
+        told: Callable[[NodeDown, Work], None],
+        replies: Replies,
+        fetches: Fetches,
     ) -> None:
         self.epoch = ""
         self.sure_ms: int | None = None
         self._broker, self._cell, self._node, self._told = broker, cell, node, told
-        self._replies = replies
-        self._ask_topic = ask_topic(cell, node)
+        self._replies, self._fetches = replies, fetches
+        self._ask_topic, self._fetched_topic = ask_topic(cell, node), fetched_topic(cell, node)
         self._session: Session | None = None
         self._connected = asyncio.Event()
         self._turn = asyncio.Lock()
@@ -72,7 +79,7 @@ class Line:
             except MqttError as error:
                 self._log.warning("no session with the MQTT broker at the moment", error=str(error))
             finally:
-                self._session = None
+                self._session = self._fetches.session = None
                 self._connected.clear()
             if mono_ms() - begun_ms > RETRY_MS_MAX:
                 retry_ms = RETRY_MS
@@ -80,16 +87,20 @@ class Line:
             retry_ms = min(2 * retry_ms, RETRY_MS_MAX)
 
     async def _let_ask(self, session: Session) -> None:
-        """From now on bridges can ask. Raises MqttError."""
+        """From now on bridges can ask, and be asked. Raises MqttError."""
         try:
             await session.subscribe(self._ask_topic)
+            await session.subscribe(self._fetched_topic)
+            self._fetches.session = session
         except Refused as error:
             # Its rules are of before there were questions. Tasks run without.
-            self._log.warning("nobody can be shown what tasks print", error=str(error))
+            self._log.warning("results can be shown to nobody, or not be fetched", error=str(error))
 
     def _take(self, session: Session, arrived: Arrived) -> None:
         if arrived.topic == self._ask_topic:
             self._replies.hear(session, arrived.payload)
+        elif arrived.topic == self._fetched_topic:
+            self._fetches.hear(arrived.payload)
         else:
             self._hear(arrived.payload)
 

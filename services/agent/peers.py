@@ -1,21 +1,19 @@
-"""Reads results of tasks from the agents of other nodes, over HTTP: one request, one answer of limited size and time.
-
-An answer counts only under the node's own name, and nothing of it is believed that `largesse.task_results` does not
-say. Blocks: made for threads.
+"""Reads results of tasks from the agents of other nodes: over HTTP where they say that they can be reached, or by a
+bridge. Nothing of an answer is believed that `largesse.task_results` does not say. Blocks: made for threads.
 """
 
-from collections.abc import Callable
-from contextlib import closing
-from http.client import HTTPConnection, HTTPException, HTTPResponse
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from urllib.parse import quote
 
-from largesse.task_output import NODE, PIECE_BYTES_MAX
+from largesse.agents_http import NOT_FOUND, NoAnswer, asked
 from largesse.task_results import BadAnswer, FilePiece, Listed, WantedResults, answer_of, path_of
+from services.agent.local import mono_ms
 from services.agent.task_results import read_results
 
-ANSWER_SECONDS = 5
-NOT_FOUND, OK = 404, 200
+DETOUR_MS = 60_000
+"""For so long an agent that was silent at its address is asked by a bridge."""
+DETOURS_MAX = 10_000
 
 Peer = Callable[[str, WantedResults], Listed | FilePiece | None]
 """Asks the agent of a node, given by its name; None: it keeps nothing of that. Raises Silent, NotServed."""
@@ -29,22 +27,57 @@ class NotServed(Exception):
     """There is nothing to ask: says why."""
 
 
-def by_address(address_of: Callable[[str], str | None]) -> Peer:
-    """Asks agents where they say that they can be reached. `address_of`: HOST:PORT of a node; "" where its agent does
-    not say, None where the cell does not know the node.
+def by_address(address_of: Callable[[str], str | None], bridge: Peer | None = None) -> Peer:
+    """Asks agents where they say that they can be reached, and by a bridge where they say nothing or are silent there.
+    `address_of`: HOST:PORT of a node; "" where its agent does not say, None where the cell does not know the node.
+    `bridge`: None where there is none.
     """
+    detours: dict[str, int] = {}
 
     def ask(node: str, wanted: WantedResults) -> Listed | FilePiece | None:
         address = address_of(node)
         if address is None:
             raise NotServed("the node did not come back and is forgotten")
-        if not address:
-            raise NotServed("its agent does not serve results: LARGESSE_METRICS_PORT is not set there")
+        if bridge is None and not address:
+            raise NotServed(
+                "its agent does not say where it serves results (LARGESSE_METRICS_PORT), and no bridge is known that "
+                "could ask it (LARGESSE_BRIDGES)"
+            )
+        silent = ""
+        if address and (bridge is None or mono_ms() >= detours.get(address, 0)):
+            try:
+                return _asked(address, node, path_of(wanted), wanted)
+            except Silent as why:
+                if bridge is None:
+                    raise
+                silent = f"{why}; "
+                _note(detours, address)
+        assert bridge is not None
         try:
-            return _asked(address, node, wanted)
-        except (OSError, HTTPException, ValueError) as error:
-            why = getattr(error, "strerror", None) or str(error) or type(error).__name__
-            raise Silent(f"{address}: {why}") from None
+            return bridge(node, wanted)
+        except Silent as why:
+            detours.pop(address, None)
+            raise Silent(f"{silent}{why}") from None
+
+    return ask
+
+
+def by_bridges(bridges: tuple[str, ...]) -> Peer | None:
+    """Asks by the first of these bridges, HOST:PORT, that answers; None: there are none."""
+    if not bridges:
+        return None
+
+    def ask(node: str, wanted: WantedResults) -> Listed | FilePiece | None:
+        # Dots too are encoded: a name that is `..` leads nowhere else.
+        name = quote(node, safe="").replace(".", "%2E")
+        path = f"/v1/nodes/{name}/{path_of(wanted).removeprefix('/v1/')}"
+        silent = []
+        for bridge in bridges:
+            try:
+                return _asked(bridge, node, path, wanted)
+            except Silent as why:
+                silent.append(f"by bridge {why}")
+        raise Silent("; ".join(silent))
 
     return ask
 
@@ -61,27 +94,23 @@ def by_folder(folder_of: Callable[[str], Path]) -> Peer:
     return read
 
 
-def _asked(address: str, node: str, wanted: WantedResults) -> Listed | FilePiece | None:
-    """Raises OSError, HTTPException, ValueError."""
-    host, _, port = address.rpartition(":")
-    with closing(HTTPConnection(host.strip("[]"), int(port), timeout=ANSWER_SECONDS)) as connection:
-        connection.request("GET", path_of(wanted), headers={"Accept-Encoding": "identity"})
-        response = connection.getresponse()
-        body = _body(response)
-    speaker = response.headers.get(NODE)
-    if speaker is None:
-        raise BadAnswer("what answers there shows no results: an agent of an older version, or something else")
-    if speaker != quote(node, safe=""):
-        raise BadAnswer("the agent of another node answers there")
-    if response.status == NOT_FOUND:
-        return None
-    if response.status != OK:
-        raise BadAnswer(f"it answers {response.status}: {body[:200].decode(errors='replace').strip()}")
-    return answer_of(wanted, lambda name: response.headers.get(name, ""), body)
+def found_in(wanted: WantedResults, status: int, headers: Mapping[str, str], body: bytes) -> Listed | FilePiece | None:
+    """What an answer says. Raises BadAnswer."""
+    return None if status == NOT_FOUND else answer_of(wanted, lambda name: headers.get(name, ""), body)
 
 
-def _body(response: HTTPResponse) -> bytes:
-    size = response.headers.get("Content-Length", "")
-    if response.chunked or not size.isdecimal() or int(size) > PIECE_BYTES_MAX:
-        raise BadAnswer("the length of its answer is missing, or too large")
-    return response.read(PIECE_BYTES_MAX)
+def _asked(address: str, node: str, path: str, wanted: WantedResults) -> Listed | FilePiece | None:
+    """Raises Silent."""
+    try:
+        found = asked(address, node, path)
+        return found_in(wanted, found.status, found.headers, found.body)
+    except NoAnswer as why:
+        raise Silent(str(why)) from None
+    except BadAnswer as why:
+        raise Silent(f"{address}: {why}") from None
+
+
+def _note(detours: dict[str, int], address: str) -> None:
+    if len(detours) >= DETOURS_MAX:
+        detours.clear()
+    detours[address] = mono_ms() + DETOUR_MS

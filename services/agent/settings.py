@@ -9,6 +9,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, get_args
 
+from largesse.bridges import read_bridges
+from largesse.mqtt.settings import is_mqtt
 from largesse.settings import PREFIX, Settings, SettingWrong
 from schemas import Device, Vector
 from schemas.edge.base import sorted_map
@@ -79,8 +81,12 @@ VARIABLES = {
     ),
     "TASK_USER": ("the agent's user", "user as whom tasks run; needs an agent that runs as root"),
     "ADVERTISE": (
-        "the host's name and LARGESSE_METRICS_PORT",
-        "HOST:PORT at which the gateway and other agents reach the output and results of tasks",
+        "the host's name and LARGESSE_METRICS_PORT; over MQTT none",
+        "HOST:PORT at which the gateway and other agents reach the output and results of tasks; without, bridges do",
+    ),
+    "BRIDGES": (
+        "none",
+        "where bridges answer for nodes over MQTT, HOST:PORT with their LARGESSE_METRICS_PORT, commas between",
     ),
 }
 """What only an agent reads, by name without the prefix: default and what it is. `read_node_settings` says more."""
@@ -116,9 +122,9 @@ class NodeSettings:
     tasks run on when the agent is asked to end, for the next one to take them over. `leaves`: the agent then says that
     the node goes, and what it holds is run elsewhere at once. `departing`: the node is not run any more: its agent
     reports what has ended, ends the rest, and leaves. `address`: where the agent shows what tasks print and leave, as
-    `HOST:PORT`; empty: nowhere. `task_user`: as whom tasks run; None: as the agent's own user, who can write wherever
-    the agent can. `host`: at which tasks on other nodes reach those here; `ports`: those that tasks of gangs are given,
-    from the first to the last; 0: none.
+    `HOST:PORT`; empty: nowhere. `bridges`: where results of nodes over MQTT are asked for. `task_user`: as whom tasks
+    run; None: as the agent's own user, who can write wherever the agent can. `host`: at which tasks on other nodes
+    reach those here; `ports`: those that tasks of gangs are given, from the first to the last; 0: none.
     """
 
     name: str
@@ -149,6 +155,7 @@ class NodeSettings:
     leaves: bool = False
     departing: bool = False
     address: str = ""
+    bridges: tuple[str, ...] = ()
     task_user: TaskUser | None = None
     host: str = "127.0.0.1"
     ports: tuple[int, int] = (21_000, 28_999)
@@ -163,7 +170,8 @@ def read_node_settings(settings: Settings, environment: Mapping[str, str] | None
     commas between),
     LARGESSE_NODE_AT_END (`keep`: tasks run on; `leave`: they end, and are run elsewhere), LARGESSE_ADVERTISE
     (`HOST:PORT` at which others reach what LARGESSE_METRICS_PORT serves; default: that port at the host's name, or at
-    the one address at which it is served), LARGESSE_NODE_HOST (a name or an address; default: the host's name),
+    the one address at which it is served, and over MQTT none), LARGESSE_BRIDGES, LARGESSE_NODE_HOST (a name or an
+    address; default: the host's name),
     LARGESSE_TASK_USER (a user other than root, as whom tasks run; the agent has
     to run as root), and what `with_limits` reads.
     """
@@ -186,6 +194,7 @@ def read_node_settings(settings: Settings, environment: Mapping[str, str] | None
         keep_running=not leaves,
         leaves=leaves,
         address=_address(settings, environment.get(f"{PREFIX}ADVERTISE", "")),
+        bridges=read_bridges(environment),
         task_user=read_task_user(environment),
         host=_host(environment.get(f"{PREFIX}NODE_HOST") or socket.gethostname()),
     )
@@ -283,10 +292,14 @@ def _ports(text: str) -> tuple[int, int]:
 
 
 def _address(settings: Settings, advertised: str) -> str:
-    """Where others reach what this process serves over HTTP; empty where it serves nothing."""
+    """Where others reach what this process serves over HTTP; empty where it serves nothing, or where only a bridge may
+    reach it.
+    """
     if not settings.metrics_port:
         if advertised:
             raise SettingWrong(f"{PREFIX}ADVERTISE={advertised}: nothing is served: set {PREFIX}METRICS_PORT")
+        return ""
+    if is_mqtt(settings.bus) and not advertised:
         return ""
     host = settings.metrics_host
     host = socket.gethostname() if host in ANY_HOST else f"[{host}]" if ":" in host else host

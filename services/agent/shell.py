@@ -29,7 +29,7 @@ from services.agent.lease_file import HOLD, SUSPEND_PARTS, boot_ms
 from services.agent.local import Launched, Local, mono_ms
 from services.agent.log_follower import LogFollower
 from services.agent.outbox import Name, Result
-from services.agent.peers import Peer, by_address
+from services.agent.peers import Peer, by_address, by_bridges
 from services.agent.reporter import Reporter
 from services.agent.settings import NodeSettings
 from services.agent.troubles import MACHINE, Troubles, probe, short_of
@@ -48,7 +48,8 @@ class TakenOver(Exception):
 
 
 async def run(bus: Bus, node: NodeSettings, stop: asyncio.Event, peer: Peer | None = None) -> None:
-    """Serves one node until `stop` is set. `peer`: reads what other agents keep; None: from where they say they are.
+    """Serves one node until `stop` is set. `peer`: reads what other agents keep; None: from where they say they are,
+    or by a bridge.
 
     Raises DirectoryHeld (another agent has the data folder), TakenOver, PositionGap and Undecodable (the log cannot be
     followed), OSError (the data folder cannot be used). A bus that fails for a while is waited for, and so is a data
@@ -83,7 +84,8 @@ class _Agent:
         begin = bus.feed if isinstance(bus, EdgeBus) else partial(LogFollower, bus)
         self._feed: Feed = begin(node, self._identity.epoch, self._note_end)
         self._attempts = Attempts(node, hold=str(node.data / HOLD))
-        self._inputs = Inputs(node, peer or by_address(lambda name: self._feed.address_of(name)))
+        bridge = bus.peer() if isinstance(bus, EdgeBus) else by_bridges(node.bridges)
+        self._inputs = Inputs(node, peer or by_address(lambda name: self._feed.address_of(name), bridge))
         self._reporter = Reporter(bus, node)
         self._events = self._attempts.open_events()
         self._archive = Archive(node, lambda: self._feed.time)

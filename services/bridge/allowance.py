@@ -9,6 +9,8 @@ MS_MAX = 2_000
 """What a node may take at once, if it has taken little before: a report of 14 MB takes a second."""
 REPORT_MS = 1
 """What a report costs beside the time in which it was read: the bus, and who reads that, have work with it, too."""
+ASKED_MS = 10
+"""What reading may cost of an answer that the bridge has asked for, or of a question that it answers, at no charge."""
 NODES_MAX = 100_000
 
 

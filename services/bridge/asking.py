@@ -7,6 +7,7 @@
 import asyncio
 import secrets
 from contextlib import suppress
+from dataclasses import dataclass
 from urllib.parse import unquote_to_bytes, urlencode
 
 from largesse import task_output, task_results
@@ -31,16 +32,25 @@ OPEN_OF_NODE_MAX = 16
 _OWN = (task_output.PREFIX, task_results.PREFIX)
 
 
+@dataclass(slots=True)
+class _Question:
+    """`future`: the answer, and the message that it came in. `shown`: it was asked over HTTP."""
+
+    node: str
+    future: asyncio.Future[tuple[NodeReply, bytes]]
+    shown: bool
+
+
 class Asking:
     """Asks for the bridge of that name. `session`: the one with the broker; None: there is none at the moment."""
 
     def __init__(self, cell: str, bridge: str) -> None:
         self.session: Session | None = None
         self._cell, self.bridge = cell, bridge
-        self._open: dict[str, tuple[str, asyncio.Future[NodeReply]]] = {}
+        self._open: dict[str, _Question] = {}
 
-    def hear(self, topic: str, payload: bytes) -> None:
-        """A node has answered. Raises Refusal."""
+    def hear(self, topic: str, payload: bytes) -> bool:
+        """A node has answered; whether that was asked for. Raises Refusal."""
         node = replier_of(topic, self._cell)
         if node is None:
             raise Refusal("topic", "no node of this cell answers there")
@@ -50,11 +60,11 @@ class Asking:
             raise Refusal("malformed", str(fault)) from None
         if (reply.cell, reply.node) != (self._cell, node):
             raise Refusal("name", f"names node {reply.node} of cell {reply.cell} on the topic of node {node}")
-        asked, future = self._open.get(reply.id, ("", None))
-        if future is None or asked != node:
-            return  # Nobody waits for it any more.
-        if not future.done():
-            future.set_result(reply)
+        question = self._open.get(reply.id)
+        if question is None or question.node != node or question.future.done():
+            return False  # Nobody waits for it any more.
+        question.future.set_result((reply, payload))
+        return True
 
     async def pages(self, path: str, query: dict[str, str]) -> Page | None:
         """What a bridge answers beside its health."""
@@ -70,7 +80,7 @@ class Asking:
         """What a node answers, or why it does not, and a word for the metric."""
         try:
             node = unquote_to_bytes(encoded).decode()
-            topic = ask_topic(self._cell, node)
+            ask_topic(self._cell, node)
         except (NameWrong, UnicodeDecodeError):
             return Page("400 Bad Request", b"node: has to be the name of a node over MQTT\n"), "wrong"
         if len(path) > PATH_MAX:
@@ -79,27 +89,33 @@ class Asking:
         if session is None:
             text = b"the bridge has no session with the MQTT broker at the moment\n"
             return Page("503 Service Unavailable", text), "no_session"
-        of_node = sum(asked == node for asked, _ in self._open.values())
-        if len(self._open) >= OPEN_MAX or of_node >= OPEN_OF_NODE_MAX:
+        shown = [question.node for question in self._open.values() if question.shown]
+        if len(shown) >= OPEN_MAX or shown.count(node) >= OPEN_OF_NODE_MAX:
             text = b"too many questions to nodes over MQTT are open: try again\n"
             return Page("503 Service Unavailable", text), "busy"
-        return await self._ask(session, topic, node, path)
-
-    async def _ask(self, session: Session, topic: str, node: str, path: str) -> tuple[Page, str]:
-        number = secrets.token_hex(16)
-        ask = NodeAsk(cell=self._cell, node=node, bridge=self.bridge, id=number, path=path, within_ms=ANSWER_MS)
-        future: asyncio.Future[NodeReply] = asyncio.get_running_loop().create_future()
-        self._open[number] = node, future
         try:
-            async with asyncio.timeout(ANSWER_MS / 1_000):
-                with suppress(MqttError):  # It may have arrived.
-                    await session.publish(topic, dumps(ask))
-                return page_of(await future), "answered"
+            reply, _ = await self.ask(session, node, path, secrets.token_hex(16), ANSWER_MS, shown=True)
+            return page_of(reply), "answered"
         except TimeoutError:
-            text = f'node "{node}" has not answered over MQTT within {ANSWER_MS} ms\n'
-            return Page("504 Gateway Timeout", text.encode()), "silent"
+            silent = f'node "{node}" has not answered over MQTT within {ANSWER_MS} ms\n'
+            return Page("504 Gateway Timeout", silent.encode()), "silent"
         except Malformed as fault:
-            text = f'node "{node}" has answered what cannot be read: {fault}\n'
-            return Page("502 Bad Gateway", text.encode()), "unreadable"
+            unread = f'node "{node}" has answered what cannot be read: {fault}\n'
+            return Page("502 Bad Gateway", unread.encode()), "unreadable"
+
+    async def ask(
+        self, session: Session, node: str, path: str, number: str, within_ms: int, *, shown: bool = False
+    ) -> tuple[NodeReply, bytes]:
+        """A node's answer to question `number`, and the message that it came in. Raises TimeoutError, NameWrong."""
+        ask = NodeAsk(cell=self._cell, node=node, bridge=self.bridge, id=number, path=path, within_ms=within_ms)
+        question = _Question(node, asyncio.get_running_loop().create_future(), shown)
+        if number in self._open:
+            raise TimeoutError  # Whoever repeats the number of another question gets no answer.
+        self._open[number] = question
+        try:
+            async with asyncio.timeout(within_ms / 1_000):
+                with suppress(MqttError):  # It may have arrived.
+                    await session.publish(ask_topic(self._cell, node), dumps(ask))
+                return await question.future
         finally:
             del self._open[number]

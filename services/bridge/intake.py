@@ -20,7 +20,7 @@ FORMS = {"nodes": ("register", "known", "report", "leave"), "tasks": ("started",
 NODES_MAX = 100_000
 """Nodes whose last report is remembered, whether or not the cell knows them."""
 
-Reason = Literal["topic", "size", "malformed", "name", "form", "number", "flood"]
+Reason = Literal["topic", "size", "malformed", "name", "form", "number", "flood", "handed", "busy"]
 
 
 class Refusal(Exception):

@@ -22,6 +22,8 @@ from largesse.mqtt.topics import (
     bridge_of,
     bridge_topic,
     down_topic,
+    fetch_filter,
+    fetcher_of,
     node_of,
     node_topics,
     replier_of,
@@ -45,10 +47,11 @@ from largesse.waiting import is_set_within, until_first_ends
 from schemas.edge.base import REASON_MAX
 from schemas.edge.mqtt import NodeAnswered, NodeDown
 from schemas.topics import SNAPSHOTS
-from services.bridge.allowance import REPORT_MS, Allowance
+from services.bridge.allowance import ASKED_MS, REPORT_MS, Allowance
 from services.bridge.asking import Asking
 from services.bridge.cell_log import SERVICE, CellLog
 from services.bridge.dealing import Bridges
+from services.bridge.fetching import Fetching
 from services.bridge.floods import Floods
 from services.bridge.intake import NODES_MAX, Intake, Refusal, Said
 from services.bridge.subscriptions import Subscriptions
@@ -97,6 +100,7 @@ class _Bridge:
         self._log = logger(service=SERVICE, bridge=name)
         self._cell_log = CellLog(bus, settings, self._log_moved, lambda: self._bridges.serves(SNAPSHOTS))
         self._intake = Intake(settings.cell)
+        self._fetching = Fetching(settings.cell, asking, lambda: self._cell_log.state)
         self._bridges = Bridges(name)
         self._writer = bus.writer()
         self._inbox: dict[str, Said] = {}  # The last report of each node that the bus has not.
@@ -116,6 +120,7 @@ class _Bridge:
 
     async def drop(self) -> None:
         """Says nothing more."""
+        self._fetching.close()
         await self._writer.drop()
         await self._cell_log.drop()
 
@@ -159,18 +164,20 @@ class _Bridge:
             if self._bridges.hear(bridge, is_there=bool(payload), now_ms=_mono_ms()):
                 self._deal_anew()
             return
-        node = replier_of(topic, self._settings.cell) or node_of(topic, self._settings.cell) or ""
+        cell, free_ms = self._settings.cell, 0
+        node = node_of(topic, cell) or replier_of(topic, cell) or fetcher_of(topic, cell) or ""
         begun_ms, begun_ns = _mono_ms(), time.perf_counter_ns()
         try:
             if self._allowance.left(node, begun_ms) <= 0:
                 self._drop(node, begun_ms)
                 raise Refusal("flood", "it sends more than a bridge has time for")
-            said = self._taken(topic, payload)
+            said, free_ms = self._taken(topic, payload)
         except Refusal as refusal:
             self._refuse(node, refusal, topic)
             return
         finally:
-            self._allowance.charge(node, (time.perf_counter_ns() - begun_ns) / 1_000_000, begun_ms)
+            cost_ms = (time.perf_counter_ns() - begun_ns) / 1_000_000
+            self._allowance.charge(node, max(0, cost_ms - free_ms), begun_ms)
         if said is None or not self._bridges.serves(said.node):
             return
         if said.values:
@@ -187,12 +194,19 @@ class _Bridge:
             self._log.warning("shut out", node=node[:200], seconds=seconds, why="it floods the broker")
             self._topics_stale.set()
 
-    def _taken(self, topic: str, payload: bytes) -> Said | None:
-        """The report that a message makes whole. Raises Refusal."""
-        if replier_of(topic, self._settings.cell) is None:
-            return self._intake.take(topic, payload)
-        self._asking.hear(topic, payload)
-        return None
+    def _taken(self, topic: str, payload: bytes) -> tuple[Said | None, int]:
+        """The report that a message makes whole, and how many milliseconds are not the node's. Raises Refusal."""
+        cell = self._settings.cell
+        if replier_of(topic, cell) is not None:
+            return None, ASKED_MS if self._asking.hear(topic, payload) else 0
+        if (fetcher := fetcher_of(topic, cell)) is not None:
+            if self._bridges.serves(fetcher):
+                self._fetching.hear(topic, payload)
+            return None, ASKED_MS
+        said = self._intake.take(topic, payload)
+        if said is not None:
+            self._fetching.reported(said.node)
+        return said, 0
 
     def _refuse(self, node: str, refusal: Refusal, topic: str) -> None:
         """Counts it, and tells the node once."""
@@ -294,7 +308,7 @@ class _Bridge:
         """What nodes send: by one filter for each kind of topic, or while some are shut out by node."""
         cell, name, self._asked_for = self._settings.cell, self._name, {}
         if not self._floods.shut_out:
-            return [up_filter(cell), reply_filter(cell, name)]
+            return [up_filter(cell), reply_filter(cell, name), fetch_filter(cell)]
         served = [node for node in self._cell_log.state.nodes if self._bridges.serves(node)]
         self._asked_for = dict.fromkeys(served)
         return [each for node in served if node not in self._floods.shut_out for each in node_topics(cell, node, name)]

@@ -8,10 +8,9 @@ import asyncio
 import os
 from collections.abc import Mapping
 
+from largesse.bridges import read_bridges
 from largesse.bus.port import Bus
 from largesse.settings import PREFIX, Settings, SettingWrong, served_hosts
-from schemas.edge.base import Malformed
-from schemas.edge.nodes import check_address
 from services.gateway.follow import Follower
 from services.gateway.http.app import make_app
 from services.gateway.http.serve import bound, serve
@@ -55,15 +54,3 @@ def read_address(environment: Mapping[str, str] | None = None) -> tuple[str, int
     if not host or not port.isdecimal() or int(port) > PORT_MAX:
         raise SettingWrong(f"{PREFIX}HTTP={text}: write HOST:PORT, like {HTTP_DEFAULT}")
     return host.strip("[]"), int(port)
-
-
-def read_bridges(environment: Mapping[str, str] | None = None) -> tuple[str, ...]:
-    """Where bridges are asked. Raises SettingWrong."""
-    text = (os.environ if environment is None else environment).get(f"{PREFIX}BRIDGES", "")
-    found = tuple(part.strip() for part in text.split(",") if part.strip())
-    for each in found:
-        try:
-            check_address(each, "")
-        except Malformed as fault:
-            raise SettingWrong(f"{PREFIX}BRIDGES={text}: {fault}") from None
-    return found

@@ -8,7 +8,17 @@ import pytest
 from largesse.mqtt.address import read_address
 from largesse.mqtt.client import ClientBroker
 from largesse.mqtt.port import PAYLOAD_BYTES_MAX, Refused
-from largesse.mqtt.topics import ask_topic, down_topic, reply_filter, reply_topic, up_filter, up_topic
+from largesse.mqtt.topics import (
+    ask_topic,
+    down_topic,
+    fetch_filter,
+    fetch_topic,
+    fetched_topic,
+    reply_filter,
+    reply_topic,
+    up_filter,
+    up_topic,
+)
 from tests.mqtt_site import INFRA, Site
 
 GUARD_SECONDS = 120
@@ -74,11 +84,26 @@ def test_a_bridge_asks_a_node_and_is_answered_alone(site):
     told(story)
 
 
+def test_a_node_asks_the_bridges_and_is_answered(site):
+    async def story():
+        asked, answer = fetch_topic("default", "n1"), fetched_topic("default", "n1")
+        async with site.broker("n1").session("n1") as node, site.broker("bridge").session("b1") as bridge:
+            await node.subscribe(answer)
+            await bridge.subscribe(fetch_filter("default"))
+            await node.publish(asked, b"what?")
+            assert await arrived(bridge, 1) == [(asked, b"what?")]
+            await bridge.publish(answer, b"that")
+            assert await arrived(node, 1) == [(answer, b"that")]
+
+    told(story)
+
+
 @pytest.mark.parametrize(
     "topic",
     [
         *(up_topic("default", "n2"), DOWN, down_topic("default", "n2"), up_topic("other", "n1"), "x"),
         *(ask_topic("default", "n1"), ask_topic("default", "n2"), reply_topic("default", "n2", "b1")),
+        *(fetch_topic("default", "n2"), fetched_topic("default", "n1"), fetched_topic("default", "n2")),
     ],
 )
 def test_a_node_says_nothing_outside_of_its_branch(site, topic):
@@ -97,6 +122,7 @@ def test_a_node_says_nothing_outside_of_its_branch(site, topic):
         *("#", "largesse/#", "largesse/default/node/+/down", down_topic("default", "n2"), UP, up_filter("default")),
         *("largesse/default/node/+/ask", ask_topic("default", "n2"), "largesse/default/bridge/+"),
         *(reply_filter("default", "b1"), "largesse/default/node/n2/#", "+/+/+/+/+", "$SYS/#"),
+        *(fetch_filter("default"), fetch_topic("default", "n2"), fetched_topic("default", "n2")),
     ],
 )
 def test_a_node_hears_nothing_outside_of_its_branch(site, wanted):
@@ -113,7 +139,9 @@ def test_a_node_hears_nothing_outside_of_its_branch(site, wanted):
             await bridge.publish(down_topic("default", "n2"), b"not for n1")
             await bridge.publish(ask_topic("default", "n2"), b"not for n1")
             await bridge.publish("largesse/default/bridge/b1", b"not for n1", retain=True)
+            await bridge.publish(fetched_topic("default", "n2"), b"not for n1")
             await other.publish(reply_topic("default", "n2", "b1"), b"not for n1")
+            await other.publish(fetch_topic("default", "n2"), b"not for n1")
             await other.publish(up_topic("default", "n2"), b"not for n1")
             await node.publish(UP, b"not to be heard by itself")
             await bridge.publish(DOWN, b"for n1")

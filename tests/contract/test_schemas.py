@@ -11,10 +11,10 @@ import yaml
 from jsonschema import Draft7Validator, Draft202012Validator
 
 from largesse.log.codec import decode, encode
-from largesse.mqtt.topics import ask_topic, down_topic, reply_topic, up_topic
+from largesse.mqtt.topics import ask_topic, down_topic, fetch_topic, fetched_topic, reply_topic, up_topic
 from schemas import export
 from schemas.compat import breaks_between
-from schemas.edge.mqtt import read_ask, read_down, read_reply, read_up
+from schemas.edge.mqtt import read_ask, read_down, read_fetch, read_reply, read_up
 from schemas.edge.read import FORMS, read_cluster, read_input, read_workload_line
 from schemas.registry import NEWEST, LogBody
 from schemas.topics import BY_NAME, LOG, NODE_TOPICS, TOPICS
@@ -267,7 +267,10 @@ def test_a_topic_of_a_node_is_a_channel_with_the_names_in_it_as_parameters(async
 def test_the_address_of_a_node_is_the_topic_that_is_spoken_on():
     made = [topic.address.format(cell="c", node="n", bridge="b") for topic in NODE_TOPICS]
 
-    assert made == [up_topic("c", "n"), down_topic("c", "n"), ask_topic("c", "n"), reply_topic("c", "n", "b")]
+    assert made == [
+        *(up_topic("c", "n"), down_topic("c", "n"), ask_topic("c", "n"), reply_topic("c", "n", "b")),
+        *(fetch_topic("c", "n"), fetched_topic("c", "n")),
+    ]
 
 
 def test_the_topic_of_the_log_lists_whatever_the_log_can_hold():
@@ -358,6 +361,8 @@ def test_a_sample_of_what_people_write_is_accepted(name):
             assert read_down(written).answered
         case "NodeAsk":
             assert read_ask(written).path.startswith("/v1/output/")
+        case "NodeFetch":
+            assert read_fetch(written).path.startswith("/v1/results/")
         case "NodeReply":
             assert read_reply(written).status == 200
         case "ClusterFile":

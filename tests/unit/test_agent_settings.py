@@ -126,6 +126,21 @@ def test_an_agent_says_where_it_can_be_reached(monkeypatch, host, port, advertis
     assert read_node_settings(settings, {"LARGESSE_ADVERTISE": advertised}).address == address
 
 
+@pytest.mark.parametrize(("advertised", "address"), [("", ""), ("n.example:80", "n.example:80")])
+def test_an_agent_over_mqtt_says_where_it_can_be_reached_only_if_it_was_told(advertised, address):
+    settings = Settings(bus="mqtt://n@broker", metrics_host="0.0.0.0", metrics_port=9464)
+
+    assert read_node_settings(settings, {"LARGESSE_ADVERTISE": advertised}).address == address
+
+
+def test_an_agent_knows_bridges():
+    node = read_node_settings(Settings(), {"LARGESSE_BRIDGES": "b-1:9464, b-2:9464,"})
+
+    assert node.bridges == ("b-1:9464", "b-2:9464")
+    with pytest.raises(SettingWrong, match="LARGESSE_BRIDGES=b: has to be HOST:PORT"):
+        read_node_settings(Settings(), {"LARGESSE_BRIDGES": "b"})
+
+
 def test_an_address_that_is_none_is_refused():
     with pytest.raises(SettingWrong, match="LARGESSE_ADVERTISE=n: has to be HOST:PORT"):
         read_node_settings(Settings(metrics_port=9464), {"LARGESSE_ADVERTISE": "n"})

@@ -12,7 +12,7 @@ import pytest
 from largesse.settings import PREFIX, Settings
 from schemas.edge.cluster import read_cluster
 from schemas.edge.jobs import TASK_VARIABLES
-from schemas.edge.mqtt import read_ask, read_down, read_reply, read_up
+from schemas.edge.mqtt import read_ask, read_down, read_fetch, read_reply, read_up
 from schemas.edge.read import read_input, warnings_of
 from schemas.policy import KNOBS, Policy
 from schemas.presets import PRESETS, Preset
@@ -74,6 +74,8 @@ def test_a_json_example_is_a_cluster_a_job_of_a_workload_or_what_nodes_say_over_
         assert [read_input(message.topic, message.document, "") for message in read_up(text.encode()).messages or []]
     elif "work" in document:
         assert read_down(text.encode()).answered
+    elif "of" in document:
+        assert read_fetch(text.encode()).of != document["node"]
     elif "path" in document:
         assert read_ask(text.encode()).bridge
     elif "content" in document:

@@ -1,0 +1,62 @@
+"""Asks the agent of a node over HTTP, or a bridge in its place: one request, one answer of limited size and time.
+
+An answer counts only under the node's own name. Blocks: made for threads.
+"""
+
+from collections.abc import Mapping
+from contextlib import closing
+from dataclasses import dataclass
+from http.client import HTTPConnection, HTTPException, HTTPResponse
+from urllib.parse import quote
+
+from largesse.task_output import NODE, PIECE_BYTES_MAX
+from largesse.task_results import BadAnswer
+
+ANSWER_SECONDS = 5
+NOT_FOUND, OK = 404, 200
+
+
+class NoAnswer(Exception):
+    """No answer, or none that counts: says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """What an agent has answered: OK or NOT_FOUND."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+
+def asked(address: str, node: str, path: str, *, seconds: float = ANSWER_SECONDS) -> Answered:
+    """What is answered at `address` for the node. Raises NoAnswer."""
+    try:
+        return _asked(address, node, path, seconds)
+    except (OSError, HTTPException, ValueError) as error:
+        why = getattr(error, "strerror", None) or str(error) or type(error).__name__
+        raise NoAnswer(f"{address}: {why}") from None
+
+
+def _asked(address: str, node: str, path: str, seconds: float) -> Answered:
+    """Raises OSError, HTTPException, ValueError."""
+    host, _, port = address.rpartition(":")
+    with closing(HTTPConnection(host.strip("[]"), int(port), timeout=seconds)) as connection:
+        connection.request("GET", path, headers={"Accept-Encoding": "identity"})
+        response = connection.getresponse()
+        body = _body(response)
+    speaker = response.headers.get(NODE)
+    if speaker is None and response.status == OK:
+        raise BadAnswer("what answers there shows no results: an agent of an older version, or something else")
+    if speaker not in (None, quote(node, safe="")):
+        raise BadAnswer("the agent of another node answers there")
+    if response.status != OK and (response.status != NOT_FOUND or speaker is None):
+        raise BadAnswer(f"it answers {response.status}: {body[:200].decode(errors='replace').strip()}")
+    return Answered(response.status, dict(response.headers.items()), body)
+
+
+def _body(response: HTTPResponse) -> bytes:
+    size = response.headers.get("Content-Length", "")
+    if response.chunked or not size.isdecimal() or int(size) > PIECE_BYTES_MAX:
+        raise BadAnswer("the length of its answer is missing, or too large")
+    return response.read(PIECE_BYTES_MAX)
