@@ -131,6 +131,19 @@ def test_labels_are_those_that_the_page_names(exported):
                 assert (exported.get(name) or set()) <= named, name
 
 
+def test_the_dashboard_shows_all_that_a_bridge_tells(exported):
+    asked = {
+        part.name
+        for panel in PANELS
+        for each in panel["targets"]
+        for part in parts(promql.parse(each["expr"].replace("$__rate_interval", "5m").replace("$queue", ".*")))
+        if isinstance(part, promql.VectorSelector)
+    }
+    told = {re.sub(r"_(bucket|sum|count)$", "", name) for name in exported if name.startswith("largesse_bridge_")}
+
+    assert told == {re.sub(r"_(bucket|count)$", "", name) for name in asked if name.startswith("largesse_bridge_")}
+
+
 def test_panels_have_names_and_places_of_their_own():
     assert len({panel["id"] for panel in DASHBOARD["panels"]}) == len(DASHBOARD["panels"])
     assert len({panel["title"] for panel in PANELS}) == len(PANELS)
