@@ -3,7 +3,8 @@
 HYPOTHESIS_PROFILE chooses a profile: `default` (the same examples on every run, so that a change and not a die fails a
 test), `daily` (fewer of them; taken with `--daily`), `random` (others on every run, for those who look into what they
 find), `deep` (many of those, for a night).
-Outside data lies in the folder LARGESSE_SHARED, or `shared` beside the checkout; a Kafka broker at LARGESSE_TEST_KAFKA.
+Outside data lies in the folder LARGESSE_SHARED, or `shared` beside the checkout; a Kafka broker at LARGESSE_TEST_KAFKA;
+another mosquitto than the installed one at LARGESSE_TEST_MOSQUITTO (tests/mosquitto.py).
 What is missing skips its tests and says so.
 
 `make test` spreads the tests over processes (pytest-xdist). One process runs a group of tests: those of a module that

@@ -1,6 +1,11 @@
-"""A real mosquitto for tests, on a loopback port with a configuration of its own, killed by its process id."""
+"""A real mosquitto for tests, on a loopback port with a configuration of its own, killed by its process id.
+
+LARGESSE_TEST_MOSQUITTO names another program than the one that is installed, and LARGESSE_TEST_MOSQUITTO_PLUGINS the
+folder of its plugins, which 2.1 has for passwords and rules.
+"""
 
 import os
+import re
 import shutil
 import signal
 import socket
@@ -20,10 +25,27 @@ START_SECONDS = 60
 
 def mosquitto_program() -> str:
     """Where it is installed. Skips where it is not."""
+    if (named := os.environ.get("LARGESSE_TEST_MOSQUITTO")) is not None:
+        return named
     found = shutil.which("mosquitto", path=f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/usr/local/sbin")
     if found is None:
         pytest.skip("no mosquitto is installed (Debian: apt-get install mosquitto)")
     return found
+
+
+def mosquitto_version() -> tuple[int, int]:
+    """Of that program. Skips where none is installed."""
+    said = subprocess.run(
+        [mosquitto_program(), "-h"], capture_output=True, text=True, timeout=START_SECONDS, check=False
+    )
+    found = re.match(r"mosquitto version (\d+)\.(\d+)", said.stdout)
+    assert found is not None, said.stdout
+    return int(found[1]), int(found[2])
+
+
+def mosquitto_plugins() -> Path:
+    """The folder of its plugins."""
+    return Path(os.environ.get("LARGESSE_TEST_MOSQUITTO_PLUGINS", "/usr/lib"))
 
 
 class Mosquitto:

@@ -1,4 +1,4 @@
-"""The broker of infra/mosquitto with places and passwords of a test, and no TLS."""
+"""The broker of infra/mosquitto with places and passwords of a test, and no TLS, configured as its version wants it."""
 
 import re
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 from largesse.mqtt.address import read_address
 from largesse.mqtt.client import ClientBroker, MqttOptions
 from tests.conftest import ROOT
-from tests.mosquitto import Mosquitto
+from tests.mosquitto import Mosquitto, mosquitto_plugins, mosquitto_version
 from tests.ports import free_port
 from tests.unit.cli_here import largesse
 
@@ -18,7 +18,9 @@ class Site:
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.inner_port = folder, free_port()
-        config = (INFRA / "mosquitto-2.0.conf").read_text()
+        name = "mosquitto-2.1.conf" if mosquitto_version() >= (2, 1) else "mosquitto-2.0.conf"
+        config = (INFRA / name).read_text()
+        config = re.sub("^global_plugin /usr/lib", f"global_plugin {mosquitto_plugins()}", config, flags=re.MULTILINE)
         config = config.replace("/etc/mosquitto/largesse.passwd", str(folder / "passwd"))
         config = config.replace("/etc/mosquitto/largesse.acl", str(INFRA / "largesse.acl"))
         config = re.sub("^(certfile|keyfile|persistence|set_tcp_nodelay) .*\n", "", config, flags=re.MULTILINE)
