@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import time
 from contextlib import asynccontextmanager
 
 import pytest
@@ -12,9 +13,12 @@ from largesse.process.health import served
 from largesse.settings import Settings
 from largesse.task_output import Wanted
 from largesse.telemetry import BRIDGE_ASKED, BRIDGE_REFUSED
+from schemas.edge.mqtt import read_reply
+from services.agent import edge
 from services.agent.edge import EdgeBus
 from services.agent.replies import PIECE_BYTES
 from services.agent.shell import run
+from services.bridge import allowance
 from services.bridge import asking as bridge_asking
 from services.bridge import shell as bridge
 from services.bridge.asking import Asking
@@ -104,6 +108,25 @@ def test_long_output_and_files_of_a_node_behind_a_broker_come_whole_piece_by_pie
     assert asked == 5, "four pieces, and one"
     assert '"left"' in listed.text
     assert (left.status_code, left.content) == (200, bytes(size))
+
+
+def test_a_node_whose_long_output_is_read_is_not_taken_for_one_that_floods(tmp_path, monkeypatch):
+    def slow(payload):
+        time.sleep(0.005)
+        return read_reply(payload)
+
+    monkeypatch.setattr(edge, "PIECE_BYTES", 1_000)
+    monkeypatch.setattr(bridge_asking, "read_reply", slow)
+    monkeypatch.setattr(allowance, "MS_MAX", 300)
+    monkeypatch.setattr(allowance, "MS_A_SECOND", 0)
+
+    async def story(site):
+        await site.runs("head -c 100000 /dev/zero | tr '\\0' x")
+        return await site.get(LOGS)
+
+    before = counted(BRIDGE_REFUSED, "flood")
+    assert told(story, tmp_path).content == b"x" * 100_000
+    assert counted(BRIDGE_REFUSED, "flood") == before, "a hundred answers, of 5 ms each"
 
 
 def test_a_job_whose_output_is_asked_for_as_a_whole_is_read_over_the_bridge(tmp_path):
