@@ -256,8 +256,12 @@ class AgentProcess:
 
 def end_tasks(folder: Path) -> None:
     """Kills what a story has left below a folder."""
-    for task in folder.glob("**/task.json"):
-        claim(task.parent, {})  # What has not begun may not.
+    # Not by `glob`, for which each folder has to stay where it was found.
+    for task in [Path(inner, "task.json") for inner, _, names in os.walk(folder) if "task.json" in names]:
+        try:
+            claim(task.parent, {})  # What has not begun may not.
+        except FileNotFoundError:
+            continue  # A process of an agent that was killed has just put away what ended.
         known = read_json(task.with_name(CLAIM)) or {}
         if "pid" in known and start_ticks(known["pid"]) == known["start"]:
             child = read_json(task.with_name(CHILD)) or {"pid": known["pid"]}

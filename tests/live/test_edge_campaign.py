@@ -4,7 +4,27 @@ import asyncio
 
 import pytest
 
+from services.agent.documents import claim
+from tests.live import agent_cell
+from tests.live.agent_cell import end_tasks
 from tests.live.edge_campaign import run_seed
+from tests.result_folders import left
+
+
+def test_what_is_put_away_while_the_tasks_of_a_seed_are_ended_is_left_alone(tmp_path, monkeypatch):
+    """Seed 46: an agent was killed, and its process that puts away what ended jobs left went on for a moment."""
+    first, other = (left(tmp_path, {}, index=index).parent for index in range(2))
+
+    def put_away_meanwhile(folder, document):
+        if folder == first:
+            folder.rename(tmp_path / "ended")
+        return claim(folder, document)
+
+    monkeypatch.setattr(agent_cell, "claim", put_away_meanwhile)
+    end_tasks(tmp_path)
+
+    assert (other / "claim.json").exists()
+    assert not (tmp_path / "ended" / "claim.json").exists()
 
 
 @pytest.mark.rotating(3)
