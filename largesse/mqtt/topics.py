@@ -65,6 +65,21 @@ def fetcher_of(topic: str, cell: str) -> str | None:
     return _node_in(topic, cell, "fetch")
 
 
+def hello_topic(cell: str, node: str) -> str:
+    """Where a node that the cell has not answered says that it is there. Raises NameWrong."""
+    return f"{ROOT}/{_level(cell, 'cell')}/node/{_level(node, 'node')}/hello"
+
+
+def hello_filter(cell: str) -> str:
+    """The topics on which nodes of a cell say so. Raises NameWrong."""
+    return f"{ROOT}/{_level(cell, 'cell')}/node/+/hello"
+
+
+def greeter_of(topic: str, cell: str) -> str | None:
+    """Which node of the cell says so on a topic; None: none does."""
+    return _node_in(topic, cell, "hello")
+
+
 def node_topics(cell: str, node: str, bridge: str) -> tuple[str, str, str]:
     """The topics on which one node speaks to a bridge. Raises NameWrong."""
     return up_topic(cell, node), reply_topic(cell, node, bridge), fetch_topic(cell, node)

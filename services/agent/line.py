@@ -7,11 +7,12 @@ told only that counts which is not older than what it knows.
 import asyncio
 import random
 from collections.abc import Callable
+from contextlib import suppress
 
 from largesse.bus.port import BusError
 from largesse.mqtt.parts import DocumentTooLarge, Gathering, payloads_of
 from largesse.mqtt.port import Arrived, Broker, MqttError, Refused, Session
-from largesse.mqtt.topics import ask_topic, down_topic, fetched_topic, up_topic
+from largesse.mqtt.topics import ask_topic, down_topic, fetched_topic, hello_topic, up_topic
 from largesse.mqtt.work import Work, read_work
 from largesse.telemetry import logger
 from schemas.edge.base import Malformed
@@ -24,6 +25,8 @@ ANSWER_MS = 5_000
 """So long an answer is waited for. A report without one is given up for the next, which says no less."""
 AGAIN_MS, AGAIN_MS_MAX = 500, 2_000
 RETRY_MS, RETRY_MS_MAX = 100, 5_000
+HELLO = b"hello"
+"""Retained until the cell has answered: a bridge that listens only to nodes that it knows looks for it."""
 
 
 class Line:
@@ -72,6 +75,8 @@ class Line:
                     await session.subscribe(down_topic(self._cell, self._node))
                     self._session = session
                     self._connected.set()
+                    if self.sure_ms is None:
+                        await self._greet(session, HELLO)
                     await self._let_ask(session)
                     while True:
                         for arrived in await session.next():
@@ -85,6 +90,13 @@ class Line:
                 retry_ms = RETRY_MS
             await asyncio.sleep(retry_ms * random.uniform(0.5, 1) / 1_000)
             retry_ms = min(2 * retry_ms, RETRY_MS_MAX)
+
+    async def _greet(self, session: Session, word: bytes) -> None:
+        """Raises MqttError."""
+        try:
+            await session.publish(hello_topic(self._cell, self._node), word, retain=True)
+        except Refused as error:
+            self._log.warning("a bridge that is flooded may not notice this node", error=str(error))
 
     async def _let_ask(self, session: Session) -> None:
         """From now on bridges can ask, and be asked. Raises MqttError."""
@@ -132,7 +144,10 @@ class Line:
                 self._awaited = None
                 repeating.cancel()
                 await asyncio.wait((repeating,))
-            self.sure_ms = begun_ms
+            is_first, self.sure_ms = self.sure_ms is None, begun_ms
+            if is_first and (session := self._session) is not None:
+                with suppress(MqttError):  # It is of no use any more, and does no harm.
+                    await self._greet(session, b"")
 
     async def _repeat(self, payloads: list[bytes]) -> None:
         again_ms = AGAIN_MS

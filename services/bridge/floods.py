@@ -2,7 +2,8 @@
 
 Pure. What a bridge drops unread, the broker still queues for it. That queue is bounded, so whoever sends faster than a
 bridge can drop would fill it, and the broker would throw away what other nodes say. MQTT has no filter for all topics
-but one: while a node is shut out, the topics of the others are asked for by name.
+but one: while a node is shut out, the topics of the others are asked for by name. Nodes that the cell does not know say
+hello on a topic whose last message the broker keeps: a look at those now and then finds them, whatever floods.
 """
 
 from dataclasses import dataclass
@@ -14,6 +15,8 @@ SHUT_OUT_MS, SHUT_OUT_MS_MAX = 5_000, 60_000
 FORGIVEN_MS = 600_000
 """A node that has been heard for so long since is taken as one that never flooded."""
 NODES_MAX = 10_000
+STRANGERS_MAX = 1_000
+"""Nodes that the cell does not know yet, and that are heard by name while another one is shut out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +25,20 @@ class ShutOut:
 
     until_ms: int
     for_ms: int
+
+
+class Strangers:
+    """Nodes that the cell does not know and that have said hello: the last ones."""
+
+    def __init__(self) -> None:
+        self.names: dict[str, None] = {}
+
+    def note(self, node: str) -> None:
+        """One is there."""
+        self.names.pop(node, None)
+        self.names[node] = None
+        if len(self.names) > STRANGERS_MAX:
+            del self.names[next(iter(self.names))]
 
 
 class Floods:

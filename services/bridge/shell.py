@@ -24,6 +24,8 @@ from largesse.mqtt.topics import (
     down_topic,
     fetch_filter,
     fetcher_of,
+    greeter_of,
+    hello_filter,
     node_of,
     node_topics,
     replier_of,
@@ -52,7 +54,7 @@ from services.bridge.asking import Asking
 from services.bridge.cell_log import SERVICE, CellLog
 from services.bridge.dealing import Bridges
 from services.bridge.fetching import Fetching
-from services.bridge.floods import Floods
+from services.bridge.floods import Floods, Strangers
 from services.bridge.intake import NODES_MAX, Intake, Refusal, Said
 from services.bridge.subscriptions import Subscriptions
 from services.bridge.telling import Untold
@@ -64,6 +66,8 @@ AT_ONCE = 64
 RETRY_MS, RETRY_MS_MAX = 100, 5_000
 ALIVE_MS = 5_000
 """So often a bridge says that it is there."""
+LOOK_MS, LOOK_FOR_MS = 2_000, 100
+"""So often, and for so long, a bridge that does not listen to all looks for nodes that it does not know."""
 LOGGED_MS, LOGGED_MAX = 10_000, 10_000
 """So often it is logged, at most, that messages of a node are refused for one reason."""
 NO_EPOCH = "-"
@@ -110,6 +114,7 @@ class _Bridge:
         self._allowance = Allowance()
         self._floods = Floods()
         self._asked_for: dict[str, None] = {}  # While a node is shut out, those whose topics are asked for by name.
+        self._strangers = Strangers()
         self._topics_stale = asyncio.Event()
         self._refused: dict[str, tuple[str, str]] = {}  # Of each node the last, until a report is taken: reason, why.
         self._refusals_logged: dict[tuple[str, str], int] = {}
@@ -301,7 +306,7 @@ class _Bridge:
         self._asking.session = session
         self._deal_anew()  # The broker may have forgotten what it kept.
         await until_first_ends(
-            [self._listen(session), self._speak(session), self._stay(session, topic), self._shut_out(topics)]
+            [self._listen(session), self._speak(session), self._stay(session, topic), self._shut_out(session, topics)]
         )
 
     def _topics(self) -> list[str]:
@@ -309,20 +314,35 @@ class _Bridge:
         cell, name, self._asked_for = self._settings.cell, self._name, {}
         if not self._floods.shut_out:
             return [up_filter(cell), reply_filter(cell, name), fetch_filter(cell)]
-        served = [node for node in self._cell_log.state.nodes if self._bridges.serves(node)]
+        there = {**self._cell_log.state.nodes, **self._strangers.names}
+        served = [node for node in there if self._bridges.serves(node)]
         self._asked_for = dict.fromkeys(served)
         return [each for node in served if node not in self._floods.shut_out for each in node_topics(cell, node, name)]
 
-    async def _shut_out(self, topics: Subscriptions) -> None:
+    async def _shut_out(self, session: Session, topics: Subscriptions) -> None:
         """Shuts out nodes that flood, and hears them again, for ever."""
+        looked_ms = 0
         while True:
-            BRIDGE_SHUT_OUT.set(len(self._floods.shut_out))
             over_in_ms = self._floods.over_in_ms(_mono_ms())
-            await is_set_within(self._topics_stale, None if over_in_ms is None else over_in_ms / 1_000)
+            wait_ms = None if over_in_ms is None else min(over_in_ms, max(0, looked_ms + LOOK_MS - _mono_ms()))
+            await is_set_within(self._topics_stale, None if wait_ms is None else wait_ms / 1_000)
             self._topics_stale.clear()
             if heard := self._floods.end(_mono_ms()):
                 self._log.info("heard again", nodes=[node[:200] for node in heard[:10]])
+            BRIDGE_SHUT_OUT.set(len(self._floods.shut_out))
+            if not self._floods.shut_out:
+                self._strangers.names.clear()
             await topics.become(self._topics())
+            if self._floods.shut_out and _mono_ms() - looked_ms >= LOOK_MS:
+                looked_ms = _mono_ms()
+                await self._look_for_strangers(session)
+                await topics.become(self._topics())
+
+    async def _look_for_strangers(self, session: Session) -> None:
+        """What the broker keeps of nodes that nobody has answered arrives, and little of what they say meanwhile."""
+        await session.subscribe(hello_filter(self._settings.cell))
+        await asyncio.sleep(LOOK_FOR_MS / 1_000)
+        await session.unsubscribe(hello_filter(self._settings.cell))
 
     async def _say_goodbye(self, session: Session, topic: str) -> None:
         try:
@@ -334,7 +354,11 @@ class _Bridge:
     async def _listen(self, session: Session) -> None:
         while True:
             for arrived in await session.next():
-                self._hear(arrived.topic, arrived.payload)
+                stranger = greeter_of(arrived.topic, self._settings.cell)
+                if stranger is None:
+                    self._hear(arrived.topic, arrived.payload)
+                elif arrived.retained and arrived.payload and stranger not in self._cell_log.state.nodes:
+                    self._strangers.note(stranger)
 
     async def _stay(self, session: Session, topic: str) -> None:
         """Says that this bridge is there, and takes those that are silent for gone."""

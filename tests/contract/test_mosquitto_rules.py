@@ -14,6 +14,8 @@ from largesse.mqtt.topics import (
     fetch_filter,
     fetch_topic,
     fetched_topic,
+    hello_filter,
+    hello_topic,
     reply_filter,
     reply_topic,
     up_filter,
@@ -98,12 +100,27 @@ def test_a_node_asks_the_bridges_and_is_answered(site):
     told(story)
 
 
+def test_what_a_node_says_before_it_is_known_is_kept_for_a_bridge_that_looks(site):
+    async def story():
+        hello = hello_topic("default", "n1")
+        async with site.broker("n1").session("n1") as node, site.broker("bridge").session("b1") as bridge:
+            await node.publish(hello, b"hello", retain=True)
+            await bridge.subscribe(hello_filter("default"))
+            (kept,) = await bridge.next()
+            assert (kept.topic, kept.payload, kept.retained) == (hello, b"hello", True)
+            await node.publish(hello, b"", retain=True)
+            (gone,) = await bridge.next()
+            assert (gone.payload, gone.retained) == (b"", False)
+
+    told(story)
+
+
 @pytest.mark.parametrize(
     "topic",
     [
         *(up_topic("default", "n2"), DOWN, down_topic("default", "n2"), up_topic("other", "n1"), "x"),
         *(ask_topic("default", "n1"), ask_topic("default", "n2"), reply_topic("default", "n2", "b1")),
-        *(fetch_topic("default", "n2"), fetched_topic("default", "n1"), fetched_topic("default", "n2")),
+        *(fetch_topic("default", "n2"), fetched_topic("default", "n1"), hello_topic("default", "n2")),
     ],
 )
 def test_a_node_says_nothing_outside_of_its_branch(site, topic):
@@ -122,7 +139,12 @@ def test_a_node_says_nothing_outside_of_its_branch(site, topic):
         *("#", "largesse/#", "largesse/default/node/+/down", down_topic("default", "n2"), UP, up_filter("default")),
         *("largesse/default/node/+/ask", ask_topic("default", "n2"), "largesse/default/bridge/+"),
         *(reply_filter("default", "b1"), "largesse/default/node/n2/#", "+/+/+/+/+", "$SYS/#"),
-        *(fetch_filter("default"), fetch_topic("default", "n2"), fetched_topic("default", "n2")),
+        *(
+            fetch_filter("default"),
+            fetch_topic("default", "n2"),
+            fetched_topic("default", "n2"),
+            hello_filter("default"),
+        ),
     ],
 )
 def test_a_node_hears_nothing_outside_of_its_branch(site, wanted):
@@ -142,6 +164,7 @@ def test_a_node_hears_nothing_outside_of_its_branch(site, wanted):
             await bridge.publish(fetched_topic("default", "n2"), b"not for n1")
             await other.publish(reply_topic("default", "n2", "b1"), b"not for n1")
             await other.publish(fetch_topic("default", "n2"), b"not for n1")
+            await other.publish(hello_topic("default", "n2"), b"not for n1", retain=True)
             await other.publish(up_topic("default", "n2"), b"not for n1")
             await node.publish(UP, b"not to be heard by itself")
             await bridge.publish(DOWN, b"for n1")

@@ -14,7 +14,7 @@ import pytest
 from largesse.mqtt.topics import down_topic, up_topic
 from largesse.telemetry import BRIDGE_REFUSED, BRIDGE_SHUT_OUT
 from schemas import NodeLost, NodeRegistered
-from services.bridge import allowance
+from services.bridge import allowance, floods
 from tests.live.agent_cell import GUARD_SECONDS, end_tasks, eventually, outcome_of, scripted_cell, settings
 from tests.live.edge_cell import bridge_on, edge_agent_on
 from tests.mqtt_site import Site
@@ -37,7 +37,7 @@ def told(folder, story):
     @asynccontextmanager
     async def running():
         site = Site(folder)
-        for user in ("n1", "n2", "bridge"):
+        for user in ("n1", "n2", "n3", "bridge"):
             site.password(user)
         site.mosquitto.start()
         try:
@@ -140,6 +140,26 @@ def test_a_flood_as_fast_as_the_broker_takes_it_keeps_nobody_from_working(tmp_pa
                 await cell.submit(f"j{number}", {"tasks": 3, "command": ["true"]})
                 assert await outcome_of(cell, f"j{number}") == "succeeded"
             assert flood.goes_on
+        finally:
+            flood.end()
+        assert cell.bodies(NodeLost) == []
+
+    told(tmp_path, story)
+
+
+def test_a_node_that_the_cell_does_not_know_is_heard_while_another_floods(tmp_path, monkeypatch):
+    monkeypatch.setattr(floods, "SHUT_OUT_MS", 1_000 * GUARD_SECONDS)
+
+    async def story(site, cell):
+        flood = Flood(site, pause_s=0)
+        try:
+            await eventually(lambda: BRIDGE_SHUT_OUT._value.get() == 1)
+            async with edge_agent_on(site.broker("n3"), settings(tmp_path / "d3", name="n3", labels={"zone": "n3"})):
+                await cell.until(lambda: [body for body in cell.bodies(NodeRegistered) if body.node == "n3"])
+                await cell.submit("j", {"command": ["true"], "labels": {"zone": "n3"}})
+                assert await outcome_of(cell, "j") == "succeeded"
+            assert flood.goes_on
+            assert BRIDGE_SHUT_OUT._value.get() == 1
         finally:
             flood.end()
         assert cell.bodies(NodeLost) == []

@@ -6,10 +6,11 @@ import json
 import pytest
 
 from largesse.mqtt.port import PAYLOAD_BYTES_MAX
-from largesse.mqtt.topics import down_topic, node_topics, up_filter, up_topic
+from largesse.mqtt.topics import down_topic, fetch_filter, hello_filter, hello_topic, node_topics, up_filter, up_topic
 from largesse.telemetry import BRIDGE_REFUSED, BRIDGE_REPORTS, BRIDGE_SHUT_OUT
 from schemas import NodeRegistered
-from services.bridge import allowance, floods
+from services.bridge import allowance, floods, shell
+from services.bridge.floods import Strangers
 from tests.live.agent_cell import GUARD_SECONDS, end_tasks, eventually, outcome_of, settings
 from tests.live.edge_cell import bridge_on, edge_agent_on, edge_cell
 
@@ -143,11 +144,12 @@ def test_a_node_that_floods_is_dropped_unread_and_others_are_served_meanwhile(tm
     told(story)
 
 
-def test_a_node_that_floods_on_is_shut_out_for_a_while_and_strangers_with_it(tmp_path, monkeypatch):
+def test_a_node_that_floods_on_is_shut_out_for_a_while_and_a_new_one_is_heard_meanwhile(tmp_path, monkeypatch):
     monkeypatch.setattr(allowance, "MS_MAX", 20)
     monkeypatch.setattr(allowance, "MS_A_SECOND", 0)
     monkeypatch.setattr(floods, "DROPPED_A_SECOND_MAX", 20)
-    monkeypatch.setattr(floods, "SHUT_OUT_MS", 4_000)
+    monkeypatch.setattr(floods, "SHUT_OUT_MS", 600_000)
+    monkeypatch.setattr(shell, "LOOK_MS", 50)
 
     def topics(broker):
         return list(broker._links["b1"].filters)
@@ -173,8 +175,46 @@ def test_a_node_that_floods_on_is_shut_out_for_a_while_and_strangers_with_it(tmp
 
             async with edge_agent_on(broker, settings(tmp_path / "other", name="late")):
                 await cell.until(lambda: len(cell.bodies(NodeRegistered)) == 2)
-            assert up_filter("default") in topics(broker), "the cell heard of it once everybody was heard again"
+                await eventually(lambda: hello_topic("default", "late") not in broker.retained)
+            assert up_filter("default") not in topics(broker), "the cell heard of it by name"
+            assert BRIDGE_SHUT_OUT._value.get() == 1
+
+    told(story)
+
+
+def test_everybody_is_heard_again_once_nobody_is_shut_out(tmp_path, monkeypatch):
+    monkeypatch.setattr(allowance, "MS_MAX", 20)
+    monkeypatch.setattr(allowance, "MS_A_SECOND", 0)
+    monkeypatch.setattr(floods, "DROPPED_A_SECOND_MAX", 20)
+    monkeypatch.setattr(floods, "SHUT_OUT_MS", 500)
+    monkeypatch.setattr(shell, "LOOK_MS", 60_000)
+
+    async def story(cell, broker):
+        filters = broker._links["b1"].filters
+        async with broker.session("evil") as evil:
+            number = 0
+            while up_filter("default") in filters:
+                number += 1
+                await evil.publish(UP, up(number))
+            await eventually(lambda: up_filter("default") in filters)
             assert BRIDGE_SHUT_OUT._value.get() == 0
+            assert fetch_filter("default") in filters
+
+    told(story)
+
+
+def test_hellos_that_nobody_kept_are_heard_by_nobody_and_those_of_strangers_are_bounded(tmp_path, monkeypatch):
+    known = Strangers()
+    monkeypatch.setattr(floods, "STRANGERS_MAX", 3)
+    for name in ("a", "b", "c", "a", "d"):
+        known.note(name)
+    assert list(known.names) == ["c", "a", "d"], "the last ones"
+
+    async def story(cell, broker):
+        async with edge_agent_on(broker, settings(tmp_path / "data", name="good")):
+            await cell.until(lambda: cell.bodies(NodeRegistered))
+            await eventually(lambda: hello_topic("default", "good") not in broker.retained)
+        assert not any(hello_filter("default") in link.filters for link in broker._links.values())
 
     told(story)
 
