@@ -3,8 +3,9 @@
 A seed is one cell whose nodes are reached over a real mosquitto, through a proxy that cuts, delays and leaves
 connections half open. Bridges and agents are processes. While jobs run, connections go, the broker is killed or paused,
 bridges and agents are killed with SIGKILL, a node is away for shorter and longer than its lease, and a second agent
-with the same name comes. A seed fixes what is done and when; what runs in between is the machine's. Then: no two
-attempts of a task wrote at once, each task succeeded once, all jobs did, and the log is decided again the same.
+with the same name comes. A seed fixes what is done and when; what runs in between is the machine's. Two of the jobs
+hand results from one node to the other. Then: no two attempts of a task wrote at once, each task succeeded once, all
+jobs did, and the log is decided again the same.
 Exit codes: 0 every seed ended well; 1 not so.
 """
 
@@ -44,7 +45,7 @@ from services.replay.source import open_source
 from services.replay.verify import verify
 from tests.conftest import ROOT
 from tests.live.agent_cell import end_tasks
-from tests.live.fault_jobs import overlaps, writers, writing_jobs
+from tests.live.fault_jobs import handing_job, overlaps, writers, writing_jobs
 from tests.live.kafka_cell import up_s
 from tests.live.socket_bus import serve_bus
 from tests.mosquitto import Mosquitto
@@ -98,6 +99,8 @@ class EdgeSeed:
         self.folder, self._steps = folder, steps
         (folder / "proof").mkdir()
         self.jobs = writing_jobs(folder, self.dice, jobs)
+        self.jobs += [handing_job(folder, f"handed-on-by-{node}", node, other) for node, other in (NODES, NODES[::-1])]
+        self.dice.shuffle(self.jobs)
         self.records: list[Accepted] = []
         self.read_s: list[float] = []
         self.bus = FileBus(folder / "bus")
@@ -179,7 +182,9 @@ class EdgeSeed:
                 "LARGESSE_MQTT_KEEP_ALIVE_S": "1",
                 "LARGESSE_NODE": name,
                 "LARGESSE_NODE_DATA": str(self.folder / (data or name)),
-                "LARGESSE_NODE_OFFER": json.dumps({"capacity": {"cpu": "2", "memory": "1Gi"}}),
+                "LARGESSE_NODE_OFFER": json.dumps(
+                    {"capacity": {"cpu": "2", "memory": "1Gi"}, "labels": {"node": name}}
+                ),
                 "LARGESSE_NODE_CGROUP": "off",
             }
         with (self.folder / f"{data or name}.log").open("ab") as log:
@@ -272,7 +277,11 @@ class EdgeSeed:
 
     def _judge(self) -> None:
         wrong, figures = self.outcome.wrong, self.outcome.figures
-        wrong += [f"{job} ended as {how}" for job, how in self._ended().items() if how != "succeeded"]
+        given_up = [f"handed-on-by-{node}" for node in self._rivals]  # Who took its name has not what it left.
+        failed = [job for job, how in self._ended().items() if how == "failed" and job in given_up]
+        wrong += [
+            f"{job} ended as {how}" for job, how in self._ended().items() if how != "succeeded" and job not in failed
+        ]
         # Also a registration can say that attempts have succeeded: it names what its agent still knows.
         facts = (
             fact for kind in (TaskFinished, NodeRegistered) for body in self._bodies(kind) for fact in facts_of(body)
@@ -282,9 +291,10 @@ class EdgeSeed:
             for fact in facts
             if isinstance(fact, TaskEnd)
             for index in range(fact.first, fact.first + fact.count)
+            if fact.job not in failed
         )
         wrong += [f"{task} succeeded {times} times" for task, times in succeeded.items() if times != 1]
-        tasks = sum(stage["tasks"] for job in self.jobs for stage in job.spec["stages"])
+        tasks = sum(stage["tasks"] for job in self.jobs if job.name not in failed for stage in job.spec["stages"])
         if len(succeeded) != tasks:
             wrong.append(f"{len(succeeded)} tasks succeeded, and there are {tasks}")
         wrong += overlaps(self.folder / "writes", lost=self._taken_over())
@@ -292,6 +302,7 @@ class EdgeSeed:
         if not verdict.is_same:
             wrong.append(verdict.text())
         figures["tasks"] += tasks
+        figures["jobs whose inputs were gone"] += len(failed)
         figures["lines written"] += len(writers(self.folder))
         figures["nodes lost"] += len(self._bodies(NodeLost))
         figures["registrations"] += len(self._bodies(NodeRegistered))

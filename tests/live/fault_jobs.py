@@ -29,6 +29,17 @@ DETACHED = f"""
 setsid sh -c '{WRITES.replace("'", "")} writes "$1"' sh "$1" &
 wait "$!"
 """
+LEFT_BYTES = 300_000
+LEAVES = f"""
+head -c {LEFT_BYTES} /dev/zero > "$LARGESSE_RESULTS/left"
+echo "$LARGESSE_TASK_INDEX" > "$LARGESSE_RESULTS/index"
+"""
+CHECKS = f"""
+for i in 0 1; do
+  here="$LARGESSE_INPUTS/make/$i"
+  [ "$(cat "$here/index")" = "$i" ] && [ "$(wc -c < "$here/left")" = {LEFT_BYTES} ] || exit 1
+done
+"""
 ENDLESS = -1
 SLACK_S = 0.1
 """A line may be this much younger than the moment at which its attempt was ended: the clock counts hundredths."""
@@ -39,6 +50,20 @@ def writing_jobs(folder: Path, dice: random.Random, count: int) -> list[Job]:
     writes = folder / "writes"
     writes.mkdir(exist_ok=True)
     return [_job(f"writes-{at}", at, writes, folder / "proof", dice) for at in range(count)]
+
+
+def handing_job(folder: Path, name: str, makes_on: str, uses_on: str) -> Job:
+    """A stage whose results the next one needs on another node, both named by their label `node`; attempts of both
+    tell when they write."""
+    writes = folder / "writes"
+    writes.mkdir(exist_ok=True)
+    made = []
+    for stage, does, node in (("make", LEAVES, makes_on), ("use", CHECKS, uses_on)):
+        command = ["sh", "-c", f"{does}\n{PLAIN}", "sh", "10"]
+        about = {"stage": stage, "tasks": 2, "demand": {"cpu": "100m", "memory": "16Mi"}, "labels": {"node": node}}
+        made.append(marked({**about, "command": command}, folder / "proof", WRITES=str(writes)))
+    made[1] |= {"after": ["make"], "inputs": ["make"]}
+    return Job({"job": name, "stages": made}, "succeeded")
 
 
 def _job(name: str, at: int, writes: Path, proof: Path, dice: random.Random) -> Job:
