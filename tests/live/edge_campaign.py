@@ -1,4 +1,4 @@
-"""Campaign of nodes over MQTT: `python -m tests.live.edge_campaign [--seeds N] [--from S]`.
+"""Campaign of nodes over MQTT: `python -m tests.live.edge_campaign [--seeds N] [--from S] [--keep FOLDER]`.
 
 A seed is one cell whose nodes are reached over a real mosquitto, through a proxy that cuts, delays and leaves
 connections half open. Bridges and agents are processes. While jobs run, connections go, the broker is killed or paused,
@@ -15,6 +15,7 @@ import json
 import os
 import random
 import resource
+import shutil
 import signal
 import sys
 import tempfile
@@ -33,7 +34,7 @@ from largesse.lifecycle.task_facts import facts_of
 from largesse.log.fencing import Accepted
 from largesse.log.reader import LogReader, publish_input
 from largesse.settings import Settings
-from schemas import JobEnded, NodeLost, NodeRegistered, TaskFinished
+from schemas import JobEnded, NodeLost, NodeRegistered, TaskFailed, TaskFinished
 from schemas.tasks import TaskEnd
 from services.admission import sequencer as admission
 from services.altruism import core as altruism
@@ -280,7 +281,9 @@ class EdgeSeed:
         given_up = [f"handed-on-by-{node}" for node in self._rivals]  # Who took its name has not what it left.
         failed = [job for job, how in self._ended().items() if how == "failed" and job in given_up]
         wrong += [
-            f"{job} ended as {how}" for job, how in self._ended().items() if how != "succeeded" and job not in failed
+            f"{job} ended as {how} ({self._failures(job)})"
+            for job, how in self._ended().items()
+            if how != "succeeded" and job not in failed
         ]
         # Also a registration can say that attempts have succeeded: it names what its agent still knows.
         facts = (
@@ -306,6 +309,11 @@ class EdgeSeed:
         figures["lines written"] += len(writers(self.folder))
         figures["nodes lost"] += len(self._bodies(NodeLost))
         figures["registrations"] += len(self._bodies(NodeRegistered))
+
+    def _failures(self, job: str) -> str:
+        """How often its attempts failed for which reason."""
+        items = (item for body in self._bodies(TaskFailed) for item in body.items if item.job == job)
+        return ", ".join(f"{reason}: {times}" for reason, times in Counter(item.reason for item in items).items())
 
     def _taken_over(self) -> dict[tuple[str, int], float]:
         """Attempts that another agent of the node's name ended by registering it, and until when its own agent may not
@@ -339,12 +347,17 @@ def main(words: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.live.edge_campaign", description=__doc__)
     parser.add_argument("--seeds", type=int, default=300)
     parser.add_argument("--from", dest="first", type=int, default=0)
+    parser.add_argument("--keep", type=Path, help="what processes of a seed that failed have logged is copied there")
     asked = parser.parse_args(words)
     total: Counter[str] = Counter()
     bad = 0
     for seed in range(asked.first, asked.first + asked.seeds):
         with tempfile.TemporaryDirectory(prefix="largesse-edge-", ignore_cleanup_errors=True) as folder:
             outcome = asyncio.run(run_seed(seed, Path(folder)))
+            if outcome.wrong and asked.keep is not None:
+                asked.keep.mkdir(parents=True, exist_ok=True)
+                for log in Path(folder).glob("*.log"):
+                    shutil.copy(log, asked.keep / f"{seed}-{log.name}")
         total += outcome.figures
         took = f"{outcome.seconds:.1f} s, {outcome.cpu_seconds:.1f} s of CPU"
         print(f"seed {seed}: {took}, {'; '.join(outcome.wrong) or 'well'}", flush=True)
