@@ -452,13 +452,16 @@ def bundle(
     write(log, target, Asked(since, to, redact, names, force), json=json)
 
 
-@app.command(short_help="Open a recorded log or a bundle in a browser, as its cell was at any moment.")
+@app.command(short_help="Open a recorded log, a bundle, or results of compare, in a browser.")
 def view(
     log: LogPath,
     port: Annotated[int, typer.Option("--port", help="the port; 0: any free one", min=0, max=65_535)] = 8643,
 ) -> None:
     """Open a recorded log or a bundle in a browser: the same page and the same API as a cell's, at any moment of the
     log, and without the cell. Nothing can be changed. The log is read into memory.
+
+    Or open what compare, replay --what-if or whatif printed with --json on the same page: a file that ends in .json, or
+    the folder of a report.
     """
     from services.cli.viewing import view_log
 

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from json import dumps
 from pathlib import Path
 from typing import Any, cast
 
@@ -38,7 +39,7 @@ from services.simulator.workloads.workload_file import read_workload
 
 Jobs = list[tuple[int, Arrival]]
 
-REPORT = "index.html"
+REPORT, RESULTS = "index.html", "results.json"
 REJECTED_SHOWN_MAX = 10
 SERIES_SHOWN_MAX = 20
 
@@ -317,6 +318,7 @@ def compare_presets(asked: Asked, presets: list[str], report: str | None) -> dic
     former = ", replacing an earlier one" if page.exists() else ""
     with _writing("--report"):
         page.write_text(report_page.comparison_page(results, about), encoding="utf-8")
+        page.with_name(RESULTS).write_text(dumps({"presets": results}) + "\n", encoding="utf-8")
     note(f"report in {page}{former}")
     return results
 

@@ -27,7 +27,7 @@ NAMES_TOLD = 100
 NAMES_KEPT = 50_000
 """Names of one kind whose last change is kept; beyond it half of them are, those that changed last."""
 
-WITHOUT_NAMES = ("queues", "classes", "config", "rounds", "ledger")
+WITHOUT_NAMES = ("queues", "classes", "config", "rounds", "ledger", "refused")
 """Kinds with a single document."""
 
 REASONS = "reasons"

@@ -7,6 +7,7 @@ no record; the log only shows that it was read.
 import asyncio
 from collections.abc import Callable
 from contextlib import suppress
+from time import monotonic
 from typing import Any
 
 from largesse.bus.port import Bus, BusError, MessageTooLarge, Writer
@@ -45,6 +46,8 @@ class Follower:
         self.heard = HeardNodes(bus, settings.partition)
         self.places = LogPlaces(bus, settings.partition, self.past.checkpoints)
         self.changes = Changes(self.state)
+        self.heard_s = monotonic()
+        """When a record came last, or the log began to be read."""
         self._latest: Record | None = None
         self._answers = {topic: Answers() for topic in INPUTS}
         self._writer: Writer | None = None
@@ -92,6 +95,7 @@ class Follower:
                     self._note()
                     self.places.note(shell.log.order, shell.decisions.positions)
                 if folded:
+                    self.heard_s = monotonic()
                     self._tell()
                     await asyncio.sleep(0)
                 if folded < TURN_RECORDS:

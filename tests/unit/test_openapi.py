@@ -90,6 +90,8 @@ async def asked(cell):
         await ask("GET", f"/v1/{path}")
     for path in ("n1/attempts", "none/attempts", "n1/attempts?since_ms=-1"):
         await ask("GET", f"/v1/nodes/{path}")
+    for path in ("jobs/gang/spec", "jobs/none/spec", "node-map", "node-map?state=none", "room"):
+        await ask("GET", f"/v1/{path}")
     for path in ("/v1/changes?limit=1", "/v1/changes?min_interval_ms=1", "/v1/nodes?limit=0"):
         await ask("GET", path)
     for path in ("/v1/queues", "/v1/jobs?state=waiting", "/v1/jobs?limit=0", "/v1/config", "/v1/jobs?limt=1"):

@@ -7,8 +7,10 @@ from typing import Any
 
 from largesse.lifecycle.job_classes import class_name
 from largesse.lifecycle.job_life import COUNTED, has_failed, is_skipped
+from largesse.lifecycle.ledger import account_document
 from schemas import Stage
 from schemas.grants import WaitReason
+from schemas.quantities import quantity_texts
 from services.gateway.documents import Document
 from services.gateway.documents.lacking import Lacking
 from services.gateway.documents.promised_waits import NEED_ROOM, moment, promised_text, revocable_document
@@ -109,7 +111,7 @@ def live_document(state: State, queueing: Queueing, job: LiveJob, whole: bool) -
     }
     if whole:
         document |= {"stages": stages, "failures": [_failure(failed) for failed in job.failures]}
-        document["results"] = results_of(state, spec.job)
+        document |= {"results": results_of(state, spec.job), "account": _account(state, spec.job)}
     return document
 
 
@@ -159,6 +161,7 @@ def _stage(state: State, queueing: Queueing, job: LiveJob, at: int, whole: bool)
         document |= {"copies": job.copies[at], "ending": job.ending[at], "nodes": dict(job.nodes[at])}
         document["revocable"] = revocable_document(state, job, at)
         document["indexes"] = indexes_of(state, job, at) if few else None
+        document["demand"] = quantity_texts(job.graph.stages[at].demand)
         document["counted"] = counted_document(counted_row(job, at))
         document["usage"] = usage_document(job.used[at], job.places[at], each=few)
     return document
@@ -278,13 +281,14 @@ def ended_document(state: State, job: EndedJob, whole: bool) -> Document:
                 "nodes": {},
                 "indexes": {},
                 "revocable": None,
+                "demand": _demand(state, job, at),
                 "counted": counted_document(stage.counted),
                 "usage": _usage(state, job, at, stage.tasks),
             }
             for at, stage in enumerate(ended)
         ]
         document |= {"stages": stages, "failures": [_failure(failed) for failed in job.failures]}
-        document["results"] = results_of(state, job.job)
+        document |= {"results": results_of(state, job.job), "account": _account(state, job.job)}
     return document
 
 
@@ -299,6 +303,21 @@ def _state_of_ended(stage: EndedStage) -> str:
     if stage.given_up > stage.max_failed:
         return "failed"
     return "succeeded" if stage.succeeded + stage.given_up == stage.tasks else "unfinished"
+
+
+def _account(state: State, name: str) -> Document | None:
+    """What a job gave away and received; None where it has no account."""
+    entry = state.ledger.get(name)
+    return None if entry is None else account_document(entry)
+
+
+def _demand(state: State, job: EndedJob, at: int) -> Document | None:
+    """What a task of an ended job held; None where it is forgotten."""
+    counted, spec = job.stages[at].counted, state.specs.get(job.job)
+    if spec is None:
+        return None
+    counts = {} if counted is None else counted[1]
+    return quantity_texts({kind: counts.get(kind, amount) for kind, amount in spec.stages[at].demand.items()})
 
 
 def _usage(state: State, job: EndedJob, at: int, tasks: int) -> Document | None:

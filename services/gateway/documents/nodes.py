@@ -21,12 +21,17 @@ def node_documents(state: State) -> list[Document]:
     return list(each_node_document(state))
 
 
-def listed_nodes(state: State, text: str = "", sort: str = "") -> list[str]:
+def listed_nodes(state: State, text: str = "", sort: str = "", states: Sequence[str] = ()) -> list[str]:
     """Names of the nodes whose name, or a label as `KEY=VALUE`, has a text as a part. `sort`: one of NODE_SORTS,
-    the highest first where it begins with `-`; equal ones are in the order of names. Empty: as they came.
+    the highest first where it begins with `-`; equal ones are in the order of names. Empty: as they came. `states`: of
+    these alone; empty: of all.
     """
     part = text.casefold()
-    names = [name for name, node in state.nodes.items() if not part or _has_text(name, node, part)]
+    names = [
+        name
+        for name, node in state.nodes.items()
+        if (not part or _has_text(name, node, part)) and (not states or state_of_node(node) in states)
+    ]
     if sort:
         key = NODE_SORTS[sort.removeprefix("-")]
         names.sort()

@@ -79,9 +79,11 @@ class Api:
         bridges: tuple[str, ...] = (),
         *,
         recorded: bool = False,
+        log: str = "",
     ) -> None:
         self.follower = follower
         self.recorded = recorded
+        self.log = log
         self.read_output = read_output or self._ask_agent
         self.read_results = read_results or self._ask_for_results
         self.author = author

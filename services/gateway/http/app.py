@@ -26,8 +26,9 @@ from services.gateway.documents.job_lists import WantedJobs, each_job_document, 
 from services.gateway.documents.jobs import HOW, state_of
 from services.gateway.documents.label_hints import label_hint
 from services.gateway.documents.models.cell import JobState, Live, Ready
-from services.gateway.documents.models.jobs import Job, Jobs, Submitted
+from services.gateway.documents.models.jobs import Job, Jobs, JobSpecAnswer, Submitted
 from services.gateway.documents.reserved_waits import unpromised_warnings
+from services.gateway.documents.specs import spec_document
 from services.gateway.follow import Follower
 from services.gateway.http.agents.output import ReadOutput, check_task, first_of, printed, why_nothing
 from services.gateway.http.agents.results import ReadResults
@@ -57,6 +58,7 @@ from services.gateway.http.routes.history import add_history
 from services.gateway.http.routes.records import add_records
 from services.gateway.http.routes.reservations import add_reservations
 from services.gateway.http.routes.results import add_results
+from services.gateway.http.routes.room import add_room
 from services.gateway.http.routes.series import add_series
 from services.gateway.http.routes.streams import add_change_stream
 from services.gateway.http.routes.what_ifs import add_what_ifs
@@ -93,11 +95,13 @@ def make_app(
     hosts: Hosts | None = None,
     bridges: tuple[str, ...] = (),
     recorded: bool = False,
+    log: str = "",
 ) -> FastAPI:
     """The API of one cell. `read_output`, `read_results`: read what tasks print and leave; by default it is fetched
     from the agents. `hosts`: names under which it may be requested; by default those of the loopback interface.
-    `bridges`: who asks nodes over MQTT. `recorded`: it shows a recorded log, and takes no inputs."""
-    api = Api(follower, read_output, read_results, author, bridges, recorded=recorded)
+    `bridges`: who asks nodes over MQTT. `recorded`: it shows a recorded log, and takes no inputs;
+    `log`: where another process reads that, where the bus cannot say."""
+    api = Api(follower, read_output, read_results, author, bridges, recorded=recorded, log=log)
     app = FastAPI(
         title="Largesse",
         summary="A hierarchically fair scheduler for shared clusters",
@@ -132,6 +136,7 @@ def make_app(
     add_records(app, api)
     add_attempts(app, api)
     add_history(app, api)
+    add_room(app, api)
     complete(app)
     return app
 
@@ -147,7 +152,9 @@ def _add_health(app: FastAPI, api: Api) -> None:
     async def get_readyz() -> Response:
         """200 once the gateway has read what the log had, with how far it has read; else 503."""
         await api.is_ready()
-        said = {"status": "ready", **standing_document(api.follower.state)}
+        follower = api.follower
+        silent_ms = 0 if api.recorded else int((time.monotonic() - follower.heard_s) * 1_000)
+        said = {"status": "ready", **standing_document(follower.state), "silent_ms": silent_ms}
         return as_json({**said, "recorded": True} if api.recorded else said)
 
     @app.get("/metrics", tags=["health"], response_class=PlainTextResponse)
@@ -195,6 +202,9 @@ def _add_submissions(app: FastAPI, api: Api) -> None:
         return _submitted(name or place, found, said, state_of(view, name or place), hint, then)
 
 
+_SPEC: Responses = {200: answer(JobSpecAnswer, "its spec"), **problems(404)}
+
+
 def _add_jobs(app: FastAPI, api: Api) -> None:
     ready = [Depends(api.is_ready)]
 
@@ -235,6 +245,18 @@ def _add_jobs(app: FastAPI, api: Api) -> None:
         """One job with its stages, why tasks wait, on which nodes they run, and the attempts that failed."""
         view = await api.view(at)
         return as_json(as_of(api.job(job, view), view, at))
+
+    @app.get("/v1/jobs/{job}/spec", tags=["jobs"], dependencies=ready, responses=_SPEC)
+    async def get_job_spec(job: str, at: At = None) -> Response:
+        """What the job was submitted with, less what is the default, so that `POST /v1/jobs` takes it. Of jobs that
+        have ended specs are kept for a while (404 of type `no_spec`)."""
+        view = await api.view(at)
+        api.job(job, view)
+        live = view.jobs.get(job)
+        spec = view.submitted.get(job) or (live.spec if live is not None else view.specs.get(job))
+        if spec is None:
+            raise Problem(404, "no_spec", f'what job "{job}" was submitted with is kept no longer')
+        return as_json(as_of({"job": job, "spec": spec_document(spec)}, view, at))
 
 
 def _submitted(

@@ -69,7 +69,15 @@ from services.gateway.view.rounds import (
     fold_shares,
 )
 from services.gateway.view.scoring import note_new, note_other, predict
-from services.gateway.view.state import ENDED_CHARACTERS_MAX, ENDED_JOBS_MAX, State, touch
+from services.gateway.view.state import (
+    ENDED_CHARACTERS_MAX,
+    ENDED_JOBS_MAX,
+    REFUSED_KEPT,
+    RefusedRow,
+    State,
+    note,
+    touch,
+)
 from services.gateway.view.tasks import fold_tasks
 from services.gateway.view.waited import close, settle_all
 
@@ -315,6 +323,14 @@ def _set_tree(state: State, tree: Queue) -> None:
     state.tasks = {path: tasks for path, tasks in state.tasks.items() if path in queues or tasks}
 
 
+def _refused(state: State, record: Record) -> None:
+    """An input was refused for good."""
+    body: InputRefused = record.body
+    row = RefusedRow(record.seq, record.time, body.topic, body.field, body.reason, body.author)
+    state.refused, state.refused_count = [*state.refused, row][-REFUSED_KEPT:], state.refused_count + 1
+    note(state, "refused")
+
+
 def _only_seen(state: State, record: Record) -> None:
     """Nothing is kept of the record except that it was read."""
 
@@ -326,7 +342,7 @@ _LOG: Folds[State] = {
     JobChanged: _changed,
     JobEnded: _job_ended,
     JobTurns: _turned,
-    InputRefused: _only_seen,
+    InputRefused: _refused,
     InputRepeated: _only_seen,
     InputSkipped: _only_seen,
     NodeRegistered: fold_registered,

@@ -18,7 +18,7 @@ from services.gateway.view.user_tasks import count_user
 def fold_opened(state: State, record: Record) -> None:
     """A round begins; jobs may be of other classes."""
     body: RoundOpened = record.body
-    state.round, state.open, state.opened = record.round, True, record.seq
+    state.round, state.open, state.opened, state.opened_ms = record.round, True, record.seq, record.time
     if state.failures:
         expire(state.failures, record.time)
     fold_pools(state, record)

@@ -217,6 +217,21 @@ class ShortRow:
 SHORT_LEAST = SHARE_UNITS // 1_000
 """What a queue lacks, to be told."""
 
+REFUSED_KEPT = 20
+"""Inputs refused for good that are kept, the last ones."""
+
+
+@dataclass(slots=True)
+class RefusedRow:
+    """An input that record `seq` refused for good, to be found in `deadletter` under that number."""
+
+    seq: int
+    time_ms: int
+    topic: str
+    field: str
+    reason: str
+    author: str
+
 
 @dataclass(slots=True)
 class Sample:
@@ -253,7 +268,7 @@ class Touched:
 class State:
     """One cell. `configured`: whether a config has ever been set. `submitted`: of live jobs that users have changed,
     what was submitted; `specs`: of jobs that have ended, as texts, of `specs_kept` characters in all.
-    `ended_kept`: characters of `ended`. `running_limits`: which jobs may run. `opened`: seq of the last opening;
+    `ended_kept`: characters of `ended`. `running_limits`: which jobs may run. `opened`: seq of the last opening, at `opened_ms`;
     `answered`: of the last one whose round has closed. `failures`: by node, what has failed there in a row. `holds`: by
     "job/stage/index"; `copies`: the same of attempts beside that one, or after its success. `used`, `tasks`: by leaf,
     what attempts hold, and how many. `levels`: by queue, in 10^-9 of the cell. `shares`, `breaches`: by queue, as
@@ -289,6 +304,7 @@ class State:
     ended_kept: int = 0
     running_limits: RunningLimits = field(default_factory=RunningLimits)
     opened: int = 0
+    opened_ms: int = 0
     answered: int = 0
     nodes: dict[str, NodeRow] = field(default_factory=dict)
     failures: dict[str, NodeFailures] = field(default_factory=dict)
@@ -329,6 +345,8 @@ class State:
     predictions: Predictions = field(default_factory=Predictions)
     tasks_waiting: int = 0
     history: History = field(default_factory=History)
+    refused: list[RefusedRow] = field(default_factory=list)
+    refused_count: int = 0
     latest: Cache[Record | None] = None
     touched: Cache[Touched | None] = None
     noted: Cache[dict[str, dict[str, bool]] | None] = None

@@ -72,14 +72,16 @@ class Live(BaseModel):
 
 
 class Ready(BaseModel):
-    """How far the gateway has read the log: `seq`, `round` and `time` of the last record. `recorded`: that is no cell's
-    log any more, and nothing can be changed."""
+    """How far the gateway has read the log: `seq`, `round` and `time` of the last record. `silent_ms`: for how long no
+    record has come, where the sequencer writes one each second at least. `recorded`: that is no cell's log any more,
+    and nothing can be changed."""
 
     status: Literal["ready"]
     cell: str
     seq: Count
     round: Count
     time: Ms
+    silent_ms: Count
     recorded: bool = False
 
 
@@ -157,8 +159,36 @@ class WaitingTasks(BaseModel):
     since_ms: Ms | None
 
 
+class RefusedInput(BaseModel):
+    """An input that record `seq` refused for good, as it lies in `deadletter` under that number. `field`: the path of
+    what is wrong in it."""
+
+    seq: Count
+    time_ms: Ms
+    topic: str
+    field: str
+    reason: str
+    author: str
+
+
+class RefusedInputs(BaseModel):
+    """`count`: of the whole log; `latest`: the last 20, the last one first."""
+
+    count: Count
+    latest: list[RefusedInput]
+
+
+class LateJob(BaseModel):
+    """A job that has not ended although the window of its reservation has, at `since_ms`."""
+
+    reservation: str
+    job: str
+    since_ms: Ms
+
+
 class Summary(BaseModel):
-    """The cell at one record of its log. `capacity`, `used`: of nodes that are there; `waiting`: most tasks first."""
+    """The cell at one record of its log. `capacity`, `used`: of nodes that are there; `waiting`: most tasks first.
+    `open_since_ms`: since when a round is open, null where none is; `late`: at most 20."""
 
     cell: str
     seq: Count
@@ -171,6 +201,9 @@ class Summary(BaseModel):
     used: Quantities
     waiting: list[WaitingTasks]
     queues: QueueStatus
+    open_since_ms: Ms | None
+    refused: RefusedInputs
+    late: list[LateJob]
     at: At = None
 
 
@@ -201,6 +234,7 @@ class ChangedKinds(BaseModel):
     config: bool = False
     rounds: bool = False
     ledger: bool = False
+    refused: bool = False
 
 
 class Changes(BaseModel):
@@ -248,6 +282,9 @@ class Failing(BaseModel):
     until_ms: Ms
 
 
+NodeState = Literal["ready", "draining", "unschedulable", "lost", "left"]
+
+
 class Node(BaseModel):
     """`running`: tasks that hold room there. `unschedulable`: why its agent takes no new tasks, empty if it does.
     `failing`: why it is placed last; null: it is not. `reached`, `heard_ms`: by which way its agent was last heard (on
@@ -255,7 +292,7 @@ class Node(BaseModel):
     """
 
     node: str
-    state: Literal["ready", "draining", "unschedulable", "lost", "left", "removed"]
+    state: Literal[NodeState, "removed"]
     capacity: Quantities
     used: Quantities
     free: Quantities
@@ -270,6 +307,27 @@ class Node(BaseModel):
     unschedulable: str
     drain: Drain | None
     failing: Failing | None
+
+
+class NodeMapResource(BaseModel):
+    """By node, in units that `unit` names as a quantity; null: the node has none of it."""
+
+    unit: str
+    capacity: list[int | None]
+    used: list[int | None]
+
+
+class NodeMap(BaseModel):
+    """Nodes in columns, in the order of `nodes`, as of record `seq`."""
+
+    seq: Count
+    time_ms: Ms
+    nodes: list[str]
+    states: list[NodeState]
+    running: list[Count]
+    resources: dict[str, NodeMapResource]
+    total: Count
+    at: At = None
 
 
 class Nodes(BaseModel):

@@ -6,6 +6,7 @@ from pydantic import BaseModel, Field
 
 from schemas.reasons import PendingReason
 from schemas.tasks import Failure
+from services.gateway.documents import Document
 from services.gateway.documents.models.cell import At, Count, JobState, Ms
 from services.gateway.documents.models.why import At as Behind
 from services.gateway.documents.models.why import ReasonRow, Start
@@ -158,6 +159,9 @@ class StageStatus(BaseModel):
     nodes: dict[str, int]
     indexes: dict[str, list[int]] | None
     revocable: Annotated[Revocable | None, Field(description="null: none of its running tasks may be taken back")]
+    demand: Annotated[
+        dict[str, str] | None, Field(description="what a task holds; null: of a job that has ended, and forgotten")
+    ]
     counted: Annotated[CountedDemand | None, Field(description="null: a task counts for what it asks for")]
     usage: StageUsage | None
 
@@ -193,6 +197,23 @@ class Held(BaseModel):
     since_ms: Ms
 
 
+class JobSpecAnswer(BaseModel):
+    """What a job was submitted with, as `POST /v1/jobs` takes it."""
+
+    job: str
+    spec: Document
+    at: At = None
+
+
+class Given(BaseModel):
+    """What a job has given away, received and waited for, in resource-time, as `/v1/ledger` has it."""
+
+    donated: dict[str, str]
+    received: dict[str, str]
+    waited: dict[str, str]
+    lost_ms: int
+
+
 class JobSummary(BaseModel):
     """`why`: what it waits for, in words. `reason` and `detail`: why it was refused, or how it ended."""
 
@@ -222,6 +243,7 @@ class Job(JobSummary):
     stages: list[StageStatus]
     failures: list[FailedAttempt]
     results: list[Results]
+    account: Annotated[Given | None, Field(description="null: jobs are not planned, or it is forgotten")]
     at: At = None
 
 

@@ -27,8 +27,10 @@ QUIET_S = 5.0
 WAY_OUT = "say to_seq or to_ms to end it earlier, or run `largesse replay LOG --what-if` beside the cell"
 
 
-def location_of(follower: Follower) -> str:
-    """Where another process reads the log. Raises Problem where none can."""
+def location_of(follower: Follower, log: str = "") -> str:
+    """Where another process reads the log. `log`: of a recorded one. Raises Problem where none can."""
+    if log:
+        return log
     kind, _, place = follower.address.partition(":")
     if kind == "file":
         return str(Path(place.removeprefix("//")).resolve())
@@ -37,12 +39,12 @@ def location_of(follower: Follower) -> str:
     raise Problem(503, "no_log", "the log of this cell is in its process's memory: no other process can read it")
 
 
-async def answers(follower: Follower, asked: Document) -> AsyncGenerator[Document, None]:
+async def answers(follower: Follower, asked: Document, log: str = "") -> AsyncGenerator[Document, None]:
     """How far it is, again and again (`progress`), and at the end the `answer`, or a `problem`. `asked`: as
     `read_what_if` takes it. Closing this ends the process. Raises Problem before anything is started.
     """
     question: Document = {
-        "source": location_of(follower),
+        "source": location_of(follower, log),
         "partition": follower.partition,
         "seq": follower.state.seq,
         "asked": asked,
@@ -94,9 +96,9 @@ def _problem(status: int, detail: str) -> Document:
     return {"problem": {"status": status, "type": "urn:largesse:effect", "detail": detail}}
 
 
-async def lines(follower: Follower, asked: Document) -> AsyncGenerator[bytes, None]:
+async def lines(follower: Follower, asked: Document, log: str = "") -> AsyncGenerator[bytes, None]:
     """The same as lines of JSON."""
-    found = answers(follower, asked)
+    found = answers(follower, asked, log)
     try:
         async for each in found:
             yield dumped(each) + b"\n"
@@ -104,9 +106,9 @@ async def lines(follower: Follower, asked: Document) -> AsyncGenerator[bytes, No
         await found.aclose()
 
 
-async def the_answer(follower: Follower, asked: Document) -> Document:
+async def the_answer(follower: Follower, asked: Document, log: str = "") -> Document:
     """What comes at the end. Raises Problem."""
-    *_, last = [each async for each in answers(follower, asked)]
+    *_, last = [each async for each in answers(follower, asked, log)]
     if "problem" in last:
         problem = last["problem"]
         kind = problem["type"].removeprefix("urn:largesse:")

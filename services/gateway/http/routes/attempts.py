@@ -41,8 +41,9 @@ def add_attempts(app: FastAPI, api: "Api") -> None:
         there are more, or the log has not been read to its end for this yet: ask again."""
         view = await api.view(at)
         api.job(job, view)
-        table = await api.attempts.of_job(job, _admitted(view, job), view.seq)
-        document = {"job": job, **_document(table, table.at(view.seq), view, limit)}
+        seq, time_ms = view.seq, view.time  # The view may go on meanwhile.
+        table = await api.attempts.of_job(job, _admitted(view, job), seq)
+        document = {"job": job, **_document(table, table.at(seq), seq, time_ms, limit)}
         return as_json(as_of(document, view, at))
 
     @app.get("/v1/nodes/{node}/attempts", tags=["cluster"], dependencies=ready, responses=_OF_NODE)
@@ -60,14 +61,15 @@ def add_attempts(app: FastAPI, api: "Api") -> None:
         if node not in view.nodes:
             raise Problem(404, "unknown_node", f'node "{node}" is not known here', "node")
         since = max(0, view.time - SINCE_MS) if since_ms is None else since_ms
+        seq, time_ms = view.seq, view.time  # The view may go on meanwhile.
         places = api.follower.places
         place = await places.before(lambda order: order.time < since)
-        is_cut = view.seq - place.seq > LOOKED_AT_MAX
+        is_cut = seq - place.seq > LOOKED_AT_MAX
         if is_cut:
-            place = await places.before(lambda order: order.seq <= view.seq - LOOKED_AT_MAX)
-        table = await api.attempts.of_node(node, place.seq, view.seq)
+            place = await places.before(lambda order: order.seq <= seq - LOOKED_AT_MAX)
+        table = await api.attempts.of_node(node, place.seq, seq)
         rows = ((key, row) for key, row in _on_node(table, view, node) if row.ended_ms is None or row.ended_ms >= since)
-        document = {"node": node, "since_ms": since, **_document(table, rows, view, limit)}
+        document = {"node": node, "since_ms": since, **_document(table, rows, seq, time_ms, limit)}
         document["truncated"] |= is_cut
         return as_json(as_of(document, view, at))
 
@@ -77,10 +79,10 @@ def _admitted(view: State, job: str) -> int:
     return live.admitted if live is not None else view.ended[job].admitted
 
 
-def _document(table: AttemptTable, rows: Iterable[tuple[Key, Attempt]], view: State, limit: int) -> Document:
+def _document(table: AttemptTable, rows: Iterable[tuple[Key, Attempt]], seq: int, time_ms: int, limit: int) -> Document:
     found = [attempt_row(key, row) for key, row in islice(rows, limit + 1)]
-    is_whole = len(found) <= limit and not table.left_out and table.read >= view.seq
-    return {"seq": view.seq, "time_ms": view.time, "attempts": found[:limit], "truncated": not is_whole}
+    is_whole = len(found) <= limit and not table.left_out and table.read >= seq
+    return {"seq": seq, "time_ms": time_ms, "attempts": found[:limit], "truncated": not is_whole}
 
 
 def attempt_row(key: Key, row: Attempt) -> Document:

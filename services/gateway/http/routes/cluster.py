@@ -16,9 +16,20 @@ from services.gateway.documents import Document
 from services.gateway.documents.cell import config_document
 from services.gateway.documents.classes import classes_document
 from services.gateway.documents.ledger import ledger_document
-from services.gateway.documents.models.cell import Abandoned, Classes, Node, Nodes, QueueStatus, Skipped, Summary
+from services.gateway.documents.models.cell import (
+    Abandoned,
+    Classes,
+    Node,
+    NodeMap,
+    Nodes,
+    NodeState,
+    QueueStatus,
+    Skipped,
+    Summary,
+)
 from services.gateway.documents.models.config import Config, ConfigApplied, DryRun
 from services.gateway.documents.models.reservations import Ledger
+from services.gateway.documents.node_map import node_map_document
 from services.gateway.documents.nodes import each_node_document, listed_nodes, node_document, unheard
 from services.gateway.documents.queues import queue_document
 from services.gateway.documents.summary import summary_document
@@ -35,6 +46,9 @@ if TYPE_CHECKING:
 
 NodeSort = Literal["name", "state", "running", "used", "-name", "-state", "-running", "-used"]
 NODES_MAX = 100_000
+MAPPED_MAX = 10_000
+
+NodeStates = Annotated[list[NodeState] | None, Query(description="may be given several times")]
 
 _UNANSWERED = "the log has not answered within 10 s"
 _ABANDONED: Responses = {
@@ -48,6 +62,7 @@ _SKIPPED: Responses = {
     **problems(409, 422),
 }
 _NODES: Responses = {200: answer(Nodes, "nodes"), **problems(422)}
+_MAP: Responses = {200: answer(NodeMap, "nodes in columns"), **problems(422)}
 _REMOVED: Responses = {
     200: answer(Node, "the node as it was, in state `removed`"),
     202: answer(Node, _UNANSWERED),
@@ -126,6 +141,7 @@ def add_node_list(app: FastAPI, api: "Api") -> None:
     async def list_nodes(
         q: Annotated[str, Query(max_length=TEXT_MAX, description="part of the name, or of a label as KEY=VALUE")] = "",
         sort: Annotated[NodeSort | None, Query(description="`-` before it: the highest first")] = None,
+        state: NodeStates = None,
         offset: Offset = 0,
         limit: Annotated[int | None, Query(ge=1, le=NODES_MAX, description="by default all")] = None,
         at: At = None,
@@ -133,11 +149,25 @@ def add_node_list(app: FastAPI, api: "Api") -> None:
         """Nodes with their capacity, what is free, and their state, in the order in which they came, or as `sort` says
         (`used`: by the largest part of a resource that is in use). `total`: how many there are."""
         view = await api.view(at)
-        names = listed_nodes(view, q, sort or "")
+        names = listed_nodes(view, q, sort or "", state or ())
         more = {"total": len(names), "offset": offset}
         shown = names[offset : None if limit is None else offset + limit]
         each = each_node_document(view, api.follower.heard.of if at is None else unheard, shown)
         return await api.listed("nodes", each, **as_of(more, view, at))
+
+    @app.get("/v1/node-map", tags=["cluster"], dependencies=[Depends(api.is_ready)], responses=_MAP)
+    async def get_node_map(
+        q: Annotated[str, Query(max_length=TEXT_MAX, description="part of the name, or of a label as KEY=VALUE")] = "",
+        state: NodeStates = None,
+        limit: Annotated[int, Query(ge=1, le=MAPPED_MAX)] = MAPPED_MAX,
+        at: At = None,
+    ) -> Response:
+        """How full nodes are, in columns, in the order in which they came: a twentieth of what `/v1/nodes` says of
+        them. `total`: how many there are."""
+        view = await api.view(at)
+        names = listed_nodes(view, q, "", state or ())
+        document = {**node_map_document(view, names[:limit]), "total": len(names)}
+        return as_json(as_of(document, view, at))
 
 
 def add_nodes(app: FastAPI, api: "Api") -> None:
@@ -191,7 +221,7 @@ async def _replayed(api: "Api", document: Document, replay_ms: int | None) -> Do
     asked = {name: document[name] for name in ("set", "queues") if document.get(name) is not None}
     with api.what_ifs.place():
         since_ms = max(0, api.follower.state.time - replay_ms)
-        return {"replay": await the_answer(api.follower, {**asked, "from_ms": since_ms})}
+        return {"replay": await the_answer(api.follower, {**asked, "from_ms": since_ms}, api.log)}
 
 
 def add_config(app: FastAPI, api: "Api") -> None:

@@ -38,6 +38,6 @@ def add_what_ifs(app: FastAPI, api: "Api") -> None:
             read_what_if(document)
         except Malformed as fault:
             raise malformed(fault) from None
-        location_of(api.follower)  # Before the answer begins.
+        location_of(api.follower, api.log)  # Before the answer begins.
         with api.what_ifs.place() as place:
-            return place.streaming(lines(api.follower, document), media_type=JsonLines.media_type)
+            return place.streaming(lines(api.follower, document, api.log), media_type=JsonLines.media_type)
