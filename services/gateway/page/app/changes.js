@@ -2,11 +2,15 @@
 import { Problem, read } from "./api.js";
 import { signal } from "./lib.js";
 
-const INTERVAL_MS = 1_000;
+/** Between two events of the stream, so that what a view reads then is shown within a second. */
+const INTERVAL_MS = 500;
+/** Between two looks where there is no stream. */
+const LOOK_MS = 1_000;
+const SILENCE_MS = 10_000;
 /** After so many looks without a stream another one is tried. */
 const LOOKS = 30;
 
-/** @typedef {{cell: string, seq: number, round: number, time: number, recorded: boolean}} Head `recorded`: of a log without its cell. */
+/** @typedef {{cell: string, seq: number, round: number, time: number, recorded: boolean, results?: boolean}} Head `recorded`: of a log without its cell; `results`: there are only results. */
 /** @typedef {Record<string, boolean | {count: number, names: string[], reasons?: boolean}>} Changed */
 
 /** The last record that the gateway has read; null: not known yet. @type {import("../vendor/preact-signals.js").Signal<Head | null>} */
@@ -14,6 +18,9 @@ export const head = signal(/** @type {Head | null} */ (null));
 
 /** Why the gateway cannot be asked; null: it answers. */
 export const trouble = signal(/** @type {Problem | null} */ (null));
+
+/** For how long no record had come when the gateway was asked last. */
+export const silentMs = signal(0);
 
 /** @typedef {(changed: Changed | null) => void} Listener */
 /** @type {Set<Listener>} */
@@ -53,6 +60,16 @@ function arrived(next) {
   if (next !== null) head.value = next;
 }
 
+/** Asks from time to time whether records come, as long as a view shows it. */
+export function watchSilence() {
+  const look = () => {
+    if (!document.hidden) read("readyz").then(({ silent_ms: ms }) => { silentMs.value = ms; }, () => {});
+  };
+  look();
+  const timer = setInterval(look, SILENCE_MS);
+  return () => clearInterval(timer);
+}
+
 /** Begins to listen. Called once. */
 export function listen() {
   let wanted = true;
@@ -71,14 +88,14 @@ export function listen() {
     }
     if (!wanted || stream !== null) return;
     looks += 1;
-    timer = setTimeout(looks % LOOKS ? look : open, INTERVAL_MS);
+    timer = setTimeout(looks % LOOKS ? look : open, LOOK_MS);
   };
 
   /** Reads which cell it is, and where its log stands. */
   const stand = async () => {
     try {
-      const { cell, seq, round, time, recorded = false } = await read("readyz");
-      arrived({ cell, seq, round, time, recorded });
+      const { cell, seq, round, time, recorded = false, results = false } = await read("readyz");
+      arrived({ cell, seq, round, time, recorded, results });
     } catch (error) {
       if (error instanceof Problem) trouble.value = error;
     }
@@ -86,7 +103,7 @@ export function listen() {
 
   const open = async () => {
     await stand();
-    if (!wanted || stream !== null) return;
+    if (!wanted || stream !== null || head.peek()?.results) return; // Results do not change.
     stream = new EventSource(`v1/changes?min_interval_ms=${INTERVAL_MS}`);
     stream.addEventListener("changes", (event) => {
       const said = JSON.parse(event.data);

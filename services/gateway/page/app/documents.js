@@ -4,7 +4,7 @@ import { onChange, touches } from "./changes.js";
 import { useEffect, useRef, useState } from "./lib.js";
 import { at } from "./route.js";
 
-const AGAIN_MS = 1_000;
+const AGAIN_MS = 700;
 
 /**
  * @template T

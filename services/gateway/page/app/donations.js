@@ -1,5 +1,6 @@
 // Who gave to whom: the ledger over a span of time, by queue and by job.
 import { useDocument } from "./documents.js";
+import { Flows } from "./flows.js";
 import { html, useState } from "./lib.js";
 import { shown } from "./moment.js";
 import { Bar, Empty, Fact, Shown, Table } from "./parts.js";
@@ -56,6 +57,7 @@ function Whole({ now, before }) {
   const cells = (/** @type {Account} */ row, /** @type {string} */ kind) => FIELDS.map((field) => html`<td key=${field} class="num"><${Fact} kind=${kind} name=${row.name} field=${`${field}.${resource}`} value=${isWhole ? (kind === "account" ? now.queues : now.jobs).find((/** @type {any} */ each) => (each.job ?? each.queue) === row.name)?.[field]?.[resource] ?? "0" : of(row, field)}>${resourceTime(resource, of(row, field))}<//>${kind === "account" && html`<${Bar} label=${`${percent(of(row, field) / most)} of the most`} parts=${[{ share: of(row, field) / most, look: LOOKS[field] }]} />`}</td>`);
   return html`<div class="grid"><section class="card wide" aria-label="By queue">
       <div class="row"><h2>By queue</h2><label class="row hint">of <select value=${resource} onChange=${(/** @type {any} */ event) => setChosen(event.target.value)}>${resources.map((each) => html`<option value=${each}>${label(each)}</option>`)}</select></label></div>
+      <${Flows} resource=${resource} givers=${queues.map((row) => ({ name: row.name, value: of(row, "donated") }))} receivers=${queues.map((row) => ({ name: row.name, value: of(row, "received") }))} />
       <${Table} label="Given and received by queue"><thead><tr><th>Queue</th><th class="num">Gave</th><th class="num">Got</th><th class="num">Waited for</th><th class="num">Jobs ended later by</th></tr></thead><tbody>
         ${queues.map((row) => html`<tr key=${row.name}><th scope="row" class="name"><a href=${queueHref(row.name)}>${row.name}</a></th>${cells(row, "account")}<td class="num">${duration(row.lost)}</td></tr>`)}</tbody><//>
       <p class="hint">Gave: entitled to, and not needed then. Got: held beyond what it was entitled to. Waited for: entitled to and needed, while there was no room.</p></section>

@@ -17,11 +17,12 @@ export const VIEWS = /** @type {const} */ ([
   ["classes", "Classes", "c"],
   ["donations", "Donations", "d"],
   ["log", "Log", "l"],
+  ["whatif", "What if", "w"],
 ]);
 
 const KEYS = [
   ["/", "search for a job"],
-  ["g, then o q j n r c d l", "overview, queues, jobs, nodes, reservations, classes, donations, log"],
+  ["g, then o q j n r c d l w", "overview, queues, jobs, nodes, reservations, classes, donations, log, what if"],
   ["← →", "one record back or on"],
   ["Shift ← →", "one round back or on"],
   ["Home", "back to now"],
@@ -40,7 +41,8 @@ export function Frame({ children }) {
   const main = useRef(/** @type {HTMLElement | null} */ (null));
   const [help, setHelp] = useState(false);
   const { view, parts } = route.value;
-  const title = VIEWS.find(([name]) => name === view)?.[1] ?? "Submit";
+  const title = VIEWS.find(([name]) => name === view)?.[1] ?? (view === "series" ? "Series" : "Submit");
+  const isBare = head.value?.results === true;
 
   useEffect(() => {
     let leader = 0;
@@ -105,11 +107,11 @@ export function Frame({ children }) {
         <button type="button" onClick=${() => setHelp(true)}>Keys</button>
       </div></details>
     </header>
-    <nav class="views" aria-label="Views"><ul>
+    ${isBare ? html`<nav class="views" aria-label="Views"><ul><li><a href="#/results" aria-current="page">Results</a></li></ul></nav>` : html`<nav class="views" aria-label="Views"><ul>
       ${VIEWS.map(([name, label]) => html`<li key=${name}><a href=${href([name])} aria-current=${view === name ? "page" : null}>${label}</a></li>`)}
       <li><a href=${href(["submit"])} aria-current=${view === "submit" ? "page" : null}>Submit</a></li>
     </ul></nav>
-    <${TimeBar} />
+    <${TimeBar} />`}
     ${trouble.value && html`<p class="trouble bar-wide" role="alert"><strong>${trouble.value.message}</strong> What you see is as it was last read.</p>`}
     <main id="main" ref=${main} tabindex="-1">${children}</main>
     ${help && html`<${Dialog} title="Keys" onClose=${() => setHelp(false)}>

@@ -1,7 +1,7 @@
 // Attempts as bars over time, of a job by node, of a node in as many lines as ran at a time, on a canvas: known charts break above some thousand bars.
 import { useCanvas } from "./canvas.js";
 import { useDocument } from "./documents.js";
-import { html, useState } from "./lib.js";
+import { html, useEffect, useState } from "./lib.js";
 import { colour } from "./lines.js";
 import { nowMs } from "./moment.js";
 import { Empty, Shown } from "./parts.js";
@@ -11,6 +11,8 @@ const [ROW, BAR, AXIS, NAMES_MAX] = [15, 13, 20, 150];
 /** A bar so wide has its name in it. */
 const NAMED_MIN = 46;
 const LANES_MAX = 400;
+/** So many attempts the gateway tells at a time. */
+const ROWS_MAX = 2_000;
 const EVERY_MS = 2_000;
 const STEPS_MS = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, 30_000, 60_000, 300_000, 600_000, 1_800_000, 3_600_000, 7_200_000, 21_600_000, 86_400_000];
 
@@ -22,9 +24,18 @@ export function Gantt({ where, by, kind }) {
     const until = nowMs.value;
     const seen = rows.filter((/** @type {any} */ row) => row.start_ms <= until);
     if (!seen.length) return html`<${Empty}>No attempt has started here in this time.<//>`;
-    return html`<${Chart} rows=${seen} by=${by} until=${until} />${data.truncated && html`<p class="note">Only some of the attempts are drawn: there are too many.</p>`}
+    return html`<${Chart} rows=${seen} by=${by} until=${until} />${data.truncated && html`<${Cut} rows=${rows} again=${found.again} />`}
       <p class="legend"><span><i class="mid"></i>runs</span><span><i class="held"></i>succeeded</span><span><i class="bad"></i>failed or lost</span><span><i class="soft"></i>ended otherwise</span></p>`;
   }}<//>`;
+}
+
+/** That not all attempts are there; where the log is still being read for them, they are asked for again. @param {{rows: any[], again: () => void}} props */
+export function Cut({ rows, again }) {
+  const isMany = rows.length >= ROWS_MAX;
+  useEffect(() => {
+    if (!isMany) again();
+  }, [rows]);
+  return html`<p class="note">${isMany ? `Only the first ${counted(ROWS_MAX, "attempt")} are in it.` : "The log is still being looked through: not all attempts are in it yet."}</p>`;
 }
 
 /**

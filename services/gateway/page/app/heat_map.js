@@ -3,16 +3,18 @@ import { useCanvas } from "./canvas.js";
 import { html, useState } from "./lib.js";
 import { colour } from "./lines.js";
 import { go, href } from "./route.js";
-import { amount, measured, percent } from "./text.js";
+import { measured, percent } from "./text.js";
 
 const [CELL_MIN, CELL_MAX, GAP] = [11, 34, 2];
 /** A map does not get higher than this as long as its cells can be smaller. */
 const HEIGHT_MAX = 420;
 
-/** How full a node is of a resource. @param {any} node @param {string} resource */
+/** @typedef {{node: string, state: string, running: number, of: Map<string, {capacity: number, used: number}>}} Mapped A node of the map. */
+
+/** How full a node is of a resource. @param {Mapped} node @param {string} resource */
 export function fullness(node, resource) {
-  const capacity = amount(node.capacity[resource]);
-  return capacity > 0 ? amount(node.used[resource]) / capacity : null;
+  const found = node.of.get(resource);
+  return found && found.capacity > 0 ? found.used / found.capacity : null;
 }
 
 /** @param {number} count @param {number} width */
@@ -24,7 +26,7 @@ function layout(count, width) {
   return { size: CELL_MIN, columns: Math.max(1, Math.floor((width + GAP) / (CELL_MIN + GAP))) };
 }
 
-/** @param {{nodes: any[], resource: string}} props */
+/** @param {{nodes: Mapped[], resource: string}} props */
 export function HeatMap({ nodes, resource }) {
   const [at, setAt] = useState(/** @type {number | null} */ (null));
   const { ref, width } = useCanvas(draw, (wide) => {
@@ -100,9 +102,10 @@ export function HeatMap({ nodes, resource }) {
     ${says && html`<p class="tip" style=${place}>${says}</p>`}<p class="unseen" role="status">${says}</p></div>`;
 }
 
-/** @param {any} node @param {string} resource */
+/** @param {Mapped} node @param {string} resource */
 function tip(node, resource) {
   const part = fullness(node, resource);
   if (part === null) return `no ${resource}`;
-  return `${measured(resource, amount(node.used[resource]))} of ${measured(resource, amount(node.capacity[resource]))} held (${percent(part)})`;
+  const { used, capacity } = /** @type {{used: number, capacity: number}} */ (node.of.get(resource));
+  return `${measured(resource, used)} of ${measured(resource, capacity)} held (${percent(part)})`;
 }

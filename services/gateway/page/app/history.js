@@ -17,7 +17,7 @@ const SHARE = 1e9;
 export function History() {
   return html`<${Over}>${(/** @type {any} */ data) => html`<div class="grid">
     ${Object.entries(data.resources).map(([resource, series]) => html`<figure key=${resource}><figcaption>${label(resource)}</figcaption>
-      <${Lines} times=${data.times_ms} unit=${(/** @type {number} */ value) => measured(resource, value)} lines=${drawn(/** @type {any} */ (series))} /></figure>`)}
+      <${Lines} times=${data.times_ms} kind=${resource} unit=${(/** @type {number} */ value) => measured(resource, value)} lines=${drawn(/** @type {any} */ (series))} /></figure>`)}
     <figure key="tasks"><figcaption>Tasks</figcaption><${Lines} times=${data.times_ms} lines=${[
       { name: "running", values: data.running, look: "held" }, { name: "waiting", values: data.waiting, look: "ink" }]} /></figure>
   </div>`}<//>`;

@@ -4,13 +4,14 @@ import { Action } from "./act.js";
 import { useDocument } from "./documents.js";
 import { Gantt } from "./gantt.js";
 import { Graph } from "./graph.js";
+import { JobShare } from "./job_share.js";
 import { html } from "./lib.js";
 import { nowMs } from "./moment.js";
 import { Output } from "./output.js";
 import { Bar, Fact, Facts, Shown, State, Table, Time } from "./parts.js";
 import { Records, SIZE_BESIDE } from "./records.js";
 import { href, queueHref } from "./route.js";
-import { duration, measured, amount, number } from "./text.js";
+import { amount, duration, measured, number, percent } from "./text.js";
 import { Why } from "./why.js";
 
 /** @param {{name: string}} props */
@@ -47,6 +48,7 @@ function Whole({ job, again }) {
       <${Output} job=${job} />
       <section class="card wide" aria-label="Attempts"><h2>Attempts by node</h2><${Gantt} where=${path("jobs", name, "attempts")} by="node" kind=${`jobs/${name}`} /></section>
       ${job.failures.length > 0 && html`<${Failures} job=${job} />`}
+      <${JobShare} job=${job} />
       <${Usage} job=${job} />
       ${job.results.length > 0 && html`<section class="card wide" aria-label="Results"><h2>Results</h2><${Table} label="Folders with results"><thead><tr><th>Node</th><th>Folder</th><th>Kept until</th></tr></thead><tbody>
         ${job.results.map((/** @type {any} */ row) => html`<tr key=${row.node}><th scope="row"><a href=${href(["nodes", row.node])}>${row.node}</a></th><td class="text"><code>${row.folder}</code></td><td>${row.until_ms === null ? "the job ends, and longer" : html`<${Time} ms=${row.until_ms} />`}</td></tr>`)}</tbody><//></section>`}
@@ -61,7 +63,8 @@ function Actions({ job, again }) {
   const log = { job: name };
   const isLive = job.ended_ms === null;
   return html`
-    <${Action} label="Run again" offered=${!isLive} title=${`Run ${name} again`} what="All of it runs again, as it was submitted." run=${() => send("POST", `${where}/rerun`, {})} log=${log} done="It runs again." after=${again} />
+    <${Action} label="Run again" offered=${!isLive} title=${`Run ${name} again`} what="All of it runs again, as it was submitted, under the same name." run=${() => send("POST", `${where}/rerun`, {})} log=${log} done="It runs again." after=${again} />
+    ${isLive ? "" : html`<a class="button" href=${href(["submit"], { like: name, at: null })}>Submit another like it</a>`}
     <${Action} label="Release" offered=${isLive && job.held !== null} title=${`Release ${name}`} what="Its tasks may start again." run=${() => send("PATCH", where, { hold: false })} log=${log} done="It is released." after=${again} />
     <${Action} label="Hold" offered=${isLive && job.held === null} title=${`Hold ${name}`} what="No further task of it starts. What runs goes on." run=${() => send("PATCH", where, { hold: true })} log=${log} done="It is held." after=${again} />
     <${Action} label="Cancel" offered=${isLive} grave title=${`Cancel ${name}`} what="Its tasks are ended, and it cannot be continued." run=${() => send("DELETE", where)} log=${log} done="It is cancelled." after=${again} />`;
@@ -94,10 +97,17 @@ function Failures({ job }) {
 function Usage({ job }) {
   const rows = job.stages.filter((/** @type {any} */ stage) => stage.usage);
   if (!rows.length) return null;
-  return html`<section class="card wide" aria-label="Usage"><h2>What tasks used</h2><${Table} label="Usage by stage"><thead><tr><th>Stage</th><th class="num">Peak of memory</th><th class="num">Peak of CPU</th><th class="num">CPU time in all</th><th>Counts for</th></tr></thead>
+  return html`<section class="card wide" aria-label="Usage"><h2>What tasks used</h2><${Table} label="Usage by stage"><thead><tr><th>Stage</th><th class="num">Memory, at most</th><th class="num">CPU, at most</th><th class="num">CPU time in all</th><th>Counts for</th></tr></thead>
     <tbody>${rows.map((/** @type {any} */ stage) => html`<tr key=${stage.stage}><th scope="row">${stage.stage}</th>
-      <td class="num">${stage.usage.peak_memory === null ? "–" : measured("memory", amount(stage.usage.peak_memory))}</td>
-      <td class="num">${stage.usage.peak_cpu === null ? "–" : measured("cpu", amount(stage.usage.peak_cpu))}</td>
+      <td class="num"><${Used} kind="memory" used=${stage.usage.peak_memory} asked=${stage.demand?.memory} /></td>
+      <td class="num"><${Used} kind="cpu" used=${stage.usage.peak_cpu} asked=${stage.demand?.cpu} /></td>
       <td class="num">${duration(stage.usage.cpu_ms)}</td>
       <td class="text">${stage.counted ? `${Object.entries(stage.counted.counted).map(([kind, text]) => `${measured(kind, amount(/** @type {string} */ (text)))} of ${measured(kind, amount(stage.counted.asked[kind]))} asked for`).join(", ")}, by its last ${stage.counted.runs} runs` : "what it asks for"}</td></tr>`)}</tbody><//></section>`;
+}
+
+/** A peak beside what a task asked for. @param {{kind: string, used: string | null, asked: string | undefined}} props */
+function Used({ kind, used, asked }) {
+  if (used === null) return html`<span class="none">not measured</span>`;
+  const part = asked ? amount(used) / amount(asked) : null;
+  return html`${measured(kind, amount(used))}${part === null ? "" : html` <span class="none">of ${measured(kind, amount(asked))} asked for</span><${Bar} label=${`${percent(part)} of what a task asks for`} parts=${[{ share: part, look: part > 1 ? "bad" : "held" }]} />`}`;
 }

@@ -2,7 +2,7 @@
 import uPlot from "../vendor/uPlot.js";
 import { html, useEffect, useRef } from "./lib.js";
 import { colours, settings } from "./settings.js";
-import { clock, moment, number, zone } from "./text.js";
+import { clock, isOfBytes, moment, number, zone } from "./text.js";
 
 /** @typedef {{name: string, look: "held" | "mid" | "ink" | "dashed" | "soft", values: (number | null)[]}} Line */
 
@@ -11,12 +11,20 @@ export function colour(name) {
   return getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
 }
 
+/** How much room the longest label of an axis takes. @param {any} _ @param {string[] | null} labels */
+function widthOf(_, labels) {
+  return 16 + 6.3 * Math.max(5, ...(labels ?? []).map((each) => each.length));
+}
+
+const POWERS = Array.from({ length: 41 }, (_, index) => 2 ** (index + 16));
+
 const COLOURS = { held: "calm", mid: "calm-mid", soft: "calm-mid", ink: "ink-soft", dashed: "ink" };
 
 /**
- * @param {{times: number[], lines: Line[], unit?: (value: number) => string, height?: number}} props
+ * @param {{times: number[], lines: Line[], unit?: (value: number) => string, height?: number, kind?: string, at?: (ms: number) => string}} props `kind`: the resource, whose steps may be powers of two; `at`: words a
+ * time, where it is none of the clock.
  */
-export function Lines({ times, lines, unit = number, height = 180 }) {
+export function Lines({ times, lines, unit = number, height = 180, kind = "", at }) {
   const place = useRef(/** @type {HTMLDivElement | null} */ (null));
   const plot = useRef(/** @type {any} */ (null));
   const shape = `${lines.map((line) => line.name + line.look).join()} ${colours.value} ${settings.zone.value}`;
@@ -32,10 +40,10 @@ export function Lines({ times, lines, unit = number, height = 180 }) {
       height,
       tzDate: (/** @type {number} */ s) => uPlot.tzDate(new Date(s * 1_000), zone()),
       cursor: { points: { size: 6 }, drag: { x: false, y: false } },
-      scales: { y: { range: (/** @type {any} */ _, /** @type {number} */ least, /** @type {number} */ most) => [Math.min(0, least ?? 0), (most || 1) * 1.08] } },
-      axes: [{ ...axis, values: (/** @type {any} */ _, /** @type {number[]} */ ticks) => ticks.map((s) => clock(s * 1_000).slice(0, (ticks[1] ?? 0) - (ticks[0] ?? 0) < 60 ? 8 : 5)), space: 70 },
-        { ...axis, size: 74, values: (/** @type {any} */ _, /** @type {number[]} */ ticks) => ticks.map((value) => unit(value)) }],
-      series: [{ label: "at", value: (/** @type {any} */ _, /** @type {number | null} */ s) => s === null ? "–" : moment(s * 1_000) },
+      scales: { x: { time: at === undefined }, y: { range: (/** @type {any} */ _, /** @type {number} */ least, /** @type {number} */ most) => [Math.min(0, least ?? 0), (most || 1) * 1.08] } },
+      axes: [{ ...axis, values: (/** @type {any} */ _, /** @type {number[]} */ ticks) => ticks.map((s) => at ? at(s * 1_000) : clock(s * 1_000).slice(0, (ticks[1] ?? 0) - (ticks[0] ?? 0) < 60 ? 8 : 5)), space: 70 },
+        { ...axis, ...(isOfBytes(kind) ? { incrs: POWERS } : {}), size: widthOf, values: (/** @type {any} */ _, /** @type {number[]} */ ticks) => ticks.map((value) => unit(value)) }],
+      series: [{ label: at ? "after" : "at", value: (/** @type {any} */ _, /** @type {number | null} */ s) => s === null ? "–" : at ? at(s * 1_000) : moment(s * 1_000) },
         ...lines.map(({ name, look }) => ({
           label: name, stroke: colour(COLOURS[look]), width: look === "held" ? 2 : 1.25, points: { show: false }, dash: look === "dashed" ? [5, 4] : [],
           fill: look === "held" ? `${colour("calm")}22` : undefined,

@@ -1,5 +1,5 @@
 // The page: which view the address asks for.
-import { listen } from "./changes.js";
+import { head, listen } from "./changes.js";
 import { Frame } from "./frame.js";
 import { html, render } from "./lib.js";
 import { followMoment } from "./moment.js";
@@ -16,11 +16,14 @@ import { Overview } from "./overview.js";
 import { Queue } from "./queue.js";
 import { Queues } from "./queues.js";
 import { Reservation, Reservations } from "./reservations.js";
+import { Series } from "./series.js";
 import { Submit } from "./submit.js";
+import { ServedResults, WhatIf } from "./what_if.js";
 
 function Page() {
   const { view, parts } = route.value;
   const [part = ""] = parts;
+  if (head.value?.results) return html`<${Frame}><${ServedResults} /><//>`;
   return html`<${Frame}>${shownView(view, part, parts)}<//>`;
 }
 
@@ -35,6 +38,9 @@ function shownView(view, part, parts) {
     case "classes": return html`<${Classes} />`;
     case "donations": return html`<${Donations} />`;
     case "log": return part === "rounds" && parts[1] ? html`<${Round} key=${parts[1]} round=${parts[1]} />` : html`<${Log} />`;
+    case "series": return html`<${Series} key=${part} name=${part} />`;
+    case "results": return html`<${ServedResults} />`;
+    case "whatif": return html`<${WhatIf} />`;
     case "submit": return html`<${Submit} />`;
     default: return html`<h1>There is no such view</h1><${Empty}>Go to the <a href=${href(["overview"])}>overview</a>.<//>`;
   }

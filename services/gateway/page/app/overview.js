@@ -1,19 +1,20 @@
 // The cell at a glance: how much there is and who has it, what waits and why, what needs attention.
+import { Alarms } from "./alarms.js";
 import { useDocument } from "./documents.js";
 import { History } from "./history.js";
 import { html } from "./lib.js";
 import { Ago, Bar, Empty, Fact, Shown, State, Table } from "./parts.js";
 import { queueHref, href } from "./route.js";
-import { amount, iso, label, measured, number, percent } from "./text.js";
+import { amount, label, measured, number, percent } from "./text.js";
 
 export function Overview() {
-  const summary = useDocument("v1/summary", ["jobs", "nodes", "queues", "rounds", "config", "reservations"]);
+  const summary = useDocument("v1/summary", ["jobs", "nodes", "queues", "rounds", "config", "reservations", "refused"]);
   const reasons = useDocument("v1/reasons", [], { timed: false });
   const reservations = useDocument("v1/reservations", ["reservations"]);
   return html`
     <h1 class="unseen">Overview</h1>
     <${Shown} read=${summary} what="the cell">${(/** @type {any} */ cell) => html`
-      <${Alarms} cell=${cell} reservations=${reservations.data?.reservations ?? []} />
+      <${Alarms} cell=${cell} reservations=${reservations.data?.reservations ?? []} again=${summary.again} />
       <div class="grid">
         <${Resources} cell=${cell} />
         <${Standing} cell=${cell} />
@@ -21,27 +22,6 @@ export function Overview() {
         <${TopQueues} root=${cell.queues} />
         <${History} />
       </div>`}<//>`;
-}
-
-/** Queues of a tree, parents first. @param {any} root @returns {any[]} */
-export function walked(root) {
-  return [root, ...root.children.flatMap(walked)];
-}
-
-/** @param {{cell: any, reservations: any[]}} props */
-function Alarms({ cell, reservations }) {
-  const short = walked(cell.queues).filter((queue) => queue.breach);
-  const lost = cell.nodes.lost ?? 0;
-  const broken = reservations.filter((row) => row.state === "broken");
-  const alarms = [
-    ...short.map(({ queue, breach }) => html`<li key=${`q${queue}`}>Queue <a href=${queueHref(queue || "root")}>${queue || "root"}</a> has been below its guarantee for <${Ago} ms=${breach.since_ms} />:
-      it holds <strong>${percent(breach.allocated)}</strong> of <strong>${percent(breach.guaranteed)}</strong>.
-      ${breach.winner && html`<a href=${queueHref(breach.winner)}>${breach.winner}</a> holds most beyond its own.`} <a href=${href(["queues", ...queue.split("/")], { at: iso(breach.since_ms) })}>As it was when that began</a>.</li>`),
-    lost > 0 && html`<li key="lost"><a href=${href(["nodes"], { state: "lost" })}>${number(lost)} ${lost === 1 ? "node is" : "nodes are"} lost</a>: no word came from ${lost === 1 ? "its agent" : "their agents"}. <a href=${href(["log"], { type: "NodeLost" })}>The records</a>.</li>`,
-    ...broken.map((row) => html`<li key=${`r${row.reservation}`}>The promise to reservation <a href=${href(["reservations", row.reservation])}>${row.reservation}</a> is broken. ${row.moved_why} <a href=${href(["log"], { reservation: row.reservation })}>Its records</a>.</li>`),
-  ].filter(Boolean);
-  if (!alarms.length) return null;
-  return html`<section class="card" aria-label="Needs attention"><h2 class="attention">Needs attention</h2><ul class="alarms">${alarms}</ul></section>`;
 }
 
 /** @param {{cell: any}} props */

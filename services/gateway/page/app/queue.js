@@ -5,7 +5,7 @@ import { Hindsight } from "./hindsight.js";
 import { QueueHistory } from "./history.js";
 import { html, useEffect, useState } from "./lib.js";
 import { fixed, past } from "./moment.js";
-import { walked } from "./overview.js";
+import { walked } from "./tree.js";
 import { Ago, Bar, Empty, Fact, Facts, Shown, State, Table, Time } from "./parts.js";
 import { limitsText } from "./queues.js";
 import { href, queueHref } from "./route.js";

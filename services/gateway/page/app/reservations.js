@@ -1,16 +1,16 @@
-// Reservations: what is promised when, to whom, and a form that asks first and sends then.
+// Reservations: what is promised when, and to whom.
 import { path, send } from "./api.js";
 import { Action } from "./act.js";
 import { useCanvas } from "./canvas.js";
 import { useDocument } from "./documents.js";
 import { html, useState } from "./lib.js";
 import { colour } from "./lines.js";
-import { fixed, nowMs, past } from "./moment.js";
+import { nowMs, past } from "./moment.js";
 import { Empty, Fact, Facts, Shown, State, Table, Time } from "./parts.js";
-import { amountsOf } from "./queue.js";
+import { Form } from "./reservation_form.js";
 import { href, queueHref } from "./route.js";
-import { settings } from "./settings.js";
-import { amount, amounts, clock, day, label, measured, moment, number, zone } from "./text.js";
+import { SeriesList } from "./series.js";
+import { amount, amounts, label, measured, moment, number } from "./text.js";
 import { Why } from "./why.js";
 
 const HEIGHT = 190;
@@ -29,12 +29,13 @@ export function Reservations() {
           ${!rows.length ? html`<${Empty}>Nothing is reserved. Ask for a window below, or with <code>largesse reserve submit</code>.<//>` : html`<${Table} label="Reservations"><thead><tr><th>Reservation</th><th>State</th><th>Queue</th><th>User</th><th>From</th><th>To</th><th>At most</th><th>Answer</th></tr></thead><tbody>
             ${rows.slice(0, SHOWN_MAX).map((/** @type {any} */ row) => html`<${Row} key=${row.reservation} row=${row} />`)}</tbody><//>`}
           ${rows.length > SHOWN_MAX && html`<p class="note">The first ${SHOWN_MAX} of ${number(rows.length)}.</p>`}</section>
+        <${SeriesList} />
         <${Form} again=${found.again} /></div>`;
     }}<//>`;
 }
 
-/** The span and the largest step of a plan. @param {any} row */
-function extent(row) {
+/** The span of a plan. @param {any} row */
+export function extent(row) {
   if (!row.steps.length) return null;
   return { from: Math.min(...row.steps.map((/** @type {any} */ step) => step.from_ms)), to: Math.max(...row.steps.map((/** @type {any} */ step) => step.to_ms)) };
 }
@@ -107,49 +108,10 @@ export function Reservation({ name }) {
       <p class="row"><${Action} label="Give it back" offered=${["requested", "accepted", "broken"].includes(row.state)} grave title=${`Give ${name} back`} what="What is promised to it becomes free for others. Its jobs go on without it." run=${() => send("DELETE", `${path("reservations", name)}?user=${encodeURIComponent(row.user)}`)} log=${{ reservation: name }} done="It is given back." after=${found.again} /></p></div>
     <div class="grid"><section class="card" aria-label="Facts"><${Facts} rows=${[["Queue", html`<a href=${queueHref(row.queue)}>${row.queue}</a>`], ["User", row.user], ["Requested", html`<${Time} ms=${row.requested_ms} />`], ["Answered", html`<${Time} ms=${row.answered_ms} />`],
         ["Answer", row.answer && (row.answer.detail || row.answer.reason)], ["Offered instead", row.answer && row.answer.offer_from_ms !== null && html`<${Time} ms=${row.answer.offer_from_ms} /> to <${Time} ms=${row.answer.offer_to_ms} />`],
-        ["Series", row.series], ["Moved", row.moved ? `${number(row.moved)} times: ${row.moved_why}` : ""], ["Progress", row.progress]].filter(([, value]) => value !== false)} />
+        ["Series", row.series && html`<a href=${href(["series", row.series])}>${row.series}</a>`], ["Moved", row.moved ? `${number(row.moved)} times: ${row.moved_why}` : ""], ["Progress", row.progress]].filter(([, value]) => value !== false)} />
         <p><a href=${href(["jobs"], { reservation: name })}>Jobs that run under it</a></p></section>
       <${Why} where=${path("reservations", name, "why")} kinds=${["reservations", "jobs"]} kind="reservation" name=${name} />
       <section class="card wide" aria-label="Steps"><h2>What is promised</h2>${!row.steps.length ? html`<${Empty}>No plan.<//>` : html`<${Table} label="Steps"><thead><tr><th>From</th><th>To</th><th class="num">Units</th><th>In all</th><th>Atom</th></tr></thead><tbody>
         ${row.steps.map((/** @type {any} */ step, /** @type {number} */ index) => html`<tr key=${index}><td class="when"><${Time} ms=${step.from_ms} /></td><td class="when"><${Time} ms=${step.to_ms} /></td><td class="num"><${Fact} kind="step" name=${`${name}/${index}`} field="units" value=${step.units}>${number(step.units)}<//></td><td>${amounts(step.usage)}</td><td>${step.atom}</td></tr>`)}</tbody><//>`}</section>
       <section class="card wide" aria-label="Terms"><h2>Terms</h2><pre tabindex="0" role="group" aria-label="Terms">${JSON.stringify(row.rdl, null, 2)}</pre></section></div>`}<//>`;
-}
-
-/** @param {{again: () => void}} props */
-function Form({ again }) {
-  const soon = Math.ceil((Date.now() + 60_000) / 60_000) * 60_000;
-  const asInput = (/** @type {number} */ ms) => `${day(ms)}T${clock(ms)}`;
-  const [fields, setFields] = useState(() => ({ name: "", user: settings.user.value, queue: "default", unit: "cpu 1, memory 1Gi", gang: "1", most: "1", minutes: "10", from: asInput(soon), to: asInput(soon + 3_600_000) }));
-  const [said, setSaid] = useState(/** @type {any} */ (null));
-  const [busy, setBusy] = useState(false);
-  const seconds = (/** @type {string} */ text) => Math.floor(Date.parse(settings.zone.value === "log" ? `${text}Z` : text) / 1_000);
-  const document_ = () => {
-    const lasts = Math.round(Number(fields.minutes) * 60);
-    return {
-      reservation: fields.name.trim(), user: fields.user.trim(), queue: fields.queue.trim(),
-      rdl: { op: "window", s: seconds(fields.from), e: seconds(fields.to), of: { op: "atom", b: amountsOf(fields.unit), g: Number(fields.gang), h: Number(fields.most), l: lasts, w: lasts * Number(fields.most) } },
-    };
-  };
-  const ask = async (/** @type {boolean} */ dry) => {
-    setBusy(true);
-    try {
-      setSaid({ dry, answer: await send("POST", `v1/reservations${dry ? "?dry_run=true" : ""}`, document_()) });
-      if (!dry) again();
-    } catch (problem) {
-      setSaid({ problem });
-    }
-    setBusy(false);
-  };
-  const field = (/** @type {keyof typeof fields} */ name, /** @type {string} */ text, type = "text") => html`<label class="field">${text}<input type=${type} step=${type === "datetime-local" ? 1 : null} required value=${fields[name]} spellcheck=${false}
-    onInput=${(/** @type {any} */ event) => { setFields({ ...fields, [name]: event.target.value }); setSaid(null); }} /></label>`;
-  const answer = said?.answer;
-  return html`<section class="card wide" aria-label="Ask for a reservation"><h2>Ask for one</h2>
-    <form class="stack" onSubmit=${(/** @type {Event} */ event) => { event.preventDefault(); ask(true); }}>
-      <div class="form">${field("name", "Name")}${field("user", "For whom")}${field("queue", "Queue")}${field("unit", "One unit is")}${field("gang", "Units at a time at least", "number")}${field("most", "Units at a time at most", "number")}${field("minutes", "For so many minutes", "number")}${field("from", `Not before (${zone()})`, "datetime-local")}${field("to", `Over by (${zone()})`, "datetime-local")}</div>
-      <p class="row"><button class="main" disabled=${busy || past.value}>${busy ? "Asking …" : "Ask what the answer would be"}</button><span class="hint">Nothing is sent yet.</span></p></form>
-    ${said?.problem && html`<p class="trouble" role="alert">${said.problem.message}${said.problem.field ? html` <code>${said.problem.field}</code>` : ""}</p>`}
-    ${answer && html`<div class="done stack" role="status"><p>${said.dry ? (answer.answer?.accepted ?? answer.accepted) === false ? "It would be refused." : "It would be accepted." : "It is asked for."} ${answer.answer?.detail ?? ""}</p>
-      ${answer.steps?.length > 0 && html`<${Table} label="The plan"><thead><tr><th>From</th><th>To</th><th class="num">Units</th><th>In all</th></tr></thead><tbody>${answer.steps.map((/** @type {any} */ step, /** @type {number} */ index) => html`<tr key=${index}><td><${Time} ms=${step.from_ms} /></td><td><${Time} ms=${step.to_ms} /></td><td class="num">${number(step.units)}</td><td>${amounts(step.usage)}</td></tr>`)}</tbody><//>`}
-      ${said.dry ? html`<p><button type="button" class="main" disabled=${busy || fixed.value !== ""} title=${fixed.value || null} onClick=${() => ask(false)}>Ask for it</button></p>` : html`<p><a href=${href(["reservations", fields.name.trim()])}>The reservation</a></p>`}</div>`}
-  </section>`;
 }

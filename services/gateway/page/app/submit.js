@@ -1,9 +1,9 @@
 // A job from a form, a text or a file.
-import { send } from "./api.js";
-import { html, useState } from "./lib.js";
+import { path, read, send } from "./api.js";
+import { html, useEffect, useState } from "./lib.js";
 import { fixed } from "./moment.js";
 import { Facts, Table } from "./parts.js";
-import { href, queueHref } from "./route.js";
+import { href, queueHref, route } from "./route.js";
 import { counted, duration, number, percent } from "./text.js";
 
 const FILE_BYTES_MAX = 900 << 10;
@@ -17,11 +17,26 @@ export function specOf(fields) {
   }, null, 2);
 }
 
+/** Another name: the next number at its end. @param {string} name */
+export function another(name) {
+  const found = /^(.*?)-([0-9]{1,9})$/.exec(name);
+  return found ? `${found[1]}-${Number(found[2]) + 1}` : `${name}-2`;
+}
+
 export function Submit() {
   const [fields, setFields] = useState(FIRST);
   const [text, setText] = useState(/** @type {string | null} */ (null));
   const [said, setSaid] = useState(/** @type {any} */ (null));
   const [busy, setBusy] = useState(false);
+  const like = route.value.query.get("like");
+  useEffect(() => {
+    if (!like) return undefined;
+    const control = new AbortController();
+    read(path("jobs", like, "spec"), control.signal).then(({ spec: { job, ...rest } }) => setText(JSON.stringify({ job: another(job), ...rest }, null, 2)), (problem) => {
+      if (!control.signal.aborted) setSaid({ problem });
+    });
+    return () => control.abort();
+  }, [like]);
   const spec = text ?? specOf(fields);
   const submit = async (/** @type {boolean} */ dry) => {
     setBusy(true);

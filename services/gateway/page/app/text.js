@@ -11,6 +11,11 @@ const NUMBERS = [];
 const BYTES = ["memory", "disk"];
 const BITS = ["network", "disk_io"];
 
+/** Whether a resource is counted in bytes. @param {string} resource */
+export function isOfBytes(resource) {
+  return BYTES.includes(resource);
+}
+
 /** An amount in its natural unit: cores, GPUs, bytes, bit/s. @param {string | number | undefined} text */
 export function amount(text) {
   const found = /^([0-9.]+)([a-zA-Z]*)$/.exec(String(text ?? "0"));
