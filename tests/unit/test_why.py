@@ -6,7 +6,7 @@ from typing import get_args
 
 import pytest
 
-from schemas import AntiAffinity, JobCancelled, JobChanged, NodeDrained, NodeRegistered, Queue
+from schemas import AntiAffinity, JobCancelled, JobChanged, JobSpec, NodeDrained, NodeRegistered, Queue
 from schemas.reasons import PENDING, REASONS, Reason, reasons_document
 from services.gateway.documents.lacking import complete_text
 from services.gateway.documents.models.why import Reasons, Why
@@ -192,7 +192,8 @@ def test_a_task_that_waits_or_has_ended_says_so_whatever_others_of_its_stage_do(
     cell.finish("j", "s").settle(1_000)
     found = why(cell, "j/s/0")
     assert (found["state"], found["reasons"][0]["reason"]) == ("ended", "over")
-    assert found["reasons"][0]["numbers"] == {"node": "n0"}
+    numbers = found["reasons"][0]["numbers"]
+    assert (numbers["node"], numbers["overtook"]) == ("n0", [])
     assert why(cell, "j/s/1")["state"] != "ended"
 
 
@@ -286,6 +287,36 @@ def test_a_task_that_runs_says_which_jobs_it_overtook_and_by_which_rule():
     ]
     assert row["text"].endswith("it went before 1 job submitted before it that waits still: large (asks for more cpu)")
     assert why(cell, "fills/s/0")["reasons"][0]["numbers"]["overtook_jobs"] == 0
+
+
+def test_a_task_of_a_higher_priority_says_that_it_overtook_by_that():
+    cell = (
+        Watched(cpu=4).submit("fills", stage(cpu=4, estimate_ms=60_000)).start("fills", "s").submit("low", stage(cpu=4))
+    )
+    cell.take(JobSpec("high", "default", [stage(cpu=4)], priority=5)).settle().finish("fills", "s").start("high", "s")
+
+    (row,) = why(cell, "high/s/0")["reasons"][0]["numbers"]["overtook"]
+    assert (row["job"], row["rule"], row["why"]) == ("low", "priority", "has priority 0 beside 5")
+
+
+def test_a_task_that_has_ended_says_which_record_granted_it_and_which_jobs_it_overtook():
+    cell = Watched(cpu=4).submit("fills", stage(cpu=3, estimate_ms=60_000)).start("fills", "s")
+    cell.submit("large", stage(cpu=3)).submit("small", stage(cpu=1), stage("more", cpu=1)).start("small", "s")
+    (granted,) = {why(cell, "small/s/0")["reasons"][0]["numbers"]["granted"]}
+    cell.finish("small", "s")
+
+    row = why(cell, "small/s/0")["reasons"][0]
+    overtook = {"job": "large", "queue": "default", "rule": "room", "why": "asks for more cpu"}
+    assert (row["reason"], row["numbers"]["granted"], row["numbers"]["overtook"]) == ("over", granted, [overtook])
+    assert row["text"].endswith("that waits still: large (asks for more cpu)")
+    assert f"record {granted} granted it" in row["text"]
+
+    cell.start("small", "more").finish("small", "more")
+    found = why(cell, "small/s/0")
+    assert (found["state"], found["reasons"][0]["numbers"]["overtook"]) == ("succeeded", [overtook])
+    assert "overtook" not in why(cell, "small")["reasons"][0]["numbers"]
+    cell.finish("fills", "s").start("large", "s")
+    assert why(cell, "small/s/0")["reasons"][0]["numbers"]["overtook"] == []
 
 
 def test_a_node_says_what_runs_there_and_why_nothing_new_does():

@@ -41,8 +41,8 @@ class FailedAttempt:
 @dataclass(slots=True)
 class StageUse:
     """What attempts that succeeded have used, by task index, as long as the highest one: `attempts` their numbers (0:
-    none has succeeded), how long they ran, their peak of memory and their CPU time (-1: not measured). `cpu_peak`: the
-    largest peak of CPU of any of them, in millicores (-1: none was measured).
+    none has succeeded), how long they ran, their peak of memory and their CPU time (-1: not measured), and the record
+    that granted them. `cpu_peak`: the largest peak of CPU of any of them, in millicores (-1: none was measured).
     """
 
     attempts: list[int] = field(default_factory=list)
@@ -50,6 +50,7 @@ class StageUse:
     peak_mib: list[int] = field(default_factory=list)
     cpu_ms: list[int] = field(default_factory=list)
     cpu_peak: int = -1
+    granted: list[int] = field(default_factory=list)
 
 
 @dataclass(slots=True)

@@ -28,8 +28,8 @@ def fold_tasks(state: State, record: Record) -> None:
             for node in note_success(state.failures, fact) if state.failures else ():
                 note(state, "nodes", node)
             for index in indices:
-                note_used(state, fact, index)
                 own(state, fact.job, fact.stage, index, fact.attempt)
+                note_used(state, fact, index, state.holds[f"{fact.job}/{fact.stage}/{index}"].granted)
                 _release(state, fact.job, fact.stage, index)
                 leave_over(state, fact.job, fact.stage, index)
             job = state.jobs.get(fact.job)

@@ -9,15 +9,15 @@ UNKNOWN = -1
 """Stands for a number that was not measured."""
 
 
-def note_used(state: State, item: TaskEnd, index: int) -> None:
-    """Task `index` of an item has succeeded."""
+def note_used(state: State, item: TaskEnd, index: int, granted: int) -> None:
+    """Task `index` of an item has succeeded, in an attempt that record `granted` let start."""
     job = state.jobs.get(item.job)
     if job is None:
         return
     used = job.used[job.graph.position[item.stage]]
     used.cpu_peak = max(used.cpu_peak, item.peak.get("cpu", UNKNOWN))
-    columns = (used.attempts, used.run_ms, used.peak_mib, used.cpu_ms)
-    said = (item.attempt, *(_of(item, field, index) for field in ("run_ms", "peak_mib", "cpu_ms")))
+    columns = (used.attempts, used.granted, used.run_ms, used.peak_mib, used.cpu_ms)
+    said = (item.attempt, granted, *(_of(item, field, index) for field in ("run_ms", "peak_mib", "cpu_ms")))
     for column, number in zip(columns, said, strict=True):
         column.extend([0] * (index + 1 - len(column)))
         column[index] = UNKNOWN if number is None else number

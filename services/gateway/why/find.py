@@ -56,7 +56,7 @@ def _job(state: State, name: str) -> Document | None:
     if live is not None:
         return live_why(state, live, stage or None, number)
     assert over is not None
-    return ended_why(over, state.places.get(job), stage or None, number)
+    return ended_why(state, over, stage or None, number)
 
 
 def _tasks(state: State, job: str, stage: str) -> int:

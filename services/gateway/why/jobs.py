@@ -1,16 +1,17 @@
 """Why a job, a stage or a task waits, runs where it runs, or ended as it did."""
 
+from schemas import JobSpec
 from schemas.reasons import REASONS
 from schemas.wording import plural
 from services.gateway.documents import Document
 from services.gateway.documents.jobs import HOW, state_of_live
 from services.gateway.documents.promised_waits import moment, span
 from services.gateway.documents.starts import start_document
-from services.gateway.view.jobs import EndedJob, FailedAttempt, LiveJob, waiting_of
+from services.gateway.view.jobs import EndedJob, FailedAttempt, LiveJob, StageUse, waiting_of
 from services.gateway.view.places import indexes_of
 from services.gateway.view.state import Allocation, State
 from services.gateway.view.waited import waited_until
-from services.gateway.why.overtaken import overtaken, overtaken_text
+from services.gateway.why.overtaken import Ahead, overtaken, overtaken_text
 from services.gateway.why.waits import Waits
 
 WHY_GRANTED = {
@@ -40,7 +41,7 @@ def live_why(state: State, job: LiveJob, stage: str | None, index: int | None) -
                 "start": None,
                 "waited": None,
             }
-        if (over := _over(job, stage, index)) is not None:
+        if (over := _over(state, job, stage, index)) is not None:
             return over
     reasons: list[Document] = []
     behind: list[Document] = []
@@ -76,19 +77,44 @@ def live_why(state: State, job: LiveJob, stage: str | None, index: int | None) -
     return document
 
 
-def _over(job: LiveJob, stage: str, index: int) -> Document | None:
+def _over(state: State, job: LiveJob, stage: str, index: int) -> Document | None:
     """Of a task that holds nothing: whether it has ended. None: it waits."""
     at = job.graph.position[stage]
     node = job.places[at][index] if index < len(job.places[at]) else ""
     failed = _failed(job.failures, stage, index)
     if not node or (failed and waiting_of(job, at)):
         return None
-    text = f"it has ended: its last attempt was on {node}"
-    over: Document = {"reason": "over", "text": text, "numbers": {"node": node}, "unblocks": []}
+    over: Document = {
+        "reason": "over",
+        "text": f"it has ended: its last attempt was on {node}",
+        "numbers": {"node": node},
+        "unblocks": [],
+    }
+    if at not in job.kept and (granted := _granted_of(job.used[at], index)):
+        ahead = Ahead(job.admitted, job.spec.priority, job.spec.queue, job.graph.stages[at], _why_of(job.spec))
+        _note_overtaken(state, over, granted, ahead)
     return {"kind": "task", "state": "ended", "reasons": [over, *failed], "start": None, "waited": None}
 
 
-def ended_why(job: EndedJob, places: list[list[str]] | None, stage: str | None, index: int | None) -> Document:
+def _granted_of(used: StageUse, index: int) -> int:
+    """The record that granted a task its last attempt; 0: it has not succeeded."""
+    return used.granted[index] if index < len(used.granted) else 0
+
+
+def _why_of(spec: JobSpec) -> str:
+    """Why tasks of a job were granted, as far as that is known of those that have ended."""
+    return "required" if spec.reservation is None else "reserved"
+
+
+def _note_overtaken(state: State, row: Document, granted: int, task: Ahead) -> None:
+    """Adds to the reason of a task that has ended which record granted it, and whom it overtook."""
+    before = overtaken(state, task)
+    row["text"] += f"; record {granted} granted it (--at {granted} shows all that waited then)"
+    row["text"] += overtaken_text(before)
+    row["numbers"] |= {"granted": granted, "overtook": before[:OVERTAKEN_MAX], "overtook_jobs": len(before)}
+
+
+def ended_why(state: State, job: EndedJob, stage: str | None, index: int | None) -> Document:
     """Of a job that is over."""
     waited, beside = job.waited
     text = HOW[job.outcome] + (f": {job.detail}" if job.detail else "")
@@ -100,11 +126,15 @@ def ended_why(job: EndedJob, places: list[list[str]] | None, stage: str | None, 
             "unblocks": [f"largesse rerun {job.job}"] if job.outcome in ("failed", "cancelled") else [],
         }
     ]
-    if stage is not None and index is not None and places:
+    if stage is not None and index is not None and job.job in state.places:
         at = next(at for at, each in enumerate(job.stages) if each.stage == stage)
-        node = places[at][index] if index < len(places[at]) else ""
-        if node:
-            reasons[0]["numbers"]["node"] = node
+        places, spec = state.places[job.job][at], state.specs.get(job.job)
+        if index < len(places) and places[index]:
+            reasons[0]["numbers"]["node"] = places[index]
+        granted = 0 if at in job.kept else _granted_of(state.used_by[job.job][at], index)
+        if granted and spec is not None:
+            ahead = Ahead(job.admitted, job.priority, job.queue, spec.stages[at], _why_of(spec))
+            _note_overtaken(state, reasons[0], granted, ahead)
     document: Document = {
         "kind": "job" if stage is None else "stage" if index is None else "task",
         "state": job.outcome,
@@ -142,7 +172,8 @@ def _holds(state: State, key: str) -> list[Allocation]:
 
 
 def _granted(state: State, job: LiveJob, stage: str, hold: Allocation) -> Document:
-    before = overtaken(state, job, job.graph.stages[job.graph.position[stage]], hold)
+    spec, wanted = job.spec, job.graph.stages[job.graph.position[stage]]
+    before = overtaken(state, Ahead(job.admitted, spec.priority, spec.queue, wanted, hold.why))
     why = WHY_GRANTED[hold.why] if hold.why in WHY_GRANTED and hold.why != "required" else PLAIN
     word = "running" if hold.started else "starting"
     waited_ms = hold.granted_ms - job.submitted_ms

@@ -69,4 +69,4 @@ def _start(state: State, row: ReservationRow) -> Document | None:
     if row.state != "accepted" or not coming:
         return None
     first_ms = max(state.time, min(coming))
-    return {"earliest_ms": first_ms, "likely_ms": first_ms, "latest_ms": first_ms}
+    return {"earliest_ms": first_ms, "likely_ms": first_ms, "latest_ms": first_ms, "accuracy": None}
