@@ -65,7 +65,8 @@ def whatif(
 
     As `replay LOG --what-if`, for a cell that runs, in a process beside it; Ctrl-C ends it. Nothing is changed.
     """
-    from services.cli.what_if import questions_of, shown
+    from services.cli.what_if import questions_of
+    from services.cli.what_if_text import shown
 
     said = Said(preset, settings or [], queues, add_nodes or [], remove_node or [])
     said.without_jobs, said.without_users = without_job or [], without_user or []
@@ -149,6 +150,6 @@ def _ask(gateway: Gateway, body: Row, tell: Callable[[int, int | None], None]) -
 
 def replayed_text(answer: Row) -> str:
     """What a config would have done, below what it would change."""
-    from services.cli.what_if import shown
+    from services.cli.what_if_text import shown
 
     return "\nhad it been so before:\n" + shown({"decided": answer})

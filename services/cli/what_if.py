@@ -8,7 +8,6 @@ from dataclasses import replace
 from decimal import Decimal, InvalidOperation
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Any
 
 from largesse.log.export import ExportWriter
 from schemas.edge.cluster import ClusterNode
@@ -20,16 +19,12 @@ from services.cli.ending import Wrong, out, out_json
 from services.cli.moments import point_of
 from services.cli.progress import progress_of
 from services.cli.replaying import reading, source_of
-from services.cli.show import in_blocks, listed, percent, plural, rendered, span, table
 from services.cli.simulating import Asked, values_of
 from services.cli.what_if_options import Said
+from services.cli.what_if_text import Document, shown
 from services.replay.whatif.answer import document_of
 from services.replay.whatif.run import NotThere, Question, ask
 
-Document = dict[str, Any]
-
-LOSERS_SHOWN_MAX = 10
-GROUPS_SHOWN_MAX = 20
 SEEDS_MAX = 1_000
 SLOWER_MAX = 1_000
 ADDED = re.compile(r"^([0-9]{1,5}):(.+)$")
@@ -190,123 +185,3 @@ def _slower(text: str | None) -> int:
     except (InvalidOperation, OverflowError, ValueError):
         pass
     raise Wrong(f"--slower: {text!r} has to be 0.001 to {SLOWER_MAX:,}, with at most three digits behind the point")
-
-
-# ---------------------------------------------------------------- what is answered
-_MEASURES: tuple[tuple[str, Callable[[Document], float], Callable[[float], str]], ...] = (
-    ("completion, mean", lambda r: r["jct_ms"]["mean"], span),
-    ("  median", lambda r: r["jct_ms"]["p50"], span),
-    ("  p95", lambda r: r["jct_ms"]["p95"], span),
-    ("waiting, mean", lambda r: r["waiting_ms"]["mean"], span),
-    ("  p95", lambda r: r["waiting_ms"]["p95"], span),
-    ("makespan", lambda r: r["makespan_ms"], span),
-    ("Jain's index, mean", lambda r: r["jain"]["mean"], lambda value: f"{value:.3f}"),
-)
-
-
-def shown(answers: dict[str, Document]) -> str:
-    first = next(iter(answers.values()))
-    recorded = first["recorded"]
-    shared = f"after record {first['from_seq']:,}" if first["from_seq"] else "from the first record on"
-    text = f"decided again {shared}: {plural(len(first['jobs']), 'job')}\n{_changes(answers)}\n"
-    heads = ["", "recorded", *answers]
-    one = len(answers) == 1
-    rows = []
-    ended = [_ended(first, "recorded"), *(_ended(answer, "decided") for answer in answers.values())]
-    rows.append(["jobs that ended", *(f"{count:,}" for count in ended), *([""] if one else [])])
-    for name, value_of, shown in _MEASURES:
-        worlds = [recorded, *(answer["decided"] for answer in answers.values())]
-        row = [name, *(shown(value_of(world)) if count else "-" for world, count in zip(worlds, ended, strict=True))]
-        change = _change(value_of(recorded), value_of(first["decided"])) if all(ended) else ""
-        rows.append([*row, change] if one else row)
-    for resource, before in recorded["utilisation"].items():
-        after = [answer["decided"]["utilisation"].get(resource, 0) for answer in answers.values()]
-        row = [f"{resource} in use", percent(before), *map(percent, after)]
-        rows.append([*row, ""] if one else row)
-    if "deadlines" in recorded or any("deadlines" in answer["decided"] for answer in answers.values()):
-        worlds = [recorded, *(answer["decided"] for answer in answers.values())]
-        met = ["{met} of {of}".format(**world.get("deadlines", {"met": 0, "of": 0})) for world in worlds]
-        rows.append(["deadlines kept", *met, *([""] if one else [])])
-    if one:
-        text += rendered(table([*heads, "change"], rows, kinds="k" + "n" * (len(rows[0]) - 1)))
-    else:
-        text += in_blocks(heads, rows)
-    if one:
-        text += _groups(first) + _losers(first)
-    remarks = dict.fromkeys(remark for answer in answers.values() for remark in answer["explained"])
-    return text + (
-        "\n" + rendered(table(("", ""), [("note:", remark) for remark in remarks], gap=1)) if remarks else ""
-    )
-
-
-def _ended(answer: Document, world: str) -> int:
-    return sum(job[f"{world}_outcome"] is not None for job in answer["jobs"])
-
-
-def _changes(answers: dict[str, Document]) -> str:
-    """What is different in all of them."""
-    first, *others = [answer["changed"] for answer in answers.values()]
-    alike = {name: both for name, both in first.items() if all(other.get(name) == both for other in others)}
-    if not first and not others:
-        return "nothing is different\n"
-    lines = []
-    for name, (before, after) in alike.items():
-        if isinstance(after, list):
-            lines.append(f"  {name}: {', '.join(map(str, after))}\n")
-        else:
-            lines.append(f"  {name}: {before} -> {after}\n")
-    return "".join(lines)
-
-
-def _change(before: float, after: float) -> str:
-    if before == after:
-        return "same"
-    return f"{100 * (after - before) / before:+.1f} %" if before else ""
-
-
-def _groups(answer: Document) -> str:
-    """By queue and by user: what it cost whom."""
-    text = ""
-    for by, what in (("queue", "queues"), ("user", "users")):
-        rows = [
-            (
-                group[by] or "-",
-                f"{group['jobs']:,}",
-                span(group["recorded_ms"]),
-                span(group["decided_ms"]),
-                span(group["later_ms"]) if group["later_ms"] else "",
-                span(group["earlier_ms"]) if group["earlier_ms"] else "",
-            )
-            for group in answer[what]
-        ]
-        if not rows:
-            continue
-        heads = (by, "jobs", "recorded", "decided", "later, in all", "earlier, in all")
-        text += "\n" + listed(heads, rows[:GROUPS_SHOWN_MAX], kinds="knnnnn")
-        if len(rows) > GROUPS_SHOWN_MAX:
-            text += f"and {len(rows) - GROUPS_SHOWN_MAX:,} more {what}, all in --json\n"
-    return text
-
-
-def _losers(answer: Document) -> str:
-    """The jobs that end later than they did."""
-    both = [job for job in answer["jobs"] if job["recorded_ms"] is not None and job["decided_ms"] is not None]
-    losers = [job for job in both if job["decided_ms"] > job["recorded_ms"]]
-    if not losers:
-        return "\nno job ends later\n" if both else ""
-    losers.sort(key=lambda job: (job["recorded_ms"] - job["decided_ms"], job["job"]))
-    rows = [
-        (
-            job["job"],
-            job["queue"],
-            span(job["recorded_ms"]),
-            span(job["decided_ms"]),
-            span(job["decided_ms"] - job["recorded_ms"]),
-        )
-        for job in losers[:LOSERS_SHOWN_MAX]
-    ]
-    sooner = sum(job["decided_ms"] < job["recorded_ms"] for job in both)
-    head = f"\n{plural(len(losers), 'job')} end later, {sooner:,} earlier"
-    head = head.replace("1 job end ", "1 job ends ")
-    more = ", the worst:" if len(losers) > LOSERS_SHOWN_MAX else ":"
-    return f"{head}{more}\n" + listed(("job", "queue", "recorded", "decided", "later by"), rows, kinds="kknnn")

@@ -211,6 +211,20 @@ def test_the_jobs_of_a_user_and_a_job_may_be_left_out(tmp_path):
         ("a", 1_000, None), ("b", 2_000, None), ("c", 3_000, 1_000)
     ]  # fmt: skip
     assert document["changed"] == {"jobs left out": [[], ["a"]], "users left out": [[], ["y"]]}
+    both = document["both"]
+    assert (both["jobs"], both["recorded_alone"], both["decided_alone"]) == (1, 2, 0)
+    assert (both["recorded"]["jct_ms"]["mean"], both["decided"]["jct_ms"]["mean"]) == (3_000, 1_000)
+    assert (both["recorded"]["waiting_ms"]["p50"], both["decided"]["waiting_ms"]["p50"]) == (2_000, 0)
+
+
+def test_a_job_that_names_no_user_is_nobodys(tmp_path):
+    jobs = [job("a", stage(duration_ms=1_000)) | {"user": "x"}, job("b", stage(duration_ms=1_000))]
+    source = one_by_one(tmp_path / "log", *jobs)
+    document = document_of(ask(source, Question()), Question())
+
+    assert [(row["job"], row["user"]) for row in document["jobs"]] == [("a", "x"), ("b", "")]
+    assert [(row["user"], row["jobs"]) for row in document["users"]] == [("", 1), ("x", 1)]
+    assert ends(ask(source, Question(without_users=["simulator"])).decided) == {"a": 1_000}, "who sent it"
 
 
 def test_nodes_may_be_added_and_removed_and_tasks_be_slower(tmp_path):

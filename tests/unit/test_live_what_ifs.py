@@ -15,6 +15,7 @@ from schemas.edge.what_ifs import read_what_if
 from services.cli.hindsight import body_of
 from services.cli.what_if import questions_of
 from services.cli.what_if_options import Said
+from services.cli.what_if_text import shown
 from services.gateway.http.dry_runs import what_ifs
 from services.gateway.http.problems import Problem
 from services.replay.live import hindsight
@@ -258,6 +259,8 @@ DOCUMENT = {
             "submit_ms": 0,
             "recorded_ms": 5_000,
             "decided_ms": 5_000,
+            "recorded_waiting_ms": 0,
+            "decided_waiting_ms": 0,
             "recorded_outcome": "succeeded",
             "decided_outcome": "succeeded",
         }
@@ -286,6 +289,58 @@ def test_both_worlds_stand_side_by_side_within_sixty_columns(terminal):
     assert said.out.startswith("decided again after record 7: 1 job\n  preset: largesse -> drf\n")
     assert max(map(len, BOLD.sub("", said.out).splitlines())) <= 60
     assert [(each["set"], each["from_seq"]) for each in requests] == [({"preset": "drf"}, 7)]
+
+
+def job(name, recorded_ms, decided_ms, **more):
+    ends = {"recorded_ms": recorded_ms, "decided_ms": decided_ms, "recorded_waiting_ms": 1_000}
+    ends |= {"decided_waiting_ms": None if decided_ms is None else 2_000}
+    return DOCUMENT["jobs"][0] | {"job": name} | ends | more
+
+
+JOBS = [
+    job("a", 10_000, 20_000),
+    job("b", 30_000, 60_000),
+    job("only-then", 90_000, None),
+    job("only-now", None, 5_000),
+]
+
+
+def cells(text):
+    """By the name of a line of the table, its cells."""
+    lines = [re.split(r"  +", line.rstrip()) for line in text.splitlines() if line]
+    return {line[0] or line[1]: line[1:] if line[0] else line[2:] for line in lines}
+
+
+def test_times_are_those_of_the_jobs_that_ended_in_both_worlds_and_the_others_are_counted():
+    text = shown({"drf": DOCUMENT | {"jobs": JOBS}})
+
+    found = cells(text)
+    assert found["jobs that ended"] == ["3", "3"]
+    assert found["there alone"] == ["1", "1"]
+    assert found["completion, mean"] == ["20.0 s", "40.0 s", "+100.0 %"]
+    assert found["waiting, mean"] == ["1.0 s", "2.0 s", "+100.0 %"]
+    assert found["makespan"] == ["5.0 s", "5.0 s"], "of all that ran, so it is not compared"
+    assert "times of completion and waiting are of the 2 jobs that ended in both" in " ".join(text.split())
+    alike = shown({"drf": DOCUMENT | {"jobs": JOBS[:2]}})
+    assert "there alone" not in alike
+    assert "note:" not in alike
+
+
+def test_of_several_worlds_times_are_those_of_the_jobs_that_ended_in_all():
+    other = [*JOBS[:1], job("b", 30_000, None), *JOBS[2:]]
+    text = shown({"drf": DOCUMENT | {"jobs": JOBS}, "fifo": DOCUMENT | {"jobs": other}})
+
+    found = cells(text)
+    assert found["not in all"] == ["2", "2", "1"]
+    assert found["completion, mean"] == ["10.0 s", "20.0 s", "20.0 s"]
+    assert "1 job that ended in all" in " ".join(text.split())
+
+
+def test_where_no_job_ended_in_both_or_a_gateway_does_not_say_how_long_they_waited_there_is_a_dash():
+    assert cells(shown({"drf": DOCUMENT | {"jobs": JOBS[2:]}}))["completion, mean"] == ["-", "-"]
+    older = [{name: value for name, value in row.items() if "waiting" not in name} for row in JOBS[:2]]
+    found = cells(shown({"drf": DOCUMENT | {"jobs": older}}))
+    assert (found["completion, mean"][0], found["waiting, mean"]) == ("20.0 s", ["-", "-"])
 
 
 def test_several_presets_are_asked_one_after_another():

@@ -4,7 +4,8 @@ from collections.abc import Iterator
 
 from schemas.wording import plural
 from services.replay.whatif.run import Answer, Question, World
-from services.simulator.result import JobRow
+from services.simulator.metrics import spread
+from services.simulator.result import JobRow, Spread
 
 SHOWN_MS_MIN = 1
 """A median delay below this goes without saying."""
@@ -18,6 +19,7 @@ def document_of(answer: Answer, question: Question) -> dict[str, object]:
         "changed": changed_of(answer, question),
         "recorded": measures_of(answer.recorded),
         "decided": {**measures_of(answer.decided), "digest": answer.digest},
+        "both": _both(jobs),
         "queues": _groups(jobs, "queue"),
         "classes": _groups(jobs, "class"),
         "users": _groups(jobs, "user"),
@@ -78,6 +80,8 @@ def _job(seq: int, answer: Answer) -> dict[str, object]:
         "submit_ms": row["submit_ms"],
         "recorded_ms": _took_ms(recorded),
         "decided_ms": _took_ms(decided),
+        "recorded_waiting_ms": _waited_ms(recorded),
+        "decided_waiting_ms": _waited_ms(decided),
         "recorded_outcome": recorded and recorded["outcome"],
         "decided_outcome": decided and decided["outcome"],
     }
@@ -85,6 +89,42 @@ def _job(seq: int, answer: Answer) -> dict[str, object]:
 
 def _took_ms(row: JobRow | None) -> int | None:
     return None if row is None or row["end_ms"] is None else row["end_ms"] - row["submit_ms"]
+
+
+def _waited_ms(row: JobRow | None) -> int | None:
+    return None if row is None or row["start_ms"] is None else row["start_ms"] - row["submit_ms"]
+
+
+def _both(jobs: list[dict[str, object]]) -> dict[str, object]:
+    """Like with like: times of the jobs that have ended in both worlds, and how many ended in one of them alone."""
+    alone = {"recorded": 0, "decided": 0}
+    both = []
+    for job in jobs:
+        ended = [world for world in alone if job[f"{world}_ms"] is not None]
+        if len(ended) == 1:
+            alone[ended[0]] += 1
+        elif ended:
+            both.append(job)
+    return {
+        "jobs": len(both),
+        "recorded_alone": alone["recorded"],
+        "decided_alone": alone["decided"],
+        "recorded": _times(both, "recorded"),
+        "decided": _times(both, "decided"),
+    }
+
+
+def _times(jobs: list[dict[str, object]], world: str) -> dict[str, Spread]:
+    """In one world, of jobs that have ended in both; of waiting, where they have started in both."""
+    started = [job for job in jobs if None not in (job["recorded_waiting_ms"], job["decided_waiting_ms"])]
+    return {
+        "jct_ms": spread(_numbers(jobs, f"{world}_ms")),
+        "waiting_ms": spread(_numbers(started, f"{world}_waiting_ms")),
+    }
+
+
+def _numbers(jobs: list[dict[str, object]], name: str) -> list[int]:
+    return [number for job in jobs if isinstance(number := job[name], int)]
 
 
 def _groups(jobs: list[dict[str, object]], by: str) -> list[dict[str, object]]:

@@ -288,7 +288,7 @@ class _Run:
         self._reserved.observe(record)
         if isinstance(record.body, JobAdmitted | JobRejected):
             spec = record.body.spec
-            self._users_of[record.seq] = user_of(record.body)
+            self._users_of[record.seq] = spec.user
             if spec.job in self._jobs or user_of(record.body) in self._users:
                 self._left_out[record.seq] = True
 
