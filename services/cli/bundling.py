@@ -10,7 +10,7 @@ from services.cli.ending import Wrong, note, out, out_json
 from services.cli.moments import point_of
 from services.cli.progress import progress_of
 from services.cli.replaying import reading, source_of, watched
-from services.cli.show import plural
+from services.cli.show import folded, on_terminal, plural
 from services.replay.bundling import Slice, SliceEmpty, write_bundle
 from services.replay.redacting import NotRedactable, write_redacted
 from services.replay.redaction import Names
@@ -62,7 +62,8 @@ def bundle(log: str, target: str, asked: Asked, *, json: bool) -> None:
         out_json({"log": log, "bundle": target, "from_seq": written.first, "to_seq": written.last})
     else:
         span = f"{written.first:,} to {written.last:,}"
-        out(f"{plural(written.records, 'record')} ({span}, with decisions and the states before) in {target}")
+        text = f"{plural(written.records, 'record')} ({span}, with decisions and the states before) in {target}"
+        out("\n".join(folded(text, "  ")) if on_terminal() else text)
 
 
 def _write_names(path: Path, names: Names) -> None:

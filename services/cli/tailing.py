@@ -11,11 +11,14 @@ from services.cli.ending import Wrong, note, out
 from services.cli.moments import point_of
 from services.cli.progress import counting, progress_of
 from services.cli.replaying import begins_text, reading, source_of
-from services.cli.show import moment, plain
+from services.cli.show import folded, moment, on_terminal, plain
 from services.replay.source import Source
 
 LOOK_S = 0.5
 """Between two looks at a log that is followed."""
+
+INDENT = " " * 9
+"""Before what does not fit into the line of its record on a terminal."""
 
 LAST = 20
 """Records that are shown where nothing else is asked for."""
@@ -97,4 +100,5 @@ def _show(record: Record, content: bytes, json: bool) -> None:
     if json:
         out(content.decode())
         return
-    out(plain(f"{record.seq:>8} {moment(record.time)}  {record.type:<14} {line_of(record)}").rstrip())
+    line = plain(f"{record.seq:>8} {moment(record.time)}  {record.type:<14} {line_of(record)}").rstrip()
+    out("\n".join(folded(line, INDENT)) if on_terminal() else line)
