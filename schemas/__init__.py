@@ -1,5 +1,6 @@
 """The vocabulary: the newest version of every body, by its public name. Imports nothing of ours but itself."""
 
+from schemas.access import Role, TokenMade, TokenRevoked
 from schemas.asks import Asks, JobAsk, JobPlan, LateStart, LedgerEntry, StageAsk, StageEstimate
 from schemas.cache import Cache
 from schemas.envelope import Header, Record

@@ -5,7 +5,7 @@ newest.
 from dataclasses import dataclass
 from typing import get_args
 
-from schemas import asks, grants, jobs, nodes, plans, queues, releases, reservations, rounds, shares, tasks
+from schemas import access, asks, grants, jobs, nodes, plans, queues, releases, reservations, rounds, shares, tasks
 
 LogBody = (
     jobs.JobAdmitted | jobs.JobRejected | jobs.JobCancelled | jobs.JobChanged | jobs.JobEnded | jobs.JobTurns
@@ -18,6 +18,7 @@ LogBody = (
     | reservations.SeriesRequested | reservations.SeriesEnded
     | rounds.SequencerClaimed | rounds.SequencerAlive | rounds.TimeReached | rounds.RoundOpened | rounds.RoundClosed
     | rounds.RoundAbandoned | releases.Releases | plans.Plans | plans.PlanProposed
+    | access.TokenMade | access.TokenRevoked
 )  # fmt: skip
 """What a record of the log can hold."""
 

@@ -20,7 +20,7 @@ class Topic:
     cleanup: Literal["delete", "compact"] = "delete"
 
 
-INPUTS = ("config", "nodes", "tasks", "jobs", "reservations")
+INPUTS = ("access", "config", "nodes", "tasks", "jobs", "reservations")
 """Input topics in the order in which a sequencer looks at them: what frees or tells comes before what asks."""
 
 DECISIONS = ("releases", "plans", "shares", "asks", "grants")
@@ -30,7 +30,7 @@ _LOG_BODIES = (
     "JobChanged JobEnded JobTurns NodeRegistered NodeReported NodeDrained NodeLost NodeRemoved NodeForgotten "
     "AttemptsKnown TaskStarted TaskFinished TaskFailed ConfigChanged ReservationRequested ReservationUpdated "
     "ReservationDeleted PlanProposed SeriesRequested SeriesEnded Releases Plans TimeReached RoundOpened RoundClosed "
-    "RoundAbandoned"
+    "RoundAbandoned TokenMade TokenRevoked"
 )
 
 TOPICS = (
@@ -38,6 +38,7 @@ TOPICS = (
     Topic("reservations", "input", ("ReservationInput",), ("clients", "gateway", "planner"), ("admission",)),
     Topic("nodes", "input", ("NodeInput",), ("agent", "gateway"), ("admission",)),
     Topic("tasks", "input", ("TaskInput",), ("agent",), ("admission",)),
+    Topic("access", "input", ("AccessInput",), ("operators", "gateway"), ("admission",)),
     Topic("config", "input", ("ConfigInput",), ("operators", "gateway"), ("admission",)),
     Topic(LOG, "log", tuple(_LOG_BODIES.split()), ("admission",), ("all",)),
     Topic("releases", "decision", ("Releases",), ("estimator",), ("admission", "gateway")),

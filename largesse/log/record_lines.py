@@ -40,7 +40,10 @@ from schemas import (
     TaskRange,
     TaskStarted,
     TimeReached,
+    TokenMade,
+    TokenRevoked,
 )
+from schemas.access import role_text
 from schemas.quantities import quantity_texts
 from schemas.rounds import SequencerAlive
 from schemas.tasks import TaskEnd, TaskFailure
@@ -121,6 +124,8 @@ class JobPlaces:
                 names.reservations[found] = True
         if isinstance(body, ReservationRequested | ReservationUpdated | SeriesRequested):
             names.queues[body.queue] = names.users[body.user] = True
+        elif isinstance(body, TokenMade):
+            names.users[body.user] = True
         elif isinstance(body, Plans):
             listed = [answer.reservation for answer in body.answers] + [each.reservation for each in body.profiles]
             names.reservations |= dict.fromkeys([*listed, *body.gone], True)
@@ -283,6 +288,11 @@ def _asked(body: ReservationRequested | ReservationUpdated | SeriesRequested) ->
     return f"{name} for {body.queue}: {body.rdl}{_by(body.user or body.author)}"
 
 
+def _token(body: TokenMade) -> str:
+    until = f" until {body.expires_ms}" if body.expires_ms is not None else ""
+    return f"{body.name} of {body.user}: {_some([role_text(role) for role in body.roles])}{until}{_by(body.author)}"
+
+
 def _repeated(body: InputRepeated) -> str:
     return f"{body.job or body.reservation}, which the cell has{_by(body.author)}"
 
@@ -322,6 +332,8 @@ _SAY: dict[type, Callable[..., str]] = {
     InputRefused: _refused,
     InputRepeated: _repeated,
     InputSkipped: lambda body: f"{body.topic} at offset {body.offset}: {body.reason}{_by(body.author)}",
+    TokenMade: _token,
+    TokenRevoked: lambda body: f"{body.name}{_by(body.author)}",
     TimeReached: lambda body: "",
     SequencerAlive: lambda body: "",
 }

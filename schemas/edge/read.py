@@ -6,6 +6,8 @@ operator's change or a file may say; the cell's own reasons (no such queue, too 
 
 from collections.abc import Callable
 
+from schemas.access import TokenMade, TokenRevoked
+from schemas.edge.access import AccessInput, read_access
 from schemas.edge.base import Input, Malformed
 from schemas.edge.cluster import Cluster, ClusterFile, ClusterNode, cluster_warnings, read_cluster
 from schemas.edge.config import ConfigInput, ConfigPatch, config_warnings, knob_of_text, read_config
@@ -62,6 +64,8 @@ InputBody = (
     | SeriesRequested
     | SeriesEnded
     | PlanProposed
+    | TokenMade
+    | TokenRevoked
 )
 
 FORMS: dict[str, tuple[type[Input], int]] = {
@@ -74,6 +78,7 @@ FORMS: dict[str, tuple[type[Input], int]] = {
         TaskInput,
         ConfigInput,
         ReservationInput,
+        AccessInput,
         WorkloadLine,
         ClusterFile,
         NodeUp,
@@ -87,6 +92,7 @@ FORMS: dict[str, tuple[type[Input], int]] = {
 bodies."""
 
 _READERS: dict[str, Callable[[object, str], InputBody]] = {
+    "access": read_access,
     "jobs": read_job,
     "nodes": read_node,
     "tasks": read_task,

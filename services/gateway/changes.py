@@ -17,6 +17,8 @@ from schemas import (
     RoundClosed,
     RoundOpened,
     TimeReached,
+    TokenMade,
+    TokenRevoked,
 )
 from schemas.rounds import SequencerAlive
 from services.gateway.view.state import EVERY, NAMED, State, note
@@ -33,7 +35,7 @@ WITHOUT_NAMES = ("queues", "classes", "config", "rounds", "ledger", "refused")
 REASONS = "reasons"
 """Stands for what waiting jobs wait for: it may be another although nothing of the job has changed."""
 
-_TIME_ALONE = (SequencerAlive, TimeReached, InputRefused, InputRepeated, InputSkipped)
+_TIME_ALONE = (SequencerAlive, TimeReached, InputRefused, InputRepeated, InputSkipped, TokenMade, TokenRevoked)
 """Records that change no document but for the time at which it is read."""
 
 _ROUNDS = (RoundOpened, RoundClosed, RoundAbandoned)

@@ -44,6 +44,8 @@ from schemas import (
     TaskFinished,
     TaskStarted,
     TimeReached,
+    TokenMade,
+    TokenRevoked,
 )
 from schemas.registry import LogBody
 from services.admission.core.judge import judge, lose
@@ -68,6 +70,8 @@ JUDGED_WHOLE = (
     TaskStarted,
     TaskFinished,
     TaskFailed,
+    TokenMade,
+    TokenRevoked,
 )
 
 

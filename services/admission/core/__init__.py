@@ -14,4 +14,4 @@ NAME = "admission"
 TOPIC = ""
 UPSTREAM = ()
 READS = ()
-LAYOUT = 20
+LAYOUT = 21

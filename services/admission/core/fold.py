@@ -37,11 +37,14 @@ from schemas import (
     TaskFinished,
     TaskStarted,
     TimeReached,
+    TokenMade,
+    TokenRevoked,
     Vector,
 )
 from schemas.jobs import UNJUDGED
 from schemas.nodes import devices_of
 from schemas.queue_tree import leaf_paths, user_limits, walk
+from services.admission.core.access import fold_revoked, fold_token
 from services.admission.core.changes import fold_changed, forget_changes, submission_of
 from services.admission.core.demand import note_job, remeasure
 from services.admission.core.granted import nothing_yet
@@ -248,6 +251,8 @@ FOLDS: Folds[State] = {
     SeriesRequested: fold_series,
     SeriesEnded: fold_series_end,
     PlanProposed: fold_proposed,
+    TokenMade: fold_token,
+    TokenRevoked: fold_revoked,
     InputSkipped: fold_skipped,
     InputRefused: fold_refused,
     ConfigChanged: _config,

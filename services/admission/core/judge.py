@@ -38,6 +38,8 @@ from schemas import (
     TaskFinished,
     TaskRange,
     TaskStarted,
+    TokenMade,
+    TokenRevoked,
 )
 from schemas.edge.nodes import NodeLeft
 from schemas.edge.read import ConfigPatch
@@ -46,6 +48,7 @@ from schemas.knobs import knob_conflict, with_knobs
 from schemas.nodes import KnownAttempt, devices_of
 from schemas.queue_tree import stranded, tree_conflict, with_default
 from schemas.registry import LogBody
+from services.admission.core.access import judge_revoked, judge_token
 from services.admission.core.changes import is_same, judge_change
 from services.admission.core.classes import judged_class
 from services.admission.core.copies import spare_among
@@ -111,6 +114,10 @@ def judge(state: State, body: object, author: str, time: int) -> LogBody | None:
             return _remove(state, body, author)
         case ConfigPatch():
             return _config(state, body, author)
+        case TokenMade():
+            return judge_token(state, body, author, time)
+        case TokenRevoked():
+            return judge_revoked(state, body, author)
     raise AssertionError(f"no input is a {type(body)}")
 
 

@@ -194,6 +194,14 @@ class SeriesKnown:
 
 
 @dataclass(slots=True)
+class TokenKnown:
+    """A token that was not revoked. `expires_ms`: from then on it does not count; None: until it is revoked."""
+
+    sha256: str
+    expires_ms: int | None
+
+
+@dataclass(slots=True)
 class Skip:
     """An operator's word that an input is not looked at. `passed`: its turn has come and gone."""
 
@@ -263,7 +271,8 @@ class State:
     `user_jobs_max`: by path, how many one user may have; `user_running_max`: by path, how many of its tasks run at a
     time. `over`: jobs whose end is still to be announced.
     `needs_round`: something happened since the last opening that can change the schedule. `skips`: by "topic/offset",
-    the inputs that an operator has skipped, the oldest first. `reservations`: by name; `series`: those that recur, by
+    the inputs that an operator has skipped, the oldest first. `tokens`: by name; `tokens_made`: whether there has ever
+    been one. `reservations`: by name; `series`: those that recur, by
     name. `proposed`: seq of a solver's proposal that is not answered, 0 is none. `running_limits`: which jobs may run,
     kept where a queue has such a limit (parked.py); `through`: those that one of these limits counts. `wake_ms`: least
     wake-up of the last closing's winners; `wake_forecast_ms`: those of the latest Releases and Plans. `unjudged`: live
@@ -299,6 +308,8 @@ class State:
     over: list[JobEnd] = field(default_factory=list)
     over_cause: str = ""
     skips: dict[str, Skip] = field(default_factory=dict)
+    tokens: dict[str, TokenKnown] = field(default_factory=dict)
+    tokens_made: bool = False
     reservations: dict[str, Reserved] = field(default_factory=dict)
     series: dict[str, SeriesKnown] = field(default_factory=dict)
     proposed: int = 0

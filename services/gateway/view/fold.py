@@ -42,6 +42,7 @@ from schemas import (
 )
 from schemas.queue_tree import user_limits, walk
 from schemas.wording import placed
+from services.gateway.view.access import ACCESS_FOLDS
 from services.gateway.view.classes import fold_forecast
 from services.gateway.view.history import take_sample
 from services.gateway.view.jobs import (
@@ -355,6 +356,7 @@ _LOG: Folds[State] = {
     TaskFailed: fold_tasks,
     ConfigChanged: _configured,
     **RESERVATION_FOLDS,
+    **ACCESS_FOLDS,
     Releases: fold_forecast,
     SequencerAlive: _only_seen,
     TimeReached: _only_seen,

@@ -21,6 +21,7 @@ from schemas import (
     Stage,
     Vector,
 )
+from schemas.access import Role
 from schemas.grants import HeldRoom, WaitReason
 from schemas.nodes import ResultsKept
 from schemas.placement_rules import class_key, near_key, rules_of
@@ -257,6 +258,21 @@ class History:
 
 
 @dataclass(slots=True)
+class TokenRow:
+    """A token that was not revoked: whose it is, what it may do, by whom and when it was made. `expires_ms`: from then
+    on it does not count; None: until it is revoked.
+    """
+
+    name: str
+    user: str
+    roles: list[Role]
+    sha256: str
+    expires_ms: int | None
+    author: str
+    made_ms: int
+
+
+@dataclass(slots=True)
 class Touched:
     """Names of the jobs and nodes that have changed, or have left the view, since metrics were counted last."""
 
@@ -287,7 +303,8 @@ class State:
     starts. `short`: by queue, since when it has held less than it is due. `touched`: what has changed since metrics
     were last exported; None: never exported, or too much has changed. `noted`: by kind, names of the documents that
     the record being folded changes; None: nobody asks. `tasks_waiting`: tasks of live jobs that wait. `history`: how
-    the cell was over log time.
+    the cell was over log time. `tokens`: by name; `token_names`: their names by SHA-256; `tokens_made`: whether there
+    has ever been one.
     """
 
     cell: str = ""
@@ -347,6 +364,9 @@ class State:
     history: History = field(default_factory=History)
     refused: list[RefusedRow] = field(default_factory=list)
     refused_count: int = 0
+    tokens: dict[str, TokenRow] = field(default_factory=dict)
+    token_names: dict[str, str] = field(default_factory=dict)
+    tokens_made: bool = False
     latest: Cache[Record | None] = None
     touched: Cache[Touched | None] = None
     noted: Cache[dict[str, dict[str, bool]] | None] = None

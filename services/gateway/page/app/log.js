@@ -14,7 +14,7 @@ export const TYPES = [
   "JobChanged", "JobEnded", "JobRejected", "JobTurns", "NodeDrained", "NodeForgotten", "NodeLost", "NodeRegistered",
   "NodeRemoved", "NodeReported", "PlanProposed", "Plans", "Releases", "ReservationDeleted", "ReservationRequested",
   "ReservationUpdated", "RoundAbandoned", "RoundClosed", "RoundOpened", "SequencerAlive", "SequencerClaimed",
-  "SeriesEnded", "SeriesRequested", "TaskFailed", "TaskFinished", "TaskStarted", "TimeReached",
+  "SeriesEnded", "SeriesRequested", "TaskFailed", "TaskFinished", "TaskStarted", "TimeReached", "TokenMade", "TokenRevoked",
 ];
 const NAMES = /** @type {const} */ ([["job", "Job"], ["node", "Node"], ["queue", "Queue"], ["user", "User"], ["reservation", "Reservation"]]);
 
