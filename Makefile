@@ -49,6 +49,7 @@ check: setup ## Formatting, lint, types, the house, drift of published schemas
 	$(RUN) -m schemas.export --check
 	$(RUN) -m services.cli.settings_page --check
 	$(RUN) -m services.cli.records_page --check
+	$(RUN) -m services.cli.rights_page --check
 
 # Each test goes to the next process that is free, groups of tests to one (tests/conftest.py).
 SPREAD := --dist loadgroup --no-loadscope-reorder
@@ -104,9 +105,10 @@ page: setup ## Types and lint of the page in services/gateway/page (needs Node; 
 vendor: setup ## Fetch the libraries of the page anew, as tests/page/package-lock.json has them (needs Node; CHECK=1 only compares)
 	$(RUN) -m tests.page.vendor $(if $(CHECK),--check)
 
-docs: setup ## Write docs/settings.md and docs/records.md from the code
+docs: setup ## Write docs/settings.md, docs/records.md and docs/rights.md from the code
 	$(RUN) -m services.cli.settings_page
 	$(RUN) -m services.cli.records_page
+	$(RUN) -m services.cli.rights_page
 
 compile: $(COMPILED)/.ready ## Compile the cores: a wheel in dist/, unpacked in build/compiled (needs a C compiler and Python's headers)
 

@@ -20,6 +20,24 @@ _NAME = re.compile(r"[a-z0-9_]([a-z0-9_.-]{0,251}[a-z0-9_])?")
 _AUTHORITY = re.compile(r"(\[[0-9a-f:.]+\]|[^\[\]:/@\s]*)(?::[0-9]*)?")
 
 
+def is_loopback(address: str) -> bool:
+    """Whether an address, or the name of one, is reached from this machine alone."""
+    if address.lower() == "localhost":
+        return True
+    try:
+        found = ip_address(address)
+    except ValueError:
+        return False
+    mapped = getattr(found, "ipv4_mapped", None)
+    return found.is_loopback or (mapped is not None and mapped.is_loopback)
+
+
+def is_loopback_name(host: str) -> bool:
+    """Whether a Host header, with a port or without, names this machine to itself."""
+    found = _AUTHORITY.fullmatch(host.strip().lower())
+    return found is not None and is_loopback(found[1].strip("[]"))
+
+
 class HostsWrong(ValueError):
     """A list of host names that cannot be used: says which entry, and what would be right."""
 

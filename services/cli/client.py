@@ -3,14 +3,16 @@
 import os
 from collections.abc import Iterator
 from contextlib import closing
+from contextvars import ContextVar
 from time import monotonic, sleep, time
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlsplit
 
-from services.cli.contexts import asked, config_path, current_context
+from services.cli.contexts import asked, current_context
 from services.cli.ending import Broken, Ending, Later, Refused, Unanswered, Wrong, note, visible
 from services.cli.moments import point_of
 from services.cli.show import in_zone, moment
+from services.cli.tokens import context_source, token_for
 
 if TYPE_CHECKING:  # Half of the time of a short command would go into importing it; `Gateway` does when it is made.
     import httpx
@@ -33,8 +35,13 @@ EVENTS = "text/event-stream"
 JSON_LINES = "application/jsonl"
 OCTETS = "application/octet-stream"
 SERVICE_UNAVAILABLE = 503
+NOT_LET_IN = ("unauthenticated", "forbidden", "other_user")
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 _HINT = "(`largesse up` starts a cell; --url, LARGESSE_URL or `largesse context` names one)"
+
+
+_known: ContextVar["Gateway | None"] = ContextVar("known", default=None)
+"""The gateway that a command asks with a token: it knows whose that is."""
 
 
 def user() -> str:
@@ -53,6 +60,8 @@ def job_user(option: str | None) -> str | None:
 
 def _user() -> tuple[str, str]:
     name, source = _said("LARGESSE_USER", "user")
+    if not name and (gateway := _known.get()) is not None:
+        name, source = gateway.holder(), "the token"
     if not name:
         import getpass
 
@@ -75,7 +84,7 @@ def _said(variable: str, field: str) -> tuple[str, str]:
         return value, variable
     context = current_context()
     value = getattr(context, field)
-    return ("", "") if value is None else (value, f"context {context.name} in {config_path()}")
+    return ("", "") if value is None else (value, context_source(context.name))
 
 
 def gateway_url(url: str | None) -> tuple[str, str]:
@@ -85,8 +94,12 @@ def gateway_url(url: str | None) -> tuple[str, str]:
 
 
 def settled(url: str | None) -> dict[str, dict[str, str]]:
-    """The `url` and `user` that count, each with `value` and `from`, which is what says so. Raises Wrong."""
-    found = {"url": gateway_url(url), "user": _user()}
+    """The `url`, `user` and `token` that count, each with `value` and `from`, which is what says so; of the token only
+    whether there is one. Raises Wrong.
+    """
+    address = gateway_url(url)
+    token, source = token_for(address[1])
+    found = {"url": address, "user": _user(), "token": ("none" if token is None else "sent", source)}
     return {name: {"value": value, "from": source} for name, (value, source) in found.items()}
 
 
@@ -129,7 +142,8 @@ class Gateway:
     def __init__(self, url: str | None = None, *, timeout_s: float = TIMEOUT_S, at: str | None = None) -> None:
         from services.cli.http_library import httpx
 
-        self.url = gateway_url(url)[0]
+        self.url, source = gateway_url(url)
+        token = token_for(source)[0]
         # A proxy has no business with what runs on this machine.
         proxied = urlsplit(self.url).hostname not in _LOOPBACK
         self._timeout_s = timeout_s
@@ -140,11 +154,18 @@ class Gateway:
             self._http = httpx.Client(
                 base_url=self.url,
                 timeout=httpx.Timeout(timeout_s, connect=min(timeout_s, TIMEOUT_S)),
-                headers={USER_HEADER: user()},
+                # Where a token says who asks, nothing else does.
+                headers={USER_HEADER: user()} if token is None else {"Authorization": f"Bearer {token}"},
+                follow_redirects=False,  # A token goes nowhere else.
                 trust_env=proxied,
             )
         except (ValueError, httpx.InvalidURL):  # Of a proxy that the environment names, or of the host.
             raise Wrong(f"{self.url} cannot be reached: check the address, HTTP_PROXY and HTTPS_PROXY") from None
+        _known.set(self if token is not None else None)
+
+    def holder(self) -> str:
+        """Whose the token is that it is asked with; "" where the cell asks for none. Raises as `ask` does."""
+        return str(self.document("GET", "/v1/session", "user")["user"] or "")
 
     def ask(self, method: str, path: str, **request: Any) -> "httpx.Response":
         """One request, made again while the gateway is busy. Raises Refused, Wrong, Broken, the last also for a
@@ -390,7 +411,7 @@ def problem_ending(problem: Row, status: int) -> Ending:
         ending = Later(detail, Refused.code if status == 404 else Broken.code)
     elif kind == "not_ready":
         ending = Unanswered(detail, detail)
-    elif kind.startswith("refused:") or status in (404, 409):
+    elif kind.startswith("refused:") or kind in NOT_LET_IN or status in (404, 409):
         ending = Refused(detail)
     elif kind in ("malformed", "too_large"):
         ending = Wrong(detail)

@@ -41,6 +41,10 @@ class ReserveGroup(LateGroup):
     source = ("services.cli.reserving", "reserve_app")
 
 
+class TokenGroup(LateGroup):
+    source = ("services.cli.access", "token_app")
+
+
 class AdminGroup(LateGroup):
     source = ("services.cli.admin", "admin_app")
 
@@ -71,6 +75,7 @@ app.add_typer(node_app, name="node")
 app.add_typer(config_app, name="config")
 app.add_typer(context_app, name="context")
 app.add_typer(_late(ReserveGroup, "Reserve capacity in time for jobs with deadlines."), name="reserve")
+app.add_typer(_late(TokenGroup, "Make, list and revoke tokens; they say who asks a cell."), name="token")
 app.add_typer(_late(AdminGroup, "Repair a cell that cannot continue by itself."), name="admin")
 app.add_typer(
     _late(

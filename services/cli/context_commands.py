@@ -1,6 +1,7 @@
 """`largesse context`: the cells and users that the config file knows."""
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -39,6 +40,7 @@ def list_contexts(json: Json = False) -> None:
     config = read_config()
     found = [
         {"context": each.name, "current": each.name == config.current, "url": each.url, "user": each.user}
+        | {"token_file": each.token_file}
         for each in config.contexts.values()
     ]
     if json:
@@ -46,8 +48,11 @@ def list_contexts(json: Json = False) -> None:
         return
     from services.cli.show import drawing
 
-    rows = [(each["context"], "*" if each["current"] else "", each["url"], each["user"]) for each in found]
-    out(drawing()(("context", "current", "url", "user"), rows, kinds="kkkk"))
+    rows = [
+        (each["context"], "*" if each["current"] else "", each["url"], each["user"], each["token_file"])
+        for each in found
+    ]
+    out(drawing()(("context", "current", "url", "user", "token file"), rows, kinds="kkkkk"))
     if not rows:
         note(f"no contexts in {config_path()}: `largesse context set NAME --url URL` creates one")
 
@@ -75,18 +80,23 @@ def set_context(
     name: Name,
     url: Annotated[str | None, typer.Option("--url", help="its gateway", metavar="URL")] = None,
     user: Annotated[str | None, typer.Option("--user", help="the user to ask as", metavar="NAME")] = None,
+    token_file: Annotated[
+        Path | None, typer.Option("--token-file", help="where a token for its gateway lies", metavar="FILE")
+    ] = None,
 ) -> None:
     """Create or change a context; the first one becomes the current one."""
     from services.cli.client import checked_url, checked_user
 
     config = read_config()
     context = config.contexts.get(name, Context(name))
-    if url is None and user is None and name not in config.contexts:
+    if url is None and user is None and token_file is None and name not in config.contexts:
         raise Wrong("--url: a context needs an address or a user: write --url URL, --user NAME, or both")
     if url is not None:
         context = replace(context, url=checked_url(url, "--url"))
     if user is not None:
         context = replace(context, user=checked_user(user, "--user"))
+    if token_file is not None:
+        context = replace(context, token_file=str(token_file.expanduser().absolute()))
     config.contexts[name] = context
     if len(config.contexts) == 1:
         config.current = name

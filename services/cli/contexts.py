@@ -7,6 +7,7 @@
     [contexts.prod]
     url = "https://largesse.example.com"
     user = "ann"                          # may be left out, as `url` may
+    token_file = "/home/ann/prod.token"   # of a token for that gateway
 
 An option beats the environment, the environment beats the context, the context beats the default.
 """
@@ -22,6 +23,7 @@ from services.cli.ending import Wrong
 VARIABLE = "LARGESSE_CONTEXT"
 FILE_BYTES_MAX = 1 << 20
 NAME_MAX = 63
+_FIELDS = ("url", "user", "token_file")
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
 
 asked: ContextVar[str | None] = ContextVar("context", default=None)
@@ -30,11 +32,13 @@ asked: ContextVar[str | None] = ContextVar("context", default=None)
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """One cell as one user sees it; None: not said. `name` is empty where no context counts."""
+    """One cell as one user sees it; None: not said. `name` is empty where no context counts. `token_file`: where the
+    token lies, which is sent to `url` alone."""
 
     name: str = ""
     url: str | None = None
     user: str | None = None
+    token_file: str | None = None
 
 
 @dataclass(slots=True)
@@ -122,9 +126,9 @@ def _checked(document: dict[str, object], path: Path) -> Config:
         if (fault := name_fault(name)) is not None:
             raise Wrong(f"{where}: a context's name {fault}")
         if not isinstance(table, dict):
-            raise Wrong(f"{where}: has to be a table with url and user")
-        _known(table, ("url", "user"), where)
-        config.contexts[name] = Context(name, _text(table, "url", where), _text(table, "user", where))
+            raise Wrong(f"{where}: has to be a table with url, user and token_file")
+        _known(table, _FIELDS, where)
+        config.contexts[name] = Context(name, *(_text(table, each, where) for each in _FIELDS))
     return config
 
 
@@ -162,7 +166,7 @@ def write_config(config: Config) -> None:
     for name, context in config.contexts.items():
         table = name if _BARE.fullmatch(name) else _quoted(name)
         lines += ["", f"[contexts.{table}]"]
-        said = (("url", context.url), ("user", context.user))
+        said = [(key, getattr(context, key)) for key in _FIELDS]
         lines += [f"{key} = {_quoted(value)}" for key, value in said if value is not None]
     beside = path.with_name(f"{path.name}.{os.getpid()}")
     try:

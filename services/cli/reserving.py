@@ -145,8 +145,8 @@ def submit(
     the time that can be planned. With --dry-run, the answer to its first occurrence, if
     that can be planned already.
     """
-    source = Wanted(file, job, begin, end, margin, queue, weight, user).read(name, every)
     gateway = Gateway(url, timeout_s=timeout_s_of(dry_run))
+    source = Wanted(file, job, begin, end, margin, queue, weight, user).read(name, every)
     use_zone(zone)
     series = read_series(name, source, zone or ZONE_DEFAULT, every) if every is not None else None
     request = read_request(name, source, zone or ZONE_DEFAULT) if series is None else None

@@ -11,6 +11,7 @@ from typing import Literal, get_args, get_origin, get_type_hints
 
 from largesse.process.usage import DESCRIPTIONS
 from largesse.settings import PREFIX, Settings
+from schemas.access import TOKENS_MAX
 from schemas.edge.base import BATCH_MAX, TASKS_MAX
 from schemas.edge.jobs import STAGES_MAX
 from schemas.edge.nodes import DEVICES_MAX
@@ -56,6 +57,8 @@ _CLIENT = (
         "the cell that commands ask ([which cell](command-line.md#which-cell))",
     ),
     ("LARGESSE_USER", "your account's name", "the user in whose name they ask"),
+    ("LARGESSE_TOKEN_FILE", "", "the file with the token that they send ([tokens](security.md#tokens))"),
+    ("LARGESSE_TOKEN", "", "the token itself, where there is no file"),
     ("LARGESSE_CONTEXT", "", "the context of the config file that they use"),
     ("XDG_CONFIG_HOME", "`~/.config`", "the folder in which `largesse` keeps its config file"),
     ("LARGESSE_DEBUG", "", "1: show the traceback of an internal error"),
@@ -70,6 +73,7 @@ _LIMITS = (
     ("a cell", f"{LIVE_JOBS_MAX:,} live jobs, and the tasks that the knobs above allow"),
     ("an agent's report on tasks", f"{BATCH_MAX:,} items, whose ranges add up to {MESSAGE_TASKS_MAX:,} tasks"),
     ("a node", f"{DEVICES_MAX:,} GPUs"),
+    ("tokens that are neither revoked nor expired", f"{TOKENS_MAX:,}"),
     ("inputs that an operator has skipped and that have not been reached yet", f"{SKIPS_MAX:,}"),
 )
 

@@ -1,7 +1,8 @@
 """The gateway as a process: follows the log of the bus that the environment names, and serves HTTP.
 
-`LARGESSE_HTTP`: where it listens, `127.0.0.1:8642` by default. To serve other machines, put a proxy in front of it that
-authenticates users: the gateway does not verify the header that names them.
+`LARGESSE_HTTP`: where it listens, `127.0.0.1:8642` by default. As long as the cell has no token, everybody who reaches
+the gateway may do everything: then it listens on a loopback address only, unless `LARGESSE_OPEN=1` says that something
+else keeps others away.
 """
 
 import asyncio
@@ -10,7 +11,9 @@ from collections.abc import Mapping
 
 from largesse.bridges import read_bridges
 from largesse.bus.port import Bus
+from largesse.hosts import is_loopback
 from largesse.settings import PREFIX, Settings, SettingWrong, served_hosts
+from largesse.telemetry import logger
 from services.gateway.follow import Follower
 from services.gateway.http.app import make_app
 from services.gateway.http.serve import bound, serve
@@ -18,15 +21,29 @@ from services.gateway.http.serve import bound, serve
 HTTP_DEFAULT = "127.0.0.1:8642"
 
 VARIABLES = {
-    "HTTP": (HTTP_DEFAULT, "address on which the gateway listens, HOST:PORT; it does not authenticate users"),
+    "HTTP": (
+        HTTP_DEFAULT,
+        "address on which the gateway listens, HOST:PORT; not only a loopback address once the cell has a token",
+    ),
     "BRIDGES": (
         "none",
         "where bridges answer for nodes over MQTT, HOST:PORT with their LARGESSE_METRICS_PORT, commas between",
+    ),
+    "OPEN": (
+        "",
+        "1: it listens on any address although the cell has no token: whoever reaches it may do everything there",
     ),
     "USER": ("unknown", "author of requests that name none"),
 }
 """What only the gateway reads, by name without the prefix: default and what it is."""
 PORT_MAX = 65_535
+
+FIRST_TOKEN = "largesse token make admin --user USER --role admin --out FILE --bus {bus}"
+OPEN_REFUSED = (
+    f"{PREFIX}HTTP={{address}}: the cell has no token, so whoever reaches that address may do everything. "
+    f"`{FIRST_TOKEN}` makes the first one, and `export {PREFIX}TOKEN_FILE=FILE` has commands use it; or listen on"
+    f" {HTTP_DEFAULT} ({PREFIX}OPEN=1 serves an open cell all the same)"
+)
 
 
 async def run(bus: Bus, settings: Settings, *, stop: asyncio.Event) -> None:
@@ -34,10 +51,19 @@ async def run(bus: Bus, settings: Settings, *, stop: asyncio.Event) -> None:
     host, port = read_address()
     hosts = served_hosts(settings, host)
     bridges = read_bridges()
-    listening = bound(host, port)
+    is_open = read_open()
     follower = Follower(bus, settings, stop=stop)
-    app = make_app(follower, author=os.environ.get(f"{PREFIX}USER", "unknown"), hosts=hosts, bridges=bridges)
-    parts = [asyncio.ensure_future(part) for part in (follower.run(), serve(app, listening, stop))]
+
+    async def served() -> None:
+        if not is_loopback(host):
+            await _check_closed(follower, f"{host}:{port}", is_open=is_open)
+        app = make_app(follower, author=os.environ.get(f"{PREFIX}USER", "unknown"), hosts=hosts, bridges=bridges)
+        if not stop.is_set():
+            await serve(app, listening or bound(host, port), stop)
+
+    # Who may do what is known once the log has been read: until then nobody else's address is taken.
+    listening = bound(host, port) if is_loopback(host) else None
+    parts = [asyncio.ensure_future(part) for part in (follower.run(), served())]
     try:
         done, _ = await asyncio.wait(parts, return_when=asyncio.FIRST_COMPLETED)
         for part in done:
@@ -45,6 +71,28 @@ async def run(bus: Bus, settings: Settings, *, stop: asyncio.Event) -> None:
     finally:
         stop.set()
         await asyncio.gather(*parts, return_exceptions=True)
+
+
+async def _check_closed(follower: Follower, address: str, *, is_open: bool) -> None:
+    """Waits until the log has been read. Raises SettingWrong where the cell has no token, unless it is to be open."""
+    while not follower.ready and not follower.stop.is_set():
+        await follower.changed(1)
+    if follower.stop.is_set() or follower.state.tokens_made:
+        return
+    if not is_open:
+        raise SettingWrong(OPEN_REFUSED.format(address=address, bus=follower.address))
+    logger(service="gateway").warning(
+        f"OPEN CELL: it has no token, so whoever reaches {address} may do everything; {PREFIX}OPEN=1 allows that",
+        fix=FIRST_TOKEN.format(bus=follower.address),
+    )
+
+
+def read_open(environment: Mapping[str, str] | None = None) -> bool:
+    """Whether a cell without a token may be served to others. Raises SettingWrong."""
+    text = (os.environ if environment is None else environment).get(f"{PREFIX}OPEN", "")
+    if text not in ("", "0", "1"):
+        raise SettingWrong(f"{PREFIX}OPEN={text}: has to be 1, or 0")
+    return text == "1"
 
 
 def read_address(environment: Mapping[str, str] | None = None) -> tuple[str, int]:

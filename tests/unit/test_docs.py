@@ -21,6 +21,8 @@ from services.agent.settings import VARIABLES as AGENT
 from services.bridge.settings import VARIABLES as BRIDGE
 from services.cli.records_page import PAGE as RECORDS
 from services.cli.records_page import records_page
+from services.cli.rights_page import PAGE as RIGHTS_PAGE
+from services.cli.rights_page import rights_page
 from services.cli.settings_page import PAGE, settings_page
 from services.gateway.documents.jobs import WHY
 from services.gateway.http.bodies import read_yaml
@@ -135,7 +137,7 @@ def test_a_request_of_the_docs_is_accepted_by_a_machine_of_one_core(text):
     assert [answer["accepted"] for answer in found["results"]] == [True]
 
 
-GROUPS = "get|node|config|admin|context|import|reserve"
+GROUPS = "get|node|config|admin|context|import|reserve|token"
 
 
 def commands_of(page):
@@ -206,7 +208,10 @@ def test_a_variable_or_knob_of_the_docs_is_one(page):
     known = {PREFIX + knob.name.upper() for knob in fields(Settings)} | {
         PREFIX + name for name in (*AGENT, *BRIDGE, *GATEWAY)
     }
-    known |= {PREFIX + name for name in ("URL", "USER", "CONTEXT", "DEBUG", "UP_OPTIONS", "ATTEMPT_KEY")}
+    known |= {
+        PREFIX + name
+        for name in ("URL", "USER", "CONTEXT", "DEBUG", "TOKEN", "TOKEN_FILE", "UP_OPTIONS", "ATTEMPT_KEY")
+    }
     known |= {*TASK_VARIABLES}
 
     assert set(re.findall(r"\bLARGESSE_[A-Z_]+\b(?!\*)", page.read_text())) - known == set()
@@ -232,6 +237,10 @@ def test_the_page_on_queues_has_a_row_for_every_preset():
 
 def test_the_page_of_settings_is_current():
     assert PAGE.read_text(encoding="utf-8") == settings_page(), "run `make docs`"
+
+
+def test_the_page_of_rights_is_current():
+    assert RIGHTS_PAGE.read_text(encoding="utf-8") == rights_page(), "run `make docs`"
 
 
 def test_the_page_of_records_is_current_and_has_each_with_an_example():

@@ -1,6 +1,7 @@
 """What the routes of the API share."""
 
 import asyncio
+import time
 from collections.abc import Callable, Iterable
 from itertools import chain, islice
 from typing import Any
@@ -21,6 +22,8 @@ from schemas.edge.base import at_key, author_of
 from schemas.edge.read import Malformed
 from schemas.edge.strict_json import INPUT_BYTES_MAX
 from schemas.wording import nearest
+from services.gateway.access.callers import Caller, Callers
+from services.gateway.access.failures import Failures
 from services.gateway.answers import Answer
 from services.gateway.attempts import AttemptTables
 from services.gateway.documents import Document
@@ -31,6 +34,7 @@ from services.gateway.http.agents.asking import Way
 from services.gateway.http.agents.output import ReadOutput, fetch_output
 from services.gateway.http.agents.results import ReadResults, fetch_results
 from services.gateway.http.agents.stage_logs import ANSWERS_MAX
+from services.gateway.http.callers import Doorkeeper, check_own
 from services.gateway.http.change_streams import STREAMS_MAX, ChangeStreams
 from services.gateway.http.connections import CONNECTIONS_MAX
 from services.gateway.http.dry_runs.what_ifs import WHAT_IFS_MAX
@@ -82,6 +86,7 @@ class Api:
         log: str = "",
     ) -> None:
         self.follower = follower
+        self.door = Doorkeeper(Callers(lambda: follower.state, is_open=recorded), Failures(time.monotonic))
         self.recorded = recorded
         self.log = log
         self.read_output = read_output or self._ask_agent
@@ -118,6 +123,10 @@ class Api:
         if self.bridges and (not address or (heard is not None and heard[0] == "bridge")):
             return Way(self.bridges, by_bridge=True)
         return Way((address,)) if address else None
+
+    async def admit(self, request: Request) -> None:
+        """Finds out who makes a request, which routes then know. Raises Problem where they may not make it."""
+        request.state.caller = self.door.admit(request, is_ready=self.follower.ready)
 
     async def check_parameters(self, request: Request) -> None:
         """Refuses query parameters that the route does not have: most likely they are misspelt. Raises Problem."""
@@ -167,6 +176,19 @@ class Api:
             text = f'did you mean "{close}"?' if close else "ended jobs are remembered for a while only"
             raise Problem(404, "unknown_job", f'job "{name}" is unknown; {text}')
         return document
+
+    def check_job(self, caller: Caller, name: str, view: State | None = None) -> None:
+        """Raises Problem for a job that is not the caller's, or whose queue is not, unless they may act for others."""
+        if caller.may("operator"):
+            return
+        view = self.follower.state if view is None else view
+        live, ended = view.jobs.get(name), view.ended.get(name)
+        if live is not None:
+            check_own(caller, f'job "{name}"', live.spec.user or live.author, live.spec.queue)
+        elif ended is not None:
+            check_own(caller, f'job "{name}"', ended.user or ended.author, ended.queue)
+        else:
+            self.job(name, view)  # It is not known, and so nobody's.
 
     async def listed(self, name: str, each: Iterable[Document], **more: Any) -> Response:
         """A document with a long list under `name`, and `more` beside it. Others get turns meanwhile."""

@@ -1,7 +1,7 @@
 """HTTP API of one cell. It reads from the view, sends changes as inputs, and answers once they are in the log.
 
-The header Largesse-User says who makes a request. It is recorded and not verified, so without a proxy that
-authenticates users the gateway must listen on the loopback interface only.
+Who makes a request is known by a token (callers.py). As long as a cell has none, everybody may do everything, and the
+header Largesse-User, which nothing checks, says who it is: such a gateway listens on the loopback interface only.
 """
 
 import time
@@ -34,13 +34,13 @@ from services.gateway.http.agents.output import ReadOutput, check_task, first_of
 from services.gateway.http.agents.results import ReadResults
 from services.gateway.http.agents.stage_logs import JsonLines, node_in, output_rows, wanted_of_job
 from services.gateway.http.api import Api, as_of, check_taken
+from services.gateway.http.callers import Asker, Reader, check_queue_of, user_for
 from services.gateway.http.dry_runs.jobs import tried
 from services.gateway.http.front_page import add_front_page
 from services.gateway.http.guard import Budget, Guard
 from services.gateway.http.openapi import (
     EVERYWHERE,
     TEXT_MAX,
-    Asker,
     At,
     Offset,
     Responses,
@@ -51,6 +51,7 @@ from services.gateway.http.openapi import (
 )
 from services.gateway.http.problems import Problem, as_json, install, malformed
 from services.gateway.http.reading import message_of
+from services.gateway.http.routes.access import add_sessions, add_tokens
 from services.gateway.http.routes.attempts import add_attempts
 from services.gateway.http.routes.changes import add_changes
 from services.gateway.http.routes.cluster import add_cluster, add_config, add_node_list, add_nodes
@@ -109,7 +110,7 @@ def make_app(
         docs_url=None,  # Its pages load scripts from elsewhere.
         redoc_url=None,
         redirect_slashes=False,  # An unknown address is 404, not a redirect.
-        dependencies=[Depends(api.check_parameters)],
+        dependencies=[Depends(api.admit), Depends(api.check_parameters)],
         responses=problems(*EVERYWHERE),
         generate_unique_id_function=operation_id,
     )
@@ -137,6 +138,8 @@ def make_app(
     add_attempts(app, api)
     add_history(app, api)
     add_room(app, api)
+    add_tokens(app, api)
+    add_sessions(app, api)
     complete(app)
     return app
 
@@ -177,11 +180,13 @@ def _add_submissions(app: FastAPI, api: Api) -> None:
     ready = [Depends(api.is_ready)]
 
     @app.post("/v1/jobs", tags=["jobs"], status_code=201, dependencies=ready, responses=_SUBMITTED)
-    async def submit_job(request: Request, dry_run: bool = False, asker: Asker = "") -> Response:
+    async def submit_job(request: Request, asker: Asker, dry_run: bool = False) -> Response:
         """Submits a job spec (JSON, or YAML by content type). The answer names the job in any case. A problem of type
         `refused:...`: the cell refuses it; `job_state` where the name is taken: what the job of that name is now, null
         if that is forgotten. `dry_run`: only says what would become of it (200, or the same problem)."""
         document, spec = await api.body(request, "jobs")
+        user_for(asker, document)
+        check_queue_of(asker, (spec.spec if isinstance(spec, JobRerun) else spec).queue)
         said = bind(api.follower.state, document, int(time.time() * 1000))
         data, name, said["warnings"] = message_of(document), document.get("job"), warnings_of(document)
         labels = [stage.labels for stage in (spec.spec if isinstance(spec, JobRerun) else spec).stages]
@@ -190,10 +195,10 @@ def _add_submissions(app: FastAPI, api: Api) -> None:
         if dry_run:
             api.check_lives()  # Its rules are asked, which are not there without it.
             async with api.dry_runs:
-                found, then = await tried(api.follower, data, asker or api.author)
+                found, then = await tried(api.follower, data, asker.user or api.author)
             check_taken(found)
         else:
-            found, then = await api.send("jobs", data, asker), None
+            found, then = await api.send("jobs", data, asker.user), None
         # The sequencer names a job without a name after its place in the topic.
         place = f"jobs-{api.follower.partition}-{found.offset}"
         view = api.follower.state
@@ -331,7 +336,9 @@ def _add_streams(app: FastAPI, api: Api) -> None:
         responses=_EVENTS,
     )
     async def watch_job(
-        job: str, last: Annotated[str, Header(alias="Last-Event-ID", max_length=EVENT_ID_MAX)] = ""
+        job: str,
+        reader: Reader,
+        last: Annotated[str, Header(alias="Last-Event-ID", max_length=EVENT_ID_MAX)] = "",
     ) -> Response:
         """The job now, and again whenever it changes, until it ends. Changes in quick succession come as one event; the
         last state always comes. With `Last-Event-ID`, the id of an event, the state that this event showed is not
@@ -341,7 +348,8 @@ def _add_streams(app: FastAPI, api: Api) -> None:
             return Response(status_code=204)
         headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
         with api.watchers.place() as place:
-            return place.streaming(api.watching.events(job, last), media_type=EventStream.media_type, headers=headers)
+            events = api.door.lasting(reader, "viewer", api.watching.events(job, last))
+            return place.streaming(events, media_type=EventStream.media_type, headers=headers)
 
 
 def _add_logs(app: FastAPI, api: Api) -> None:
@@ -358,6 +366,7 @@ def _add_logs(app: FastAPI, api: Api) -> None:
         job: str,
         stage: str,
         index: int,
+        reader: Reader,
         stream: Stream = "stdout",
         attempt: Annotated[int | None, Query(ge=1, le=NUMBER_MAX)] = None,
         offset: Annotated[int, Query(ge=0, le=NUMBER_MAX)] = 0,
@@ -368,6 +377,7 @@ def _add_logs(app: FastAPI, api: Api) -> None:
         was not kept, and the header Largesse-Output-Cut says from which byte to which, `FIRST-END`."""
         view = api.follower.state
         wanted = Wanted(job, stage, index, stream, attempt, offset, since_ms=since_ms)
+        api.check_job(reader, job)
         check_task(view, wanted)
         live = job in view.jobs
         with api.outputs.place() as place:
@@ -377,16 +387,23 @@ def _add_logs(app: FastAPI, api: Api) -> None:
                 raise Problem(404, "no_output", await why_nothing(api.read_output, wanted), live=live)
             headers = {STATE_HEADER: "live" if live else "ended", ATTEMPT: str(first.attempt), END: str(first.end)}
             headers[CUT] = "" if first.cut is None else cut_text(first.cut)
-            return place.streaming(printed(api.read_output, wanted, first), media_type="text/plain", headers=headers)
+            pieces = api.door.lasting(reader, "submitter", printed(api.read_output, wanted, first))
+            return place.streaming(pieces, media_type="text/plain", headers=headers)
 
     @app.get("/v1/jobs/{job}/logs", tags=["jobs"], dependencies=ready, response_class=JsonLines, responses=_JOB_LOGS)
     async def get_job_logs(
-        job: str, stage: str | None = None, stream: Stream = "stdout", tail: Tail = None, since_ms: Since = None
+        job: str,
+        reader: Reader,
+        stage: str | None = None,
+        stream: Stream = "stdout",
+        tail: Tail = None,
+        since_ms: Since = None,
     ) -> Response:
         """What all tasks of a job, or of one of its stages, have printed: of each its last attempt, in order. Tasks
         that have not started, or of which nothing is kept, are left out."""
         api.job(job)
+        api.check_job(reader, job)
         wanted = wanted_of_job(api.follower.state, job, stage, stream, since_ms)
         with api.stage_outputs.place() as place:
             rows = output_rows(api.read_output, wanted, tail, node_in(lambda: api.follower.state))
-            return place.streaming(rows, media_type=JsonLines.media_type)
+            return place.streaming(api.door.lasting(reader, "submitter", rows), media_type=JsonLines.media_type)

@@ -6,7 +6,7 @@ in JSON or YAML, and that errors are problem documents (RFC 9457).
 
 from typing import Annotated, Any
 
-from fastapi import FastAPI, Header, Query
+from fastapi import FastAPI, Query
 from fastapi.routing import APIRoute
 from pydantic import BaseModel
 from pydantic.json_schema import JsonSchemaMode
@@ -15,18 +15,15 @@ from schemas.edge.config import ConfigInput
 from schemas.edge.jobs import JobPatch, JobRerunRequest, JobSubmission
 from schemas.edge.reservations import ReservationRequest, ReservationTerms, SeriesRequest
 from schemas.edge.what_ifs import WhatIfRequest
+from services.gateway.access.rights import RIGHTS, Right
 from services.gateway.documents import Document
 from services.gateway.documents.models.cell import Changes, Problem
+from services.gateway.http.callers import COOKIE
 from services.gateway.http.problems import MEDIA_TYPE, TITLES
 
 Responses = dict[int | str, dict[str, Any]]
 
 AT_CHARACTERS_MAX = 64
-
-USER_HEADER = "Largesse-User"
-Asker = Annotated[
-    str, Header(alias=USER_HEADER, description="who asks: a name for the log. Nothing checks it; by default the cell's")
-]
 
 At = Annotated[
     str | None,
@@ -43,10 +40,23 @@ TEXT_MAX = 200
 OFFSET_MAX = 1_000_000
 Offset = Annotated[int, Query(ge=0, le=OFFSET_MAX, description="of the first one, counted from 0")]
 
-Owner = Annotated[str | None, Query(description="whose it is; by default the one whom Largesse-User names")]
+Owner = Annotated[str | None, Query(description="whose it is; by default the one who asks")]
 
 EVERYWHERE = (400, 403, 408, 500, 503)
-"""Statuses of errors that any request may get: malformed, wrong origin, too slow, internal, unavailable."""
+"""Statuses of errors that any request may get: malformed, not allowed, too slow, internal, unavailable."""
+
+BY_RIGHT = (401, 429)
+"""Those of requests that need a role: nobody known asks, or too many attempts of that address have failed."""
+
+SECURITY: dict[str, Document] = {
+    "token": {"type": "http", "scheme": "bearer", "description": "made by `largesse token make`"},
+    "session": {
+        "type": "apiKey",
+        "in": "cookie",
+        "name": f"{COOKIE}-8642",
+        "description": "of a browser that has signed in (`POST /v1/session`); its name ends with the gateway's port",
+    },
+}
 
 _BODIES: dict[tuple[str, str], type[BaseModel]] = {
     ("/v1/jobs", "post"): JobSubmission,
@@ -83,8 +93,9 @@ def problems(*statuses: int) -> Responses:
     # A model would have FastAPI make a validator for each error of each route, which took most of a start.
     content = {MEDIA_TYPE: {"schema": _PROBLEM}}
     found: Responses = {status: {"description": TITLES[status], "content": content} for status in statuses}
-    if 503 in found:
-        found[503] |= answer(None, TITLES[503], Retry_After="seconds after which to try again")
+    for status in (429, 503):
+        if status in found:
+            found[status] |= answer(None, TITLES[status], Retry_After="seconds after which to try again")
     return found
 
 
@@ -114,9 +125,11 @@ def _completed(document: dict[str, Any]) -> dict[str, Any]:
         named = {"schema": {"$ref": f"#/components/schemas/{model.__name__}"}}
         content = dict.fromkeys(_BODY_TYPES, named)
         document["paths"][path][method]["requestBody"] = {"required": True, "content": content}
-    for path in document["paths"].values():
-        for operation in path.values():
+    document["components"]["securitySchemes"] = SECURITY
+    for path, operations in document["paths"].items():
+        for method, operation in operations.items():
             _complete(operation["responses"])
+            _say_right(operation, _right_of(method, path))
     for name in _VALIDATION:
         components.pop(name, None)
     return document
@@ -126,6 +139,22 @@ def _add_schemas(components: Document, model: type[BaseModel], mode: JsonSchemaM
     schema = model.model_json_schema(mode=mode, ref_template="#/components/schemas/{model}")
     for name, part in {**schema.pop("$defs", {}), model.__name__: schema}.items():
         assert components.setdefault(name, part) == part, f"{name} names two schemas"
+
+
+def _right_of(method: str, path: str) -> Right:
+    """OpenAPI does not say which parameters have slashes in them."""
+    return RIGHTS[f"{method.upper()} {path}".replace("{queue}/why", "{queue:path}/why")]
+
+
+def _say_right(operation: Document, right: Right) -> None:
+    """What a request has to carry, and how it is refused otherwise. In a cell without tokens: nothing."""
+    if right.role is None:
+        return
+    operation["security"] = [{}, {"token": []}, {"session": []}]
+    dry = f", with `dry_run` {right.tries}" if right.tries is not None else ""
+    own = "; a submitter what is its user's, in its queues" if right.own else ""
+    operation["x-largesse-role"] = f"{right.role}{dry}{own}"
+    operation["responses"] |= {str(status): said for status, said in problems(*BY_RIGHT).items()}
 
 
 def _complete(responses: dict[str, Any]) -> None:

@@ -21,13 +21,15 @@ RETRY_SECONDS = 1
 
 TITLES = {
     400: "The request cannot be read",
-    403: "Origin not allowed",
+    401: "Not known who asks",
+    403: "Not allowed",
     404: "Not found",
     405: "Method not allowed",
     408: "The request took too long",
     409: "Conflict with the current state",
     413: "The request is too large",
     422: "The request cannot be accepted",
+    429: "Too many failed attempts",
     500: "Internal error",
     503: "Temporarily unavailable",
 }
@@ -36,7 +38,9 @@ TITLES = {
 
 class Problem(Exception):
     """Ends a request with a problem document. `kind`: the end of its type, like `refused:unknown_queue`. `field`: the
-    path of what is wrong in the request. `more`: further members."""
+    path of what is wrong in the request. `more`: further members. `challenge`: how to prove who asks, with 401."""
+
+    challenge = ""
 
     def __init__(self, status: int, kind: str, detail: str, field: str | None = None, **more: Any) -> None:
         self.status = status
@@ -117,7 +121,10 @@ def allowed(request: Request) -> str:
 
 
 def response(problem: Problem, headers: Any = None) -> Response:
-    """An answer with the problem document; with 503 it says when to try again."""
+    """An answer with the problem document; with 429 and 503 it says when to try again."""
     body = dumped(problem.document)
-    again = {"Retry-After": str(RETRY_SECONDS)} if problem.status == 503 else {}
+    after = problem.document.get("retry_after_s", RETRY_SECONDS)
+    again = {"Retry-After": str(after)} if problem.status in (429, 503) else {}
+    if problem.challenge:
+        again["WWW-Authenticate"] = problem.challenge
     return Response(body, status_code=problem.status, headers=again | dict(headers or {}), media_type=MEDIA_TYPE)

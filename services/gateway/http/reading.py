@@ -33,13 +33,6 @@ def read_request(data: bytes, content_type: str, topic: str) -> tuple[Any, Any]:
         raise malformed(fault) from None
 
 
-def owner_of(user: str | None, asker: str) -> dict[str, str]:
-    """The field `user` of a deletion, which has no body: as the query has it, else the one who asks. Empty where there
-    is neither, so that the field is missed as it is in a body."""
-    owner = user if user is not None else asker or None
-    return {} if owner is None else {"user": owner}
-
-
 def message_of(document: Any) -> bytes:
     """A document as it is sent. Raises Problem where it is too large for a message."""
     # Decimals that the edge takes have 6 digits behind the point at most: a float's shortest text keeps them.

@@ -284,7 +284,7 @@ class Touched:
 class State:
     """One cell. `configured`: whether a config has ever been set. `submitted`: of live jobs that users have changed,
     what was submitted; `specs`: of jobs that have ended, as texts, of `specs_kept` characters in all.
-    `ended_kept`: characters of `ended`. `running_limits`: which jobs may run. `opened`: seq of the last opening, at `opened_ms`;
+    `ended_kept`: characters of `ended`. `running_limits`: which jobs may run. `opened`: seq of the last opening;
     `answered`: of the last one whose round has closed. `failures`: by node, what has failed there in a row. `holds`: by
     "job/stage/index"; `copies`: the same of attempts beside that one, or after its success. `used`, `tasks`: by leaf,
     what attempts hold, and how many. `levels`: by queue, in 10^-9 of the cell. `shares`, `breaches`: by queue, as

@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, Field
 
+from schemas.access import RoleName
 from schemas.grants import HoldReason
 from schemas.plans import PlanForm, PlanReason
 from schemas.presets import Preset
@@ -64,6 +65,8 @@ class Problem(BaseModel):
     size: Annotated[int | None, Field(description="in bytes")] = None
     node: Annotated[str | None, Field(description="the node that keeps the output")] = None
     live: Annotated[bool | None, Field(description="whether the job of the task has yet to end")] = None
+    role: Annotated[RoleName | None, Field(description="the least one that may do it")] = None
+    retry_after_s: Annotated[int | None, Field(description="after which to try again, as in Retry-After")] = None
 
 
 # ---------------------------------------------------------------- health

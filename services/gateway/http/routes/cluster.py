@@ -12,6 +12,7 @@ from schemas.edge.config import SKIP_REASON_MAX
 from schemas.edge.nodes import DRAIN_REASON_MAX
 from schemas.edge.read import ConfigPatch, Malformed, read_input, warnings_of
 from schemas.quantities import QUANTITY_MAX
+from services.gateway.access.callers import Caller
 from services.gateway.documents import Document
 from services.gateway.documents.cell import config_document
 from services.gateway.documents.classes import classes_document
@@ -35,9 +36,10 @@ from services.gateway.documents.queues import queue_document
 from services.gateway.documents.summary import summary_document
 from services.gateway.documents.tally import Tally
 from services.gateway.http.api import as_of
+from services.gateway.http.callers import Asker
 from services.gateway.http.dry_runs import config as dry
 from services.gateway.http.dry_runs.what_ifs import the_answer
-from services.gateway.http.openapi import TEXT_MAX, Asker, At, Offset, Responses, answer, problems
+from services.gateway.http.openapi import TEXT_MAX, At, Offset, Responses, answer, problems
 from services.gateway.http.problems import Problem, as_json, dumped, malformed
 from services.gateway.http.reading import message_of
 
@@ -111,17 +113,17 @@ def add_cluster(app: FastAPI, api: "Api") -> None:
         return as_json(as_of(ledger_document(view), view, at))
 
     @app.post("/v1/rounds/{number}/abandon", tags=["cluster"], dependencies=ready, responses=_ABANDONED)
-    async def abandon_round(number: Annotated[int, Path(ge=1)], asker: Asker = "") -> Response:
+    async def abandon_round(number: Annotated[int, Path(ge=1)], asker: Asker) -> Response:
         """Gives up the open round, which a stopped service cannot answer; all that waited goes to the next."""
-        found = await api.send("config", dumped({"abandon_round": number}), asker)
+        found = await api.send("config", dumped({"abandon_round": number}), asker.user)
         return as_json({"round": number, "abandoned": found.answered}, 200 if found.answered else 202)
 
     @app.post("/v1/inputs/{topic}/{offset}/skip", tags=["cluster"], dependencies=ready, responses=_SKIPPED)
     async def skip_input(
         topic: str,
         offset: Annotated[int, Path(ge=0, le=QUANTITY_MAX)],
+        asker: Asker,
         reason: Annotated[str, Query(max_length=SKIP_REASON_MAX)] = "",
-        asker: Asker = "",
     ) -> Response:
         """Has the sequencer refuse an input that it cannot read, without looking at it."""
         document = {"skip_input": {"topic": topic, "offset": offset, "reason": reason}}
@@ -129,7 +131,7 @@ def add_cluster(app: FastAPI, api: "Api") -> None:
             read_input("config", document, "")
         except Malformed as fault:
             raise malformed(fault) from None
-        found = await api.send("config", dumped(document), asker)
+        found = await api.send("config", dumped(document), asker.user)
         answer = {"topic": topic, "offset": offset, "skipped": found.answered}
         return as_json(answer, 200 if found.answered else 202)
 
@@ -179,32 +181,32 @@ def add_nodes(app: FastAPI, api: "Api") -> None:
             raise Problem(404, "unknown_node", f'node "{node}" is not known here', "node")
         return document
 
-    async def drain(node: str, asker: str, **said: Any) -> Response:
+    async def drain(node: str, asker: Caller, **said: Any) -> Response:
         known(node)
-        found = await api.send("nodes", dumped({"drain": {"node": node, **said}}), asker)
+        found = await api.send("nodes", dumped({"drain": {"node": node, **said}}), asker.user)
         return as_json(known(node), 200 if found.answered else 202)
 
     @app.delete("/v1/nodes/{node}", tags=["cluster"], dependencies=ready, responses=_REMOVED)
-    async def remove_node(node: str, asker: Asker = "") -> Response:
+    async def remove_node(node: str, asker: Asker) -> Response:
         """Removes a node that is lost and does not come back. 409: it is alive."""
         document = known(node)
-        found = await api.send("nodes", dumped({"remove": {"node": node}}), asker)
+        found = await api.send("nodes", dumped({"remove": {"node": node}}), asker.user)
         over = found.answered and await api.until(lambda view: node not in view.nodes)
         return as_json({**document, "state": "removed"} if over else document, 200 if over else 202)
 
     @app.post("/v1/nodes/{node}/drain", tags=["cluster"], dependencies=ready, responses=_DRAINED | problems(422))
     async def drain_node(
         node: str,
+        asker: Asker,
         reason: Annotated[str, Query(max_length=DRAIN_REASON_MAX)] = "",
         within_ms: Annotated[int | None, Query(ge=0, le=DURATION_MS_MAX)] = None,
-        asker: Asker = "",
     ) -> Response:
         """Stops new placements on a node. What runs there runs on, or, with `within_ms`, ends after so long and runs
         elsewhere. The last call counts, whole."""
         return await drain(node, asker, draining=True, reason=reason, within_ms=within_ms)
 
     @app.post("/v1/nodes/{node}/resume", tags=["cluster"], dependencies=ready, responses=_DRAINED)
-    async def resume_node(node: str, asker: Asker = "") -> Response:
+    async def resume_node(node: str, asker: Asker) -> Response:
         """Takes new placements on a node again."""
         return await drain(node, asker, draining=False)
 
@@ -236,7 +238,7 @@ def add_config(app: FastAPI, api: "Api") -> None:
 
     @app.put("/v1/config", tags=["cluster"], dependencies=ready, responses=_CONFIGURED)
     async def apply_config(
-        request: Request, dry_run: bool = False, replay_ms: ReplayMs = None, asker: Asker = ""
+        request: Request, asker: Asker, dry_run: bool = False, replay_ms: ReplayMs = None
     ) -> Response:
         """Sets knobs (`set`), the whole queue tree (`queues`), or both. `changed`: whether anything is different now.
 
@@ -253,7 +255,7 @@ def add_config(app: FastAPI, api: "Api") -> None:
             return as_json(effect | await _replayed(api, document, replay_ms))
         if replay_ms is not None:
             raise malformed(Malformed("replay_ms", "goes with dry_run=true"))
-        found = await api.send("config", message_of(document), asker)
+        found = await api.send("config", message_of(document), asker.user)
         changed = found.record is not None and isinstance(found.record.body, ConfigChanged)
         state = api.follower.state
         answer = {"changed": changed, **config_document(state), "warnings": warnings}

@@ -11,15 +11,17 @@ from fastapi.responses import Response
 from largesse.lifecycle.reservation_limits import series_unchanged, series_undeleted
 from schemas import InputRepeated, PlanAnswer, ReservationRequested, ReservationUpdated
 from schemas.edge.read import Malformed, read_input
+from services.gateway.access.callers import Caller
 from services.gateway.answers import Answer
 from services.gateway.documents import Document
 from services.gateway.documents.models.reservations import Reservation, Reservations
 from services.gateway.documents.reservations import dry_document, reservation_document, reservation_documents
 from services.gateway.http.api import as_of
+from services.gateway.http.callers import Asker, check_own, check_queue_of, owner_of, user_for
 from services.gateway.http.dry_runs.reservations import would_answer
-from services.gateway.http.openapi import Asker, At, Owner, Responses, answer, problems
+from services.gateway.http.openapi import At, Owner, Responses, answer, problems
 from services.gateway.http.problems import Problem, as_json, dumped, malformed
-from services.gateway.http.reading import message_of, owner_of
+from services.gateway.http.reading import message_of
 from services.gateway.view.state import ReservationRow, State
 
 if TYPE_CHECKING:
@@ -78,14 +80,15 @@ def _add_asking(app: FastAPI, api: "Api") -> None:
     ready = [Depends(api.is_ready)]
 
     @app.post("/v1/reservations", tags=["reservations"], status_code=201, dependencies=ready, responses=_RESERVED)
-    async def request_reservation(request: Request, dry_run: bool = False, asker: Asker = "") -> Response:
+    async def request_reservation(request: Request, asker: Asker, dry_run: bool = False) -> Response:
         """Asks for capacity in time, and waits for the planner's answer. 409 of type `refused:...`: the answer is no;
         `answer` says why, and which window or size would be accepted. `dry_run`: only asks what the answer would be
         (200), as if the request came now."""
         document, body = await _document(api, request, "request", {}, asker)
+        check_queue_of(asker, body.queue)
         if dry_run:
             return await _tried(api, body)
-        found = await api.send("reservations", message_of({"request": document}), asker)
+        found = await api.send("reservations", message_of({"request": document}), asker.user)
         asked = ReservationRow(body.reservation, body.user, body.queue, body.rdl, 0)
         return await _answered(api, asked, found, 200 if _is_repeat(found) else 201)
 
@@ -94,34 +97,35 @@ def _add_changing(app: FastAPI, api: "Api") -> None:
     ready = [Depends(api.is_ready)]
 
     @app.put(_ONE, tags=["reservations"], dependencies=ready, responses=_CHANGED)
-    async def update_reservation(
-        reservation: str, request: Request, dry_run: bool = False, asker: Asker = ""
-    ) -> Response:
+    async def update_reservation(reservation: str, request: Request, asker: Asker, dry_run: bool = False) -> Response:
         """Asks for other terms, as its owner. Where they are refused, the old ones stay in force. `dry_run`: only asks
         what the answer would be."""
         if reservation in api.follower.state.series:
             detail = series_unchanged(reservation)
             raise Problem(409, "refused:input", detail, "reservation", reason=detail)
         mine = _row(api.follower.state, reservation)
+        check_own(asker, f'reservation "{reservation}"', mine.user, mine.queue)
         document, body = await _document(api, request, "update", {"reservation": reservation}, asker)
+        check_queue_of(asker, body.queue or mine.queue)
         if dry_run:
             return await _tried(api, body)
-        found = await api.send("reservations", message_of({"update": document}), asker)
+        found = await api.send("reservations", message_of({"update": document}), asker.user)
         return await _answered(api, mine, found, 200)
 
     @app.delete(_ONE, tags=["reservations"], dependencies=ready, responses=_DELETED)
-    async def delete_reservation(reservation: str, user: Owner = None, asker: Asker = "") -> Response:
+    async def delete_reservation(reservation: str, asker: Asker, user: Owner = None) -> Response:
         """Gives a reservation back, as its owner. Its jobs go on without it."""
         if reservation in api.follower.state.series:
             detail = series_undeleted(reservation)
             raise Problem(409, "refused:input", detail, "reservation", reason=detail)
         mine = _row(api.follower.state, reservation)
+        check_own(asker, f'reservation "{reservation}"', mine.user, mine.queue)
         document = {"delete": {"reservation": reservation, **owner_of(user, asker)}}
         try:
             read_input("reservations", document, "")
         except Malformed as fault:
             raise malformed(Malformed(fault.field.removeprefix("delete."), fault.reason)) from None
-        found = await api.send("reservations", dumped(document), asker)
+        found = await api.send("reservations", dumped(document), asker.user)
         return await _answered(api, mine, found, 200)
 
 
@@ -167,14 +171,13 @@ async def _tried(api: "Api", body: ReservationRequested | ReservationUpdated) ->
     return as_json(dry_document(body, found, now_ms))
 
 
-async def _document(api: "Api", request: Request, form: str, more: Document, asker: str) -> Checked:
+async def _document(api: "Api", request: Request, form: str, more: Document, asker: Caller) -> Checked:
     """The body of a request with what the path says, and as a message of the topic; where it names no user, it is for
     the one who asks. Raises Problem."""
     document = await api.document(request)
     if not isinstance(document, dict):
         raise malformed(Malformed("", "has to be an object"))
-    if asker:
-        document.setdefault("user", asker)
+    user_for(asker, document, always=True)
     for name, value in more.items():
         if document.setdefault(name, value) != value:
             raise malformed(Malformed(name, f"is {document[name]}, and the address names {value}"))

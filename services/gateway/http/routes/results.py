@@ -11,6 +11,7 @@ from services.gateway.http.agents.output import check_task
 from services.gateway.http.agents.results import contents, listed_of_job, result_rows
 from services.gateway.http.agents.stage_logs import JsonLines, node_in
 from services.gateway.http.api import Api
+from services.gateway.http.callers import Reader
 from services.gateway.http.openapi import Responses, answer, problems
 from services.gateway.http.problems import Problem
 
@@ -49,15 +50,19 @@ def add_results(app: FastAPI, api: Api) -> None:
 
     @app.get("/v1/jobs/{job}/results", tags=["jobs"], dependencies=ready, response_class=JsonLines, responses=_LIST)
     async def get_job_results(
-        job: str, stage: str | None = None, index: Annotated[int | None, Query(ge=0, le=NUMBER_MAX)] = None
+        job: str,
+        reader: Reader,
+        stage: str | None = None,
+        index: Annotated[int | None, Query(ge=0, le=NUMBER_MAX)] = None,
     ) -> Response:
         """What tasks of a job, of one stage, or one task, have left in their results folders: of each the last attempt,
         in order. Tasks that have not started, or of which nothing is kept, are left out."""
         api.job(job)
+        api.check_job(reader, job)
         wanted = listed_of_job(api.follower.state, job, stage, index)
         with api.stage_outputs.place() as place:
             rows = result_rows(api.read_results, wanted, node_in(lambda: api.follower.state))
-            return place.streaming(rows, media_type=JsonLines.media_type)
+            return place.streaming(api.door.lasting(reader, "submitter", rows), media_type=JsonLines.media_type)
 
     @app.get(
         "/v1/tasks/{job}/{stage}/{index}/results",
@@ -70,6 +75,7 @@ def add_results(app: FastAPI, api: Api) -> None:
         job: str,
         stage: str,
         index: int,
+        reader: Reader,
         file: Annotated[str, Query(description="its path, as the list has it")],
         attempt: Annotated[int | None, Query(ge=1, le=NUMBER_MAX)] = None,
         offset: Annotated[int, Query(ge=0, le=NUMBER_MAX)] = 0,
@@ -77,6 +83,7 @@ def add_results(app: FastAPI, api: Api) -> None:
         """A file that a task has left, from a byte on. Without `attempt` the last one. The answer is as long as the
         file was when it began; where the connection breaks off before, ask again from there on."""
         api.job(job)
+        api.check_job(reader, job)
         wanted = WantedResults(job, stage, index, attempt, file=file, offset=offset)
         check_task(api.follower.state, wanted)
         if names_in(file) is None:
@@ -90,4 +97,5 @@ def add_results(app: FastAPI, api: Api) -> None:
             headers |= {"Content-Length": str(first.size - first.start)}
             # A browser would else show what a task wrote as a page of the gateway.
             headers |= {"Content-Disposition": "attachment", "X-Content-Type-Options": "nosniff"}
-            return place.streaming(contents(api.read_results, wanted, first), media_type=OCTETS, headers=headers)
+            pieces = api.door.lasting(reader, "submitter", contents(api.read_results, wanted, first))
+            return place.streaming(pieces, media_type=OCTETS, headers=headers)

@@ -17,11 +17,12 @@ from services.gateway.documents import Document
 from services.gateway.documents.models.reservations import Series, SeriesList, UnreadSeries
 from services.gateway.documents.reservations import series_document
 from services.gateway.http.api import as_of
+from services.gateway.http.callers import Asker, check_own, check_queue_of, owner_of, user_for
 from services.gateway.http.dry_runs.queue_rules import check_queue
 from services.gateway.http.dry_runs.reservations import is_live
-from services.gateway.http.openapi import Asker, At, Owner, Responses, answer, problems
+from services.gateway.http.openapi import At, Owner, Responses, answer, problems
 from services.gateway.http.problems import Problem, as_json, dumped, malformed
-from services.gateway.http.reading import message_of, owner_of
+from services.gateway.http.reading import message_of
 from services.gateway.view.state import SeriesRow, State
 
 if TYPE_CHECKING:
@@ -61,21 +62,21 @@ def add_series(app: FastAPI, api: "Api") -> None:
         return as_json(as_of(series_document(_row(view, series)), view, at))
 
     @app.post("/v1/series", tags=["reservations"], status_code=201, dependencies=ready, responses=_MADE)
-    async def request_series(request: Request, dry_run: bool = False, asker: Asker = "") -> Response:
+    async def request_series(request: Request, asker: Asker, dry_run: bool = False) -> Response:
         """Asks for a reservation that recurs. Each occurrence is requested, and answered, as a reservation of its own
         as soon as it lies within the time that can be planned. `dry_run`: only asks whether the series would be kept
         (200)."""
         document = await api.document(request)
         if not isinstance(document, dict):
             raise malformed(Malformed("", "has to be an object"))
-        if asker:
-            document.setdefault("user", asker)
+        user_for(asker, document, always=True)
         body = _check("series", document)
         assert isinstance(body, SeriesRequested)
+        check_queue_of(asker, body.queue)
         _check_times(document, api.follower.state.policy.reservation_horizon_ms // 1_000)
         if dry_run:
             return as_json(series_document(_would_be(api.follower.state, body, int(time.time() * 1000))))
-        found = await api.send("reservations", message_of({"series": document}), asker)
+        found = await api.send("reservations", message_of({"series": document}), asker.user)
         name = document["series"]
         row = api.follower.state.series.get(name)
         if not found.answered or row is None:
@@ -85,12 +86,14 @@ def add_series(app: FastAPI, api: "Api") -> None:
         return as_json(series_document(row), 200 if repeated else 201, **location)
 
     @app.delete(_ONE, tags=["reservations"], dependencies=ready, responses=_ENDED)
-    async def delete_series(series: str, user: Owner = None, asker: Asker = "") -> Response:
+    async def delete_series(series: str, asker: Asker, user: Owner = None) -> Response:
         """Ends a series, as its owner. Its occurrences that have not begun are given back."""
-        before = series_document(_row(api.follower.state, series))
+        row = _row(api.follower.state, series)
+        check_own(asker, f'series "{series}"', row.user, row.queue)
+        before = series_document(row)
         document: Document = {"series": series, **owner_of(user, asker)}
         _check("end_series", document)
-        found = await api.send("reservations", dumped({"end_series": document}), asker)
+        found = await api.send("reservations", dumped({"end_series": document}), asker.user)
         return as_json(before, 200 if found.answered else 202)
 
 

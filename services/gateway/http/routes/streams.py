@@ -6,6 +6,7 @@ from fastapi import Depends, FastAPI, Header, Query
 from fastapi.responses import Response
 
 from largesse.task_output import NUMBER_MAX
+from services.gateway.http.callers import Reader
 from services.gateway.http.change_streams import GAP_MS, GAP_MS_MAX, GAP_MS_MIN
 from services.gateway.http.openapi import Responses, answer, problems
 from services.gateway.http.streams import EventStream
@@ -33,6 +34,7 @@ def add_change_stream(app: FastAPI, api: "Api") -> None:
         responses=_CHANGES,
     )
     async def follow_changes(
+        reader: Reader,
         after: Annotated[
             int | None, Query(ge=0, le=NUMBER_MAX, description="the record up to which all is known already")
         ] = None,
@@ -48,5 +50,5 @@ def add_change_stream(app: FastAPI, api: "Api") -> None:
             after = int(last)
         headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
         with api.change_places.place() as place:
-            events = api.changes.events(after, min_interval_ms / 1_000, limit)
+            events = api.door.lasting(reader, "viewer", api.changes.events(after, min_interval_ms / 1_000, limit))
             return place.streaming(events, media_type=EventStream.media_type, headers=headers)

@@ -8,6 +8,7 @@ from fastapi.responses import Response
 from schemas.edge.read import Malformed
 from schemas.edge.what_ifs import read_what_if
 from services.gateway.http.agents.stage_logs import JsonLines
+from services.gateway.http.callers import Reader
 from services.gateway.http.dry_runs.what_ifs import lines, location_of
 from services.gateway.http.openapi import Responses, answer, problems
 from services.gateway.http.problems import malformed
@@ -30,7 +31,7 @@ def add_what_ifs(app: FastAPI, api: "Api") -> None:
     ready = [Depends(api.is_ready)]
 
     @app.post("/v1/what-if", tags=["why"], dependencies=ready, response_class=JsonLines, responses=_ANSWERED)
-    async def what_if(request: Request) -> Response:
+    async def what_if(request: Request, reader: Reader) -> Response:
         """What the cell would have done, had something been different: its log decided again, in a process of its own,
         one at a time. Closing the connection ends it."""
         document = await api.document(request)
@@ -40,4 +41,5 @@ def add_what_ifs(app: FastAPI, api: "Api") -> None:
             raise malformed(fault) from None
         location_of(api.follower, api.log)  # Before the answer begins.
         with api.what_ifs.place() as place:
-            return place.streaming(lines(api.follower, document, api.log), media_type=JsonLines.media_type)
+            answered = api.door.lasting(reader, "operator", lines(api.follower, document, api.log))
+            return place.streaming(answered, media_type=JsonLines.media_type)

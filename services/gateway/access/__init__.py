@@ -1,0 +1,1 @@
+"""Who may ask the gateway for what: tokens, sessions of browsers, roles, and failed attempts."""
