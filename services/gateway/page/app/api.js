@@ -1,4 +1,5 @@
 // Requests to the gateway.
+import { NOBODY, session } from "./session.js";
 import { settings } from "./settings.js";
 
 /** What a request was refused with: a problem document, or no answer at all (status 0). */
@@ -42,6 +43,7 @@ export async function ask(where, init = {}) {
     throw new Problem(0, { detail: "The gateway does not answer. The page tries again by itself." });
   }
   if (answer.ok) return answer;
+  if (answer.status === 401) session.value = NOBODY; // The token has ended: the page asks for another one.
   throw new Problem(answer.status, await answer.json().catch(() => null));
 }
 
@@ -51,7 +53,7 @@ export async function read(where, signal) {
 }
 
 /**
- * A change; `user` of the settings is named as the one who asks.
+ * A change; in an open cell `user` of the settings is named as the one who asks.
  * @param {"POST" | "PUT" | "PATCH" | "DELETE"} method @param {string} where
  * @param {string | object} [body] Text goes as YAML; JSON is YAML, too.
  * @returns {Promise<any>}
@@ -59,7 +61,7 @@ export async function read(where, signal) {
 export async function send(method, where, body) {
   /** @type {Record<string, string>} */
   const headers = {};
-  if (settings.user.value) headers["Largesse-User"] = settings.user.value;
+  if (settings.user.value && session.value?.open) headers["Largesse-User"] = settings.user.value;
   if (body !== undefined) headers["Content-Type"] = typeof body === "string" ? "application/yaml" : "application/json";
   const sent = body === undefined || typeof body === "string" ? body : JSON.stringify(body);
   const answer = await ask(where, { method, headers, body: sent ?? null });

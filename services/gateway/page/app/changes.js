@@ -70,7 +70,7 @@ export function watchSilence() {
   return () => clearInterval(timer);
 }
 
-/** Begins to listen. Called once. */
+/** Begins to listen; returns how to stop. */
 export function listen() {
   let wanted = true;
   /** @type {EventSource | null} */
@@ -123,10 +123,16 @@ export function listen() {
     stream = null;
   };
 
-  document.addEventListener("visibilitychange", () => {
+  const turn = () => {
     wanted = !document.hidden; // A page that nobody sees asks for nothing.
     close();
     if (wanted) open();
-  });
+  };
+  document.addEventListener("visibilitychange", turn);
   open();
+  return () => {
+    document.removeEventListener("visibilitychange", turn);
+    wanted = false;
+    close();
+  };
 }

@@ -4,7 +4,9 @@ import { html, useEffect, useLayoutEffect, useRef, useState } from "./lib.js";
 import { past, stepRecords, stepRounds, showMoment } from "./moment.js";
 import { Dialog } from "./parts.js";
 import { go, href, route } from "./route.js";
+import { may, session } from "./session.js";
 import { settings } from "./settings.js";
+import { Who } from "./sign_in.js";
 import { TimeBar } from "./time_bar.js";
 
 /** Views in the order of the navigation: address, name, key behind `g`. */
@@ -101,15 +103,15 @@ export function Frame({ children }) {
           <option value="auto">as the system</option><option value="light">light</option><option value="dark">dark</option></select></label>
         <label>Times <select value=${settings.zone.value} onChange=${(/** @type {any} */ event) => { settings.zone.value = event.target.value; }}>
           <option value="local">in my zone</option><option value="log">log time (UTC)</option></select></label>
-        <label>Ask as <input value=${settings.user.value} maxlength="63" placeholder="the cell's default" spellcheck=${false}
+        ${session.value?.open ? html`<label>Ask as <input value=${settings.user.value} maxlength="63" placeholder="the cell's default" spellcheck=${false}
           onChange=${(/** @type {any} */ event) => { settings.user.value = event.target.value.trim(); }} /></label>
-        <p class="hint">The log records this name for what you change. Nothing checks it.</p>
+        <p class="hint">The log records this name for what you change. Nothing checks it.</p>` : html`<${Who} />`}
         <button type="button" onClick=${() => setHelp(true)}>Keys</button>
       </div></details>
     </header>
     ${isBare ? html`<nav class="views" aria-label="Views"><ul><li><a href="#/results" aria-current="page">Results</a></li></ul></nav>` : html`<nav class="views" aria-label="Views"><ul>
       ${VIEWS.map(([name, label]) => html`<li key=${name}><a href=${href([name])} aria-current=${view === name ? "page" : null}>${label}</a></li>`)}
-      <li><a href=${href(["submit"])} aria-current=${view === "submit" ? "page" : null}>Submit</a></li>
+      ${may("submitter") && html`<li><a href=${href(["submit"])} aria-current=${view === "submit" ? "page" : null}>Submit</a></li>`}
     </ul></nav>
     <${TimeBar} />`}
     ${trouble.value && html`<p class="trouble bar-wide" role="alert"><strong>${trouble.value.message}</strong> What you see is as it was last read.</p>`}

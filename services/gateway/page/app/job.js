@@ -11,6 +11,7 @@ import { Output } from "./output.js";
 import { Bar, Fact, Facts, Shown, State, Table, Time } from "./parts.js";
 import { Records, SIZE_BESIDE } from "./records.js";
 import { href, queueHref } from "./route.js";
+import { mayChange } from "./session.js";
 import { amount, duration, measured, number, percent } from "./text.js";
 import { Why } from "./why.js";
 
@@ -59,6 +60,7 @@ function Whole({ job, again }) {
 /** @param {{job: any, again: () => void}} props */
 function Actions({ job, again }) {
   const name = job.job;
+  if (!mayChange(job.user || job.author, job.queue)) return null;
   const where = path("jobs", name);
   const log = { job: name };
   const isLive = job.ended_ms === null;

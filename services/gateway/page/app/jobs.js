@@ -5,6 +5,7 @@ import { html, useEffect, useRef, useState } from "./lib.js";
 import { nowMs } from "./moment.js";
 import { Bar, Empty, Fact, Shown, SortHead, State, Table, Time, Window } from "./parts.js";
 import { go, here, href, queueHref, route } from "./route.js";
+import { may } from "./session.js";
 import { duration, number } from "./text.js";
 
 const SIZE = 50;
@@ -19,7 +20,7 @@ export function Jobs() {
   const offset = Math.max(0, Number(query.get("offset")) || 0);
   const found = useDocument(address("v1/jobs", { ...filters, state: states, sort, offset, limit: SIZE }), ["jobs"]);
   return html`
-    <div class="head"><h1>Jobs</h1><p class="row"><a class="button" href=${href(["submit"])}>Submit a job</a></p></div>
+    <div class="head"><h1>Jobs</h1>${may("submitter") && html`<p class="row"><a class="button" href=${href(["submit"])}>Submit a job</a></p>`}</div>
     <${Filters} filters=${filters} states=${states} />
     <${Shown} read=${found} what="jobs">${(/** @type {any} */ data) => html`<div class="card"><${List} data=${data} sort=${sort} offset=${offset} filtered=${Object.values(filters).some(Boolean) || states.length > 0} /></div>`}<//>`;
 }

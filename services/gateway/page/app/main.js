@@ -1,7 +1,7 @@
 // The page: which view the address asks for.
 import { head, listen } from "./changes.js";
 import { Frame } from "./frame.js";
-import { html, render } from "./lib.js";
+import { effect, html, render } from "./lib.js";
 import { followMoment } from "./moment.js";
 import { Empty } from "./parts.js";
 import { href, route } from "./route.js";
@@ -15,12 +15,16 @@ import { Nodes } from "./nodes.js";
 import { Overview } from "./overview.js";
 import { Queue } from "./queue.js";
 import { Queues } from "./queues.js";
+import { isIn, may, session } from "./session.js";
+import { askWho, SignIn } from "./sign_in.js";
 import { Reservation, Reservations } from "./reservations.js";
 import { Series } from "./series.js";
 import { Submit } from "./submit.js";
 import { ServedResults, WhatIf } from "./what_if.js";
 
 function Page() {
+  if (session.value === null) return html`<p class="starting">Reading the cell.</p>`;
+  if (!isIn.value) return html`<${SignIn} />`;
   const { view, parts } = route.value;
   const [part = ""] = parts;
   if (head.value?.results) return html`<${Frame}><${ServedResults} /><//>`;
@@ -41,13 +45,19 @@ function shownView(view, part, parts) {
     case "series": return html`<${Series} key=${part} name=${part} />`;
     case "results": return html`<${ServedResults} />`;
     case "whatif": return html`<${WhatIf} />`;
-    case "submit": return html`<${Submit} />`;
+    case "submit": if (may("submitter")) return html`<${Submit} />`; // falls through
     default: return html`<h1>There is no such view</h1><${Empty}>Go to the <a href=${href(["overview"])}>overview</a>.<//>`;
   }
 }
 
+/** @type {() => void} */
+let stop = () => {};
+effect(() => {
+  stop();
+  stop = isIn.value ? listen() : () => {};
+});
+askWho();
 followMoment();
-listen();
 const root = /** @type {HTMLElement} */ (document.getElementById("page"));
 root.replaceChildren();
 render(html`<${Page} />`, root);

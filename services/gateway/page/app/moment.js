@@ -3,6 +3,7 @@ import { address, read } from "./api.js";
 import { head } from "./changes.js";
 import { computed, effect, signal } from "./lib.js";
 import { at, go, here } from "./route.js";
+import { isIn } from "./session.js";
 
 /** @typedef {{seq: number, round: number, time: number}} Moment */
 
@@ -31,7 +32,7 @@ export function followMoment() {
   effect(() => {
     const wanted = at.value;
     momentProblem.value = null;
-    if (wanted === null || found.peek()?.of === wanted) return undefined;
+    if (!isIn.value || wanted === null || found.peek()?.of === wanted) return undefined;
     const control = new AbortController();
     read(`v1/summary?at=${encodeURIComponent(wanted)}`, control.signal).then(
       ({ seq, round, time }) => { found.value = { of: wanted, seq, round, time }; },

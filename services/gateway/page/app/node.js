@@ -8,6 +8,7 @@ import { nowMs } from "./moment.js";
 import { Bar, Empty, Fact, Facts, Shown, State, Table, Time } from "./parts.js";
 import { Records, SIZE_BESIDE } from "./records.js";
 import { href } from "./route.js";
+import { may } from "./session.js";
 import { amount, amounts, label, measured, number, percent } from "./text.js";
 import { Why } from "./why.js";
 
@@ -60,6 +61,7 @@ function Actions({ node, again }) {
   const where = path("nodes", name);
   const [reason, setReason] = useState("");
   const log = { node: name };
+  if (!may("operator")) return null;
   const isGone = node.state === "lost" || node.state === "left";
   return html`<${Action} label="Remove" offered=${isGone} grave title=${`Remove ${name}`} what="It is forgotten until its agent registers again." run=${() => send("DELETE", where)} log=${log} done="It is removed." after=${again} />
     <${Action} label="Resume" offered=${!isGone && node.drain !== null} title=${`Resume ${name}`} what="It takes new tasks again." run=${() => send("POST", `${where}/resume`)} log=${log} done="It takes tasks again." after=${again} />

@@ -3,6 +3,7 @@ import { address, ask, path } from "./api.js";
 import { html, useEffect, useRef, useState } from "./lib.js";
 import { recorded } from "./moment.js";
 import { Empty } from "./parts.js";
+import { mayChange } from "./session.js";
 import { number } from "./text.js";
 
 const TAIL_LINES = 500;
@@ -20,6 +21,7 @@ export function Output({ job }) {
   const [stream, setStream] = useState("stdout");
   const stage = ran.find((/** @type {any} */ each) => each.stage === chosen) ?? ran[0];
   if (recorded.value) return html`<section class="card wide" aria-label="Output"><h2>Output</h2><${Empty}>What tasks printed is no part of a log.<//></section>`;
+  if (!mayChange(job.user || job.author, job.queue)) return html`<section class="card wide" aria-label="Output"><h2>Output</h2><${Empty}>Output is shown to the job's user, and to operators.<//></section>`;
   if (!stage) return html`<section class="card wide" aria-label="Output"><h2>Output</h2><${Empty}>No task has started yet. Output is shown here once one has.<//></section>`;
   const most = stage.tasks.total - 1;
   const task = Math.min(index, most);

@@ -9,6 +9,7 @@ import { walked } from "./tree.js";
 import { Ago, Bar, Empty, Fact, Facts, Shown, State, Table, Time } from "./parts.js";
 import { limitsText } from "./queues.js";
 import { href, queueHref } from "./route.js";
+import { may } from "./session.js";
 import { amount, amounts, counted, label, measured, number, percent } from "./text.js";
 import { Why } from "./why.js";
 
@@ -53,7 +54,7 @@ function Whole({ queue, above, again }) {
       </section>
       <${Why} where=${apiPath("queues", ...(path ? path.split("/") : ["root"]), "why")} kinds=${["queues", "jobs", "rounds", "config"]} kind="queue" name=${path} wide heading="Why it has what it has" />
       ${path && !path.includes("/") && html`<${QueueHistory} path=${path} />`}
-      <${Change} key=${path} queue=${queue} again=${again} />
+      ${may("operator") && html`<${Change} key=${path} queue=${queue} again=${again} />`}
       <${JobsHere} path=${path} />
     </div>`;
 }
@@ -164,5 +165,5 @@ function Tried({ tried, busy, body, onApply }) {
         <td class="num">${row.before?.weight === row.after?.weight ? row.after?.weight : `${row.before?.weight ?? "–"} → ${row.after?.weight ?? "–"}`}</td></tr>`)}</tbody><//>`}
     ${[...tried.notes, ...tried.warnings].map((/** @type {string} */ text) => html`<p key=${text} class="attention">${text}</p>`)}
     ${tried.changed && html`<${Hindsight} body=${body} />`}
-    ${tried.changed && html`<p class="row"><button type="button" class="main" disabled=${busy || fixed.value !== ""} title=${fixed.value || null} onClick=${onApply}>Apply it</button><span class="hint">${counted(tried.queues.length, "queue")} in this list.</span></p>`}</div>`;
+    ${tried.changed && html`<p class="row">${may("admin") && html`<button type="button" class="main" disabled=${busy || fixed.value !== ""} title=${fixed.value || null} onClick=${onApply}>Apply it</button>`}<span class="hint">${counted(tried.queues.length, "queue")} in this list.</span></p>`}</div>`;
 }

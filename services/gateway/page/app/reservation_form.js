@@ -5,6 +5,7 @@ import { fixed, past } from "./moment.js";
 import { Table, Time } from "./parts.js";
 import { amountsOf } from "./queue.js";
 import { href } from "./route.js";
+import { session } from "./session.js";
 import { settings } from "./settings.js";
 import { amounts, clock, day, number, zone } from "./text.js";
 
@@ -14,7 +15,7 @@ const EVERY = /** @type {const} */ ([["", "once"], ["3600", "every hour"], ["864
 export function Form({ again }) {
   const soon = Math.ceil((Date.now() + 60_000) / 60_000) * 60_000;
   const asInput = (/** @type {number} */ ms) => `${day(ms)}T${clock(ms)}`;
-  const [fields, setFields] = useState(() => ({ name: "", user: settings.user.value, queue: "default", unit: "cpu 1, memory 1Gi", gang: "1", most: "1", minutes: "10", from: asInput(soon), to: asInput(soon + 3_600_000), every: "", cron: "0 6 * * 1-5" }));
+  const [fields, setFields] = useState(() => ({ name: "", user: session.value?.user ?? settings.user.value, queue: "default", unit: "cpu 1, memory 1Gi", gang: "1", most: "1", minutes: "10", from: asInput(soon), to: asInput(soon + 3_600_000), every: "", cron: "0 6 * * 1-5" }));
   const [said, setSaid] = useState(/** @type {any} */ (null));
   const [busy, setBusy] = useState(false);
   const seconds = (/** @type {string} */ text) => Math.floor(Date.parse(settings.zone.value === "log" ? `${text}Z` : text) / 1_000);
