@@ -43,7 +43,7 @@ from services.gateway.http.agents.output import tasks_of
 from services.gateway.http.app import make_app
 from services.gateway.http.problems import Problem
 from services.gateway.http.serve import bound, serve
-from services.gateway.view.places import place_of
+from services.gateway.view.places import admitted_of, place_of
 from services.gateway.view.state import State
 from services.leftover import core as leftover
 from services.planner import shell as planner
@@ -272,14 +272,16 @@ class Host:
         return self._plan.data / NODES / folder_name(node)
 
     async def _read_output(self, wanted: Wanted) -> Piece | None:
-        """What a task printed, on whichever of the nodes it ran last."""
+        """What a task printed, on whichever of the nodes it ran last; nothing of an earlier job of its name."""
+        admitted = admitted_of(self.follower.state, wanted.job, wanted.stage)
+        exact = replace(wanted, admitted=admitted) if admitted is not None else wanted
 
         def read() -> Piece | None:
             # Also of nodes that are not started any more.
             folders = [folder for folder in (self._plan.data / NODES).iterdir() if folder.is_dir()]
-            attempts = [(attempt_with_output(folder, wanted), folder) for folder in folders]
+            attempts = [(attempt_with_output(folder, exact), folder) for folder in folders]
             found = [(made_ns(attempt), folder) for attempt, folder in attempts if attempt is not None]
-            return read_piece(max(found)[1], wanted) if found else None
+            return read_piece(max(found)[1], exact) if found else None
 
         return await self._read(read)
 

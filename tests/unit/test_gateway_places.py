@@ -15,7 +15,7 @@ from schemas.tasks import TaskEnd
 from services.gateway.documents.job_lists import job_documents
 from services.gateway.documents.nodes import node_document
 from services.gateway.view import places
-from services.gateway.view.places import OutputPlace, place_of
+from services.gateway.view.places import OutputPlace, admitted_of, place_of
 from tests.gateway_watch import CPU, Watched, stage
 
 
@@ -168,3 +168,16 @@ def test_where_tasks_of_ended_jobs_ran_is_known_for_so_many_of_them(monkeypatch)
     cell.settle(1).submit("b", stage(tasks=1))
     assert (cell.view.places, cell.view.places_kept) == ({}, 0)
     assert place_of(cell.view, "b", "s", 0, None) == OutputPlace("n0", cell.view.jobs["b"].admitted)
+
+
+def test_output_is_that_of_the_job_which_has_the_name_now():
+    """An earlier one may have been another user's, and its node still keeps what it printed."""
+    cell = Watched(cpu=4, name_kept_ms=0)
+    cell.submit("b", stage()).start("b", "s").finish("b", "s").settle()
+    before = cell.view.ended["b"].admitted
+    assert admitted_of(cell.view, "b", "s") == before
+
+    cell.settle(1).submit("b", stage())
+    assert admitted_of(cell.view, "b", "s") == cell.view.jobs["b"].admitted > before
+    assert admitted_of(cell.view, "b", "other") is None
+    assert admitted_of(cell.view, "nobodys", "s") is None

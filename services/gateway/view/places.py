@@ -61,6 +61,19 @@ def indexes_of(state: State, job: LiveJob, at: int) -> dict[str, list[int]]:
     return found
 
 
+def admitted_of(state: State, name: str, stage: str) -> int | None:
+    """The seq of the admission by which a stage of a job ran last; None where the job is not in view, or has no such
+    stage."""
+    live, ended = state.jobs.get(name), state.ended.get(name)
+    if live is not None:
+        at = live.graph.position.get(stage)
+        return None if at is None else live.kept.get(at, live.admitted)
+    if ended is None:
+        return None
+    at = next((at for at, each in enumerate(ended.stages) if each.stage == stage), None)
+    return None if at is None else ended.kept.get(at, ended.admitted)
+
+
 def place_of(state: State, name: str, stage: str, index: int, attempt: int | None) -> OutputPlace | None:
     """Where an attempt of a task ran, by default the last; None where it never did, or that is not known any more.
 

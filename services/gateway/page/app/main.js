@@ -1,5 +1,5 @@
 // The page: which view the address asks for.
-import { head, listen } from "./changes.js";
+import { head, listen, trouble } from "./changes.js";
 import { Frame } from "./frame.js";
 import { effect, html, render } from "./lib.js";
 import { followMoment } from "./moment.js";
@@ -23,7 +23,7 @@ import { Submit } from "./submit.js";
 import { ServedResults, WhatIf } from "./what_if.js";
 
 function Page() {
-  if (session.value === null) return html`<p class="starting">Reading the cell.</p>`;
+  if (session.value === null) return html`<p class="starting">${trouble.value?.message ?? "Reading the cell."}</p>`;
   if (!isIn.value) return html`<${SignIn} />`;
   const { view, parts } = route.value;
   const [part = ""] = parts;

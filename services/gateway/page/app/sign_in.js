@@ -1,5 +1,6 @@
 // The form that a cell with tokens shows first, and the way out.
 import { Problem, read } from "./api.js";
+import { trouble } from "./changes.js";
 import { html, useRef, useState } from "./lib.js";
 import { NOBODY, session } from "./session.js";
 
@@ -9,7 +10,9 @@ const SESSION = "v1/session";
 export async function askWho() {
   try {
     session.value = await read(SESSION);
-  } catch {
+    trouble.value = null;
+  } catch (error) {
+    if (error instanceof Problem) trouble.value = error;
     setTimeout(askWho, 1_000);
   }
 }
