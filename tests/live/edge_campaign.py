@@ -347,7 +347,7 @@ def main(words: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.live.edge_campaign", description=__doc__)
     parser.add_argument("--seeds", type=int, default=300)
     parser.add_argument("--from", dest="first", type=int, default=0)
-    parser.add_argument("--keep", type=Path, help="what processes of a seed that failed have logged is copied there")
+    parser.add_argument("--keep", type=Path, help="bus and logs of a seed that failed are copied there")
     asked = parser.parse_args(words)
     total: Counter[str] = Counter()
     bad = 0
@@ -355,7 +355,7 @@ def main(words: list[str]) -> int:
         with tempfile.TemporaryDirectory(prefix="largesse-edge-", ignore_cleanup_errors=True) as folder:
             outcome = asyncio.run(run_seed(seed, Path(folder)))
             if outcome.wrong and asked.keep is not None:
-                asked.keep.mkdir(parents=True, exist_ok=True)
+                shutil.copytree(Path(folder, "bus"), asked.keep / f"{seed}-bus", dirs_exist_ok=True)
                 for log in Path(folder).glob("*.log"):
                     shutil.copy(log, asked.keep / f"{seed}-{log.name}")
         total += outcome.figures
