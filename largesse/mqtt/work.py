@@ -24,6 +24,8 @@ from largesse.lifecycle.node_work import (
 from schemas import JobSpec, Stage, Vector
 from schemas.edge.base import Malformed
 
+ADDRESSES_MAX = 10_000
+"""Nodes of which an agent remembers where they can be asked."""
 EPOCHS_TOLD = 8
 """A node is told of this many registrations, the latest, beside that of the agent that has spoken last."""
 
@@ -128,7 +130,18 @@ def take_in(state: State, node: str, work: Work) -> None:
     own.runs = work.runs
     state.node_lease_ms = work.node_lease_ms
     state.jobs = _jobs(work.stages)
-    state.addresses = {other: address for other, address in work.addresses.items() if address is not None}
+    _take_in_addresses(state, work.addresses)
+
+
+def _take_in_addresses(state: State, told: dict[str, str | None]) -> None:
+    """What is not told any more may still be fetched: an attempt whose inputs are on the way when its node is
+    registered again counts as begun from then on."""
+    for other, address in told.items():
+        state.addresses.pop(other, None)
+        if address is not None:
+            state.addresses[other] = address
+    while len(state.addresses) > ADDRESSES_MAX:
+        del state.addresses[next(iter(state.addresses))]
 
 
 def _take_in_epochs(own: NodeWork, told: Iterable[EpochTold]) -> None:

@@ -10,7 +10,10 @@ from dataclasses import replace
 import pytest
 
 from largesse.agents_http import NoAnswer
+from largesse.lifecycle.node_work import start
+from largesse.mqtt import work
 from largesse.mqtt.topics import ask_topic, fetch_topic, fetched_topic, reply_topic
+from largesse.mqtt.work import Work, take_in
 from largesse.process.health import served
 from largesse.task_results import WantedResults, path_of
 from largesse.telemetry import BRIDGE_FETCHED, BRIDGE_REFUSED
@@ -191,6 +194,21 @@ def test_a_node_gets_nothing_that_was_not_handed_on_to_it(tmp_path):
             assert await answers(evil, 1) == [{"over": True}], "nobody was asked, and nothing said"
 
     told(story)
+
+
+def test_where_to_fetch_is_known_also_once_the_attempt_that_fetches_counts_as_begun(monkeypatch):
+    """Seed 132: a node was registered again, with attempts whose inputs were still on the way."""
+    monkeypatch.setattr(work, "ADDRESSES_MAX", 2)
+    state = start("n", "e")
+    take_in(state, "n", Work(3_000, addresses={"m": "", "k": "k:9464"}))
+    take_in(state, "n", Work(3_000))
+    assert state.addresses == {"m": "", "k": "k:9464"}
+
+    take_in(state, "n", Work(3_000, addresses={"k": None}))
+    assert state.addresses == {"m": ""}, "the cell has forgotten it"
+    take_in(state, "n", Work(3_000, addresses={"a": "", "m": "m:1"}))
+    take_in(state, "n", Work(3_000, addresses={"b": ""}))
+    assert state.addresses == {"m": "m:1", "b": ""}, "those that were told of last"
 
 
 def test_a_node_has_so_many_questions_open_and_one_that_is_silent_keeps_no_other_work_waiting(tmp_path, monkeypatch):
