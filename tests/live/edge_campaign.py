@@ -115,7 +115,8 @@ class EdgeSeed:
         begun, cpu_begun = time.monotonic(), _cpu_seconds()
         try:
             async with self._cell():
-                await self._until(lambda: len(self._bodies(NodeRegistered)) >= len(NODES), START_S, "nodes register")
+                # Both: a job that needs a label which no node has is rejected.
+                await self._until(lambda: self._registered() == set(NODES), START_S, "nodes register")
                 story = asyncio.ensure_future(self._submit())
                 for _ in range(self._steps):
                     await asyncio.sleep(self.dice.uniform(0.1, 0.8))
@@ -272,6 +273,9 @@ class EdgeSeed:
 
     def _bodies(self, kind: type) -> list[Any]:
         return [each.record.body for each in self.records if isinstance(each.record.body, kind)]
+
+    def _registered(self) -> set[str]:
+        return {body.node for body in self._bodies(NodeRegistered)}
 
     def _ended(self) -> dict[str, str]:
         return {end.job: end.outcome for body in self._bodies(JobEnded) for end in body.jobs}
