@@ -261,74 +261,91 @@ class Opening:
 
 @dataclass(slots=True)
 class State:
-    """One cell. `configured`: whether a config has ever been set. `submitters` and `ceilings` (what tasks may hold
-    together): by queue path, only where the tree in force says so. `lost_ms`: when each node that is down was lost, the
-    longest first. `removed`: those of them that an operator has removed, and that are still to be forgotten. `known`:
-    by node, attempts named for a registration that has not come yet. `changed`: of live jobs, those that users have
-    changed; `on_hold`: those of which no task may start; `runs`: those that run not for the first time. `live_tasks`,
-    `user_tasks`: tasks of all jobs that are not over, and of each user's ("": of jobs that name no user); `user_jobs`:
-    by user, how many of its jobs are not over, by the path of each queue that holds them or is above them;
-    `user_jobs_max`: by path, how many one user may have; `user_running_max`: by path, how many of its tasks run at a
-    time. `over`: jobs whose end is still to be announced.
-    `needs_round`: something happened since the last opening that can change the schedule. `skips`: by "topic/offset",
-    the inputs that an operator has skipped, the oldest first. `tokens`: by name; `tokens_made`: whether there has ever
-    been one. `reservations`: by name; `series`: those that recur, by
-    name. `proposed`: seq of a solver's proposal that is not answered, 0 is none. `running_limits`: which jobs may run,
-    kept where a queue has such a limit (parked.py); `through`: those that one of these limits counts. `wake_ms`: least
-    wake-up of the last closing's winners; `wake_forecast_ms`: those of the latest Releases and Plans. `unjudged`: live
-    jobs whose class is to be judged at the next opening that has capacity. `used`: what attempts hold in all. `copied`:
-    by job, live or ended, the tasks of which several attempts hold room, as "stage/index" (copies.py). `pools_ppm`: of
-    the last opening. `curves`, made at `curves_ms`: the forecast in force. `measure`: the capacity by which requests
-    are compared with each other (demand.py); `demand`: what classes hold and wait for, while they have pools. `peaks`:
-    of live jobs, by stage, the largest peak of CPU of tasks that succeeded (UNMEASURED: that of one is not known);
-    `run_peaks`: earlier runs, by "recurring name/stage/command/user", the latest at the end (both: peaks.py).
-    """
+    """One cell, as the sequencer knows it."""
 
     policy: Policy = field(default_factory=Policy)
     queues: Queue | None = None
     configured: bool = False
+    """Whether a config has ever been set."""
     leaves: dict[str, bool] = field(default_factory=dict)
     submitters: dict[str, list[str]] = field(default_factory=dict)
+    """By queue path, where the tree in force names any."""
     ceilings: dict[str, Vector] = field(default_factory=dict)
+    """By queue path, what tasks may hold together, where the tree in force says so."""
     user_jobs_max: dict[str, int] = field(default_factory=dict)
+    """By queue path, how many jobs that are not over one user may have."""
     user_running_max: dict[str, int] = field(default_factory=dict)
+    """By queue path, how many tasks of one user run at a time."""
     nodes: dict[str, NodeState] = field(default_factory=dict)
     lost_ms: dict[str, int] = field(default_factory=dict)
+    """When each node that is down was lost, the longest first."""
     removed: dict[str, bool] = field(default_factory=dict)
+    """Nodes that are down, that an operator has removed, and that are still to be forgotten."""
     known: dict[str, PartialRegistration] = field(default_factory=dict)
+    """By node, attempts named for a registration that has not come yet."""
     capacity: Vector = field(default_factory=dict)
     jobs: dict[str, JobState] = field(default_factory=dict)
     changed: dict[str, Changed] = field(default_factory=dict)
+    """Of live jobs, those that users have changed."""
     runs: dict[str, Resumed] = field(default_factory=dict)
+    """Of live jobs, those that run not for the first time."""
     on_hold: dict[str, bool] = field(default_factory=dict)
+    """Of live jobs, those of which no task may start."""
     live_tasks: int = 0
+    """Tasks of all jobs that are not over."""
     user_tasks: dict[str, int] = field(default_factory=dict)
+    """The same of each user; "": of jobs that name no user."""
     user_jobs: dict[str, dict[str, int]] = field(default_factory=dict)
+    """By user, how many jobs are not over, by the path of each queue that holds them or is above them."""
     ended: dict[str, Ended] = field(default_factory=dict)
     over: list[JobEnd] = field(default_factory=list)
+    """Jobs whose end is still to be announced."""
     over_cause: str = ""
     skips: dict[str, Skip] = field(default_factory=dict)
+    """By "topic/offset", the inputs that an operator has skipped, the oldest first."""
     tokens: dict[str, TokenKnown] = field(default_factory=dict)
+    """By name."""
     tokens_made: bool = False
+    """Whether there has ever been a token."""
     reservations: dict[str, Reserved] = field(default_factory=dict)
+    """By name."""
     series: dict[str, SeriesKnown] = field(default_factory=dict)
+    """Reservations that recur, by name."""
     proposed: int = 0
+    """Seq of a solver's proposal that is not answered; 0: there is none."""
     running_limits: RunningLimits = field(default_factory=RunningLimits)
+    """Which jobs may run, kept where a queue has such a limit (parked.py)."""
     through: dict[str, bool] = field(default_factory=dict)
+    """Jobs that one of these limits counts."""
     open: Opening | None = None
     round: int = 0
     opened_ms: int | None = None
     needs_round: bool = False
+    """Whether something has happened since the last opening that can change the schedule."""
     wake_ms: int | None = None
+    """The least wake-up of the last closing's winners."""
     wake_forecast_ms: dict[str, int] = field(default_factory=dict)
+    """Those of the latest Releases and Plans."""
     forecast_seq: dict[str, int] = field(default_factory=dict)
     unjudged: dict[str, bool] = field(default_factory=dict)
+    """Live jobs whose class is to be judged at the next opening that has capacity."""
     used: Vector = field(default_factory=dict)
+    """What attempts hold in all."""
     copied: dict[str, dict[str, Copied]] = field(default_factory=dict)
+    """By job, live or ended, the tasks of which several attempts hold room, as "stage/index" (copies.py)."""
     measure: Vector = field(default_factory=dict)
+    """The capacity by which requests are compared with each other (demand.py)."""
     pools_ppm: list[int] = field(default_factory=list)
+    """Of the last opening."""
     curves: list[ReleaseCurve] = field(default_factory=list)
+    """The forecast in force."""
     curves_ms: int = 0
+    """When it was made."""
     demand: Cache[Demand | None] = None
+    """What classes hold and wait for, while they have pools."""
     peaks: dict[str, dict[str, int]] = field(default_factory=dict)
+    """Of live jobs, by stage, the largest peak of CPU of tasks that succeeded; UNMEASURED: that of one is not known
+    (peaks.py).
+    """
     run_peaks: dict[str, RunPeaks] = field(default_factory=dict)
+    """The same of earlier runs, by "recurring name/stage/command/user", the latest at the end."""

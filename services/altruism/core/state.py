@@ -144,58 +144,66 @@ class Job(JobLife):
 
 @dataclass(slots=True)
 class State:
-    """One shard of a cell. `running_limits`: which jobs may run; the others wait for nothing yet. `history`: earlier
-    runs. `changed`: jobs to be asked for again; `answering`: those of the open round. `gangs`: by live job, how many
-    attempts run of each of its gangs that was started, by stage position; `backing_off`: by live job, what waits out a
-    back-off. `of`: shards at the last opening, and `opened` its seq; `full`: everything is to be written in the open
-    round. `full_round`: the last round that wrote everything; `written`: jobs written, or let run, since then.
-
-    `whole`: what all nodes have; `capacity`: that without what was promised to reservations at the last opening.
-
-    Where jobs are planned, `entitled`: by "queue//kinds", what each such job is entitled to, in billionths of the cell;
-    `stale`: jobs to be planned, `planning`: those of the open round; `dues`: a heap of (when, job): a latest start.
-    `queues_permille`: by path of a queue that says so, in how many of a thousand plans its jobs give. `settled`:
-    accounts that are closed and of which that has not been said, `settling`: those of the open round.
-
-    `reserving`: by live job, the reservation that it names; `outside`: those of them whose reservation is accepted.
-    These are not planned and have no account: reserving.py.
-
-    `copied`: by live job, the number of the last copy that was granted of a task, by "stage position/index". A copy
-    stands in no account: the task that it is of does.
-
-    `held_back`: jobs that gave way to others of a queue with a running limit, or that a user holds. What they wait for
-    is kept, and not asked for. `on_hold`: jobs that users hold, and whether they might run otherwise. `again`: jobs
-    that run not for the first time, with the highest number that an attempt had before.
-    """
+    """One shard of a cell."""
 
     shard: int = 0
     of: int = 0
+    """Shards at the last opening."""
     opened: int = 0
+    """Seq of the last opening."""
     full: bool = False
+    """Whether everything is to be written in the open round."""
     running_limits: RunningLimits = field(default_factory=RunningLimits)
+    """Which jobs may run; the others wait for nothing yet."""
     history: History = field(default_factory=History)
+    """How long tasks of earlier runs took."""
     jobs: dict[str, Job] = field(default_factory=dict)
     changed: dict[str, bool] = field(default_factory=dict)
+    """Jobs to be asked for again."""
     answering: dict[str, bool] = field(default_factory=dict)
+    """Those of the open round."""
     gangs: dict[str, dict[int, int]] = field(default_factory=dict)
+    """By live job and stage position, how many attempts run of each gang that was started."""
     backing_off: dict[str, list[BackingOff]] = field(default_factory=dict)
+    """By live job, what waits out a back-off."""
     policy: Policy = field(default_factory=Policy)
     nodes: dict[str, Vector] = field(default_factory=dict)
     whole: Vector = field(default_factory=dict)
+    """What all nodes have."""
     capacity: Vector = field(default_factory=dict)
+    """That without what was promised to reservations at the last opening."""
     promises: Promises = field(default_factory=Promises)
     reserving: dict[str, str] = field(default_factory=dict)
+    """By live job, the reservation that it names."""
     outside: dict[str, bool] = field(default_factory=dict)
+    """Those of them whose reservation is accepted: they are not planned and have no account (reserving.py)."""
     entitled: dict[str, int] = field(default_factory=dict)
+    """Where jobs are planned, by "queue//kinds", what each is entitled to, in billionths of the cell."""
     stale: dict[str, bool] = field(default_factory=dict)
+    """Jobs to be planned."""
     planning: dict[str, bool] = field(default_factory=dict)
+    """Those of the open round."""
     dues: list[tuple[int, str]] = field(default_factory=list)
+    """Latest starts as a heap of (when, job)."""
     queues_permille: dict[str, int] = field(default_factory=dict)
+    """By path of a queue that says so, in how many of a thousand plans its jobs give."""
     settled: list[LedgerEntry] = field(default_factory=list)
+    """Accounts that are closed, as long as that has not been said."""
     settling: list[LedgerEntry] = field(default_factory=list)
+    """Those of the open round."""
     full_round: int = 0
+    """The last round that wrote everything."""
     written: int = 0
+    """Jobs written, or let run, since then."""
     copied: dict[str, dict[str, int]] = field(default_factory=dict)
+    """By live job, the number of the last copy that was granted of a task, by "stage position/index". A copy stands in
+    no account: the task that it is of does.
+    """
     held_back: dict[str, bool] = field(default_factory=dict)
+    """Jobs that gave way to others of a queue with a running limit, or that a user holds. What they wait for is kept,
+    and not asked for.
+    """
     on_hold: dict[str, bool] = field(default_factory=dict)
+    """Jobs that users hold, and whether they might run otherwise."""
     again: dict[str, int] = field(default_factory=dict)
+    """Jobs that run not for the first time, with the highest number that an attempt had before."""

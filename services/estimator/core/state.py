@@ -108,24 +108,32 @@ class Sums:
 
 @dataclass(slots=True)
 class State:
-    """`on`: whether classes have pools. While they have none, no task is followed, so that the estimator costs
-    nothing but the list of jobs: once they have, what is forecast are the tasks that start from then on.
-    `nodes`: capacity of those that are up, `capacity` together. `forecast`: the one in force, made at `forecast_ms` by
-    `forecaster`, and `forecast_seq` that of its record (0: none). `samples`, `scores` (by forecaster): scores.py.
-    `sums`: what is to come, while there are pools.
+    """One cell. While classes have no pools, no task is followed, so that the estimator costs nothing but the list of
+    jobs: once they have, what is forecast are the tasks that start from then on.
     """
 
     policy: Policy = field(default_factory=Policy)
     on: bool = field(default_factory=lambda: has_pools(Policy()))
+    """Whether classes have pools."""
     nodes: dict[str, Vector] = field(default_factory=dict)
+    """Capacity of those that are up."""
     capacity: Vector = field(default_factory=dict)
+    """That of all of them together."""
     jobs: dict[str, Job] = field(default_factory=dict)
     history: History = field(default_factory=History)
+    """How long tasks of earlier runs took."""
     forecast: list[ReleaseCurve] = field(default_factory=list)
+    """The one in force."""
     forecast_ms: int = 0
+    """When it was made."""
     forecast_seq: int = 0
+    """Seq of its record; 0: there is none."""
     forecaster: Forecaster = "durations"
+    """Who made it."""
     samples: list[Sample] = field(default_factory=list)
+    """What came after forecasts (scores.py)."""
     sampled_ms: int | None = None
     scores: list[Score] = field(default_factory=lambda: [Score() for _ in FORECASTERS])
+    """By forecaster, how right it was."""
     sums: Cache[Sums | None] = None
+    """What is to come, while there are pools."""

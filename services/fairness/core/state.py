@@ -151,14 +151,7 @@ class Reserving:
 
 @dataclass(slots=True)
 class State:
-    """One cell. `running_limits`: which jobs may run. `history`: earlier runs. `reserving`: by job. `on_hold`: jobs
-    that users hold: what they run counts, what they wait for does not.
-
-    `demands`: what leaf queues ask for and hold. `held` is keyed "job/stage".
-
-    `levels`: those in force; `shares`: what was published of queues; `watch`: whose guarantees do not hold; `entitled`:
-    by queue and set of kinds, what jobs are entitled to, as published.
-    """
+    """One cell."""
 
     policy: Policy = field(default_factory=Policy)
     queues: Queue | None = None
@@ -166,21 +159,31 @@ class State:
     capacity: Capacity = field(default_factory=Capacity)
     promises: Promises = field(default_factory=Promises)
     reserving: dict[str, Reserving] = field(default_factory=dict)
+    """By live job, the reservation that it names."""
     running_limits: RunningLimits = field(default_factory=RunningLimits)
+    """Which jobs may run."""
     history: History = field(default_factory=History)
+    """How long tasks of earlier runs took."""
     jobs: dict[str, Job] = field(default_factory=dict)
     on_hold: dict[str, bool] = field(default_factory=dict)
+    """Jobs that users hold: what they run counts, what they wait for does not."""
     demands: Demands = field(default_factory=Demands)
+    """What leaf queues ask for and hold."""
     held: dict[str, Allocation] = field(default_factory=dict)
+    """Keyed "job/stage"."""
     runs: Runs = field(default_factory=Runs)
     backoffs: Backoffs = field(default_factory=Backoffs)
     levels: UnitLevels = field(default_factory=UnitLevels)
+    """Those in force."""
     shares: dict[str, QueueShare] = field(default_factory=dict)
+    """What was published of queues."""
     watch: GuaranteeWatch = field(default_factory=GuaranteeWatch)
+    """Whose guarantees do not hold."""
     caps: Caps = field(default_factory=Caps)
     freshness: Freshness = field(default_factory=Freshness)
     rounds: Rounds = field(default_factory=Rounds)
     entitled: dict[str, int] = field(default_factory=dict)
+    """By queue and set of kinds, what jobs are entitled to, as published."""
     directions: Cache[Directions | None] = None
     filled: Cache[CellLevels | None] = None
     accounts: Cache[TreeAccounts | None] = None

@@ -282,30 +282,7 @@ class Touched:
 
 @dataclass(slots=True)
 class State:
-    """One cell. `configured`: whether a config has ever been set. `submitted`: of live jobs that users have changed,
-    what was submitted; `specs`: of jobs that have ended, as texts, of `specs_kept` characters in all.
-    `ended_kept`: characters of `ended`. `running_limits`: which jobs may run. `opened`: seq of the last opening;
-    `answered`: of the last one whose round has closed. `failures`: by node, what has failed there in a row. `holds`: by
-    "job/stage/index"; `copies`: the same of attempts beside that one, or after its success. `used`, `tasks`: by leaf,
-    what attempts hold, and how many. `levels`: by queue, in 10^-9 of the cell. `shares`, `breaches`: by queue, as
-    fairness published them last; `ceilings`: by queue, its maximum, where it has one. `user_tasks`: by leaf and user,
-    how many attempts hold room; `user_running_max`: by queue, how many tasks of one user run at a time. `waits`: by
-    task class, why its tasks wait; `retries`: the same of tasks that have failed on some node, by the class of their
-    stage and then their own. `kept`: nodes of which room is kept free on purpose. `promised`: by "job/stage", the lease
-    that keeps it from starting; `lent`: by job and "stage/index", attempts that may be taken back for one. `latest`:
-    the record folded last, which answers the input it came from. `places`: where tasks of ended jobs were granted last,
-    the oldest job first, `places_kept` tasks in all; `used_by`: what those tasks used. `reservations_over`: those that
-    are over, the oldest first. `series`: reservations that recur. `reserving`: by reservation, the live jobs that name
-    it. `ledger`: accounts of jobs, the one published last at the end; `ledger_sums`: by queue, of its jobs that are
-    over. `pools`: of the classes, each change of them; `forecast`: of the estimator, the latest. `clocks`: by task
-    class for which jobs wait, how long for which reason; `jobs_changed`, `reasons_changed`: by name and class, what has
-    to be looked at once the record is folded; `limits_changed`: so have the queues with a `max`. `predictions`: of
-    starts. `short`: by queue, since when it has held less than it is due. `touched`: what has changed since metrics
-    were last exported; None: never exported, or too much has changed. `noted`: by kind, names of the documents that
-    the record being folded changes; None: nobody asks. `tasks_waiting`: tasks of live jobs that wait. `history`: how
-    the cell was over log time. `tokens`: by name; `token_names`: their names by SHA-256; `tokens_made`: whether there
-    has ever been one.
-    """
+    """One cell, as it is shown."""
 
     cell: str = ""
     seq: int = 0
@@ -315,61 +292,113 @@ class State:
     policy: Policy = field(default_factory=Policy)
     queues: Queue | None = None
     configured: bool = False
+    """Whether a config has ever been set."""
     submitted: dict[str, JobSpec] = field(default_factory=dict)
+    """Of live jobs that users have changed, what was submitted."""
     specs: dict[str, str] = field(default_factory=dict)
+    """Of jobs that have ended, what was submitted, as texts."""
     specs_kept: int = 0
+    """Characters of those in all."""
     ended_kept: int = 0
+    """Characters of `ended`."""
     running_limits: RunningLimits = field(default_factory=RunningLimits)
+    """Which jobs may run."""
     opened: int = 0
+    """Seq of the last opening."""
     opened_ms: int = 0
+    """Its time."""
     answered: int = 0
+    """Seq of the last opening whose round has closed."""
     nodes: dict[str, NodeRow] = field(default_factory=dict)
     failures: dict[str, NodeFailures] = field(default_factory=dict)
+    """By node, what has failed there in a row."""
     jobs: dict[str, LiveJob] = field(default_factory=dict)
     ended: dict[str, EndedJob] = field(default_factory=dict)
     places: dict[str, list[list[str]]] = field(default_factory=dict)
+    """Where tasks of ended jobs were granted last, the oldest job first."""
     places_kept: int = 0
+    """Tasks of those in all."""
     used_by: dict[str, list[StageUse]] = field(default_factory=dict)
+    """What those tasks used."""
     holds: dict[str, Allocation] = field(default_factory=dict)
+    """By "job/stage/index"."""
     copies: dict[str, list[Allocation]] = field(default_factory=dict)
+    """The same of attempts beside that one, or after its success."""
     used: dict[str, Vector] = field(default_factory=dict)
+    """By leaf, what attempts hold."""
     tasks: dict[str, int] = field(default_factory=dict)
+    """By leaf, how many attempts hold something."""
     user_tasks: dict[str, dict[str, int]] = field(default_factory=dict)
+    """The same by leaf and user."""
     user_running_max: dict[str, int] = field(default_factory=dict)
+    """By queue, how many tasks of one user run at a time."""
     levels: dict[str, int] = field(default_factory=dict)
+    """By queue, in billionths of the cell."""
     shares: dict[str, QueueShare] = field(default_factory=dict)
+    """By queue, as fairness published them last."""
     breaches: dict[str, Breach] = field(default_factory=dict)
+    """By queue, guarantees that do not hold, as fairness published them last."""
     short: dict[str, ShortRow] = field(default_factory=dict)
+    """By queue, since when it has held less than it is due."""
     ceilings: dict[str, Vector] = field(default_factory=dict)
+    """By queue, its maximum, where it has one."""
     waits: dict[str, WaitReason] = field(default_factory=dict)
+    """By task class, why its tasks wait."""
     retries: dict[str, dict[str, WaitReason]] = field(default_factory=dict)
+    """The same of tasks that have failed on some node, by the class of their stage and then their own."""
     kept: dict[str, HeldRoom] = field(default_factory=dict)
+    """By node, room that is kept free for a class."""
     vacated: dict[str, HeldRoom] = field(default_factory=dict)
+    """By node, room that is kept free for a promise."""
     promised: dict[str, PromisedWait] = field(default_factory=dict)
+    """By "job/stage", the lease that keeps it from starting."""
     lent: dict[str, dict[str, LentRow]] = field(default_factory=dict)
+    """By job and "stage/index", attempts that may be taken back for a promise."""
     reservations: dict[str, ReservationRow] = field(default_factory=dict)
     reservations_over: dict[str, bool] = field(default_factory=dict)
+    """Reservations that are over, the oldest first."""
     series: dict[str, SeriesRow] = field(default_factory=dict)
+    """Reservations that recur."""
     reserving: dict[str, dict[str, bool]] = field(default_factory=dict)
+    """By reservation, the live jobs that name it."""
     ledger: dict[str, LedgerEntry] = field(default_factory=dict)
+    """Accounts of jobs, the one published last at the end."""
     ledger_sums: dict[str, LedgerSum] = field(default_factory=dict)
+    """By queue, of its jobs that are over."""
     pools: list[PoolsRow] = field(default_factory=list)
+    """Pools of the classes, each change of them."""
     forecast: Releases | None = None
+    """The estimator's latest."""
     clocks: dict[str, ClassClock] = field(default_factory=dict)
+    """By task class for which jobs wait, how long for which reason."""
     jobs_changed: dict[str, bool] = field(default_factory=dict)
+    """Jobs that have to be looked at once the record is folded."""
     reasons_changed: dict[str, bool] = field(default_factory=dict)
+    """Classes that have to be, too."""
     limits_changed: bool = False
+    """Whether queues with a `max` have to be, too."""
     predictions: Predictions = field(default_factory=Predictions)
+    """Of starts, with how right they were."""
     tasks_waiting: int = 0
+    """Tasks of live jobs that wait."""
     history: History = field(default_factory=History)
+    """How the cell was over log time."""
     refused: list[RefusedRow] = field(default_factory=list)
+    """Inputs that were refused, the latest at the end."""
     refused_count: int = 0
+    """How many there have been in all."""
     tokens: dict[str, TokenRow] = field(default_factory=dict)
+    """By name."""
     token_names: dict[str, str] = field(default_factory=dict)
+    """Names of tokens by their SHA-256."""
     tokens_made: bool = False
+    """Whether there has ever been a token."""
     latest: Cache[Record | None] = None
+    """The record folded last, which answers the input it came from."""
     touched: Cache[Touched | None] = None
+    """What has changed since metrics were last exported; None: never exported, or too much has changed."""
     noted: Cache[dict[str, dict[str, bool]] | None] = None
+    """By kind, names of the documents that the record being folded changes; None: nobody asks."""
 
 
 def note(state: State, kind: str, name: str = "") -> None:

@@ -63,44 +63,52 @@ class Series:
 
 @dataclass(slots=True)
 class State:
-    """One cell. `capacity`: of the nodes that count, by resource; one that there was once stays with 0.
-
-    Steps are `step_ms` long, and counted from log time 0. `ceilings`: what queues may hold together, by path, only
-    where the tree in force says so. `waiting`: requests and proposals in the order of the log. `promises`: by
-    reservation, in the order of acceptance; `broken`: those that are tried again, the next first; `ended`: those that
-    are over, until that is published. `series`: those that recur, by name. `first`: the first step that could be
-    planned in the round that was opened last; `rounds`: how many rounds the search for the next answer has had.
-    `plan_seq`: of the last plan in the log, 0 is none; `wake_ms`: the wake-up in it that is still to come.
-
-    `jobs`: that name a reservation; `reserving`: their names by reservation. `active`: reservations with jobs that have
-    a lease now, or whose tasks ran since their plan was last compared with what is left to do; `due`: those that are
-    still to be compared in this step; `looks`: plans that are to follow, in order; they are published before any
-    request is answered. `retries`: broken promises that are tried again now, behind those. `freed`: room that was
-    promised has been given back, or there is more, since this step began; `retry`: before that, in the last one;
-    `returned`: the same since broken promises were tried again.
-    """
+    """One cell. Steps are counted from log time 0."""
 
     policy: Policy = field(default_factory=Policy)
     step_ms: int = Policy().reservation_step_ms
+    """How long a step is."""
     nodes: dict[str, Node] = field(default_factory=dict)
     capacity: Vector = field(default_factory=dict)
+    """Of the nodes that count, by resource; one that there was once stays with 0."""
     ceilings: dict[str, Vector] = field(default_factory=dict)
+    """By queue path, what the queue may hold together, where the tree in force says so."""
     waiting: list[Request | Proposal] = field(default_factory=list)
+    """Requests and proposals in the order of the log."""
     promises: dict[str, Promise] = field(default_factory=dict)
+    """By reservation, in the order of acceptance."""
     broken: dict[str, Broken] = field(default_factory=dict)
+    """Promises that are tried again, the next first."""
     ended: dict[str, bool] = field(default_factory=dict)
+    """Promises that are over, until that is published."""
     series: dict[str, Series] = field(default_factory=dict)
+    """Reservations that recur, by name."""
     first: int = 0
+    """The first step that could be planned in the round that was opened last."""
     rounds: int = 0
+    """How many rounds the search for the next answer has had."""
     plan_seq: int = 0
+    """Seq of the last plan in the log; 0: there is none."""
     wake_ms: int | None = None
+    """The wake-up in it that is still to come."""
     jobs: dict[str, Job] = field(default_factory=dict)
+    """Those that name a reservation."""
     reserving: dict[str, dict[str, bool]] = field(default_factory=dict)
+    """Their names, by reservation."""
     active: dict[str, bool] = field(default_factory=dict)
+    """Reservations with jobs that have a lease now, or whose tasks ran since their plan was last compared with what is
+    left to do.
+    """
     due: dict[str, bool] = field(default_factory=dict)
+    """Those of them that are still to be compared in this step."""
     looks: list[Follow] = field(default_factory=list)
+    """Plans that are to follow, in order; they are published before any request is answered."""
     retries: list[Restore] = field(default_factory=list)
+    """Broken promises that are tried again now, behind those."""
     freed: bool = False
+    """Whether room that was promised has been given back, or there is more, since this step began."""
     retry: bool = False
+    """The same before that, in the last step."""
     returned: bool = False
+    """The same since broken promises were tried again."""
     plan: Cache["CellPlan | None"] = None
