@@ -24,11 +24,13 @@ from schemas import (
     RoundAbandoned,
     SeriesEnded,
     SeriesRequested,
+    TokenMade,
+    TokenRevoked,
 )
 from schemas.quantities import MILLIONTHS, vector_text
 from schemas.queue_tree import walk
 
-Area = Literal["jobs", "reservations", "nodes", "config", "inputs", "rounds"]
+Area = Literal["jobs", "reservations", "nodes", "config", "access", "inputs", "rounds"]
 AREAS: tuple[Area, ...] = get_args(Area)
 """What a deed was about."""
 
@@ -45,6 +47,8 @@ _VERBS: dict[type, tuple[Area, str]] = {
     NodeDrained: ("nodes", "drain"),
     NodeRemoved: ("nodes", "remove"),
     ConfigChanged: ("config", "change"),
+    TokenMade: ("access", "make token"),
+    TokenRevoked: ("access", "revoke token"),
     InputSkipped: ("inputs", "skip"),
     RoundAbandoned: ("rounds", "abandon"),
 }

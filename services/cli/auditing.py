@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from services.replay.source import Source
 
 NOBODY = "(nobody named)"
+INDENT = " " * 9
+"""Before what does not fit into the line of its deed on a terminal."""
 
 
 def add_to(app: typer.Typer) -> None:
@@ -30,7 +32,9 @@ def audit_of(
     by: Annotated[Texts, typer.Option("--by", help="of this person or program; repeatable", metavar="NAME")] = None,
     area: Annotated[
         Texts,
-        typer.Option("--area", help="jobs, reservations, nodes, config, inputs or rounds; repeatable", metavar="AREA"),
+        typer.Option(
+            "--area", help="jobs, reservations, nodes, config, access, inputs or rounds; repeatable", metavar="AREA"
+        ),
     ] = None,
     since: Annotated[str | None, typer.Option("--from", help="from here on", metavar="SEQ|TIME")] = None,
     until: Annotated[str | None, typer.Option("--to", help="up to here", metavar="SEQ|TIME")] = None,
@@ -111,11 +115,12 @@ def _lies_before(record: "Record", seq: int | None, time_ms: int | None) -> bool
 
 
 def _line(deed: "Deed") -> str:
-    from services.cli.show import moment, plain
+    from services.cli.show import folded, moment, on_terminal, plain
 
     who = (deed.author or NOBODY) + (f" for {deed.user}" if deed.user else "")
     refused = " REFUSED" if deed.is_refused else ""
-    return plain(f"{deed.seq:>8} {moment(deed.time)}  {who}  {deed.verb}{refused}  {deed.text}").rstrip()
+    line = plain(f"{deed.seq:>8} {moment(deed.time)}  {who}  {deed.verb}{refused}  {deed.text}").rstrip()
+    return "\n".join(folded(line, INDENT)) if on_terminal() else line
 
 
 def _summarize(counts: dict[tuple[str, str, str], list[int]], json: bool) -> None:

@@ -36,11 +36,12 @@ COMMANDS = {
     "diff": ["diff", "LOG", "LOG"],
     "bundle": ["bundle", "LOG", "OUT"],
     "tail": ["tail", "LOG", "--last", "40"],
+    "audit": ["audit", "LOG"],
     "top": ["top", "--once"],
 }
 LIVE = ("whatif", "top")
 """They ask a gateway, which answers here from the log."""
-OF_LINES = ("tail",)
+OF_LINES = ("tail", "audit")
 """With --json they print a document a line."""
 LOGS = ("whole", "empty", "damaged", "older")
 STYLE = re.compile("\x1b\\[[0-9;]*m")

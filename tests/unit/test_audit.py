@@ -89,10 +89,14 @@ def test_it_is_asked_by_person_area_span_and_refusal(log):
 
 
 def test_people_get_a_line_a_deed_and_a_summary(log):
-    lines = largesse("audit", log, columns=40, terminal=True).out.splitlines()
+    lines = largesse("audit", log).out.splitlines()
     assert any("bob for carl  submit  b in ads/prod" in line for line in lines)
     assert any("bob  submit REFUSED  c in ads/prod" in line for line in lines)
     assert any("ops  drain  n1 drains: new disk" in line for line in lines)
+
+    narrow = largesse("audit", log, columns=60, terminal=True).out
+    assert max(map(len, narrow.splitlines())) <= 60
+    assert narrow.split() == " ".join(lines).split()
 
     rows = [line.split("\t") for line in largesse("audit", log, "--summary").out.splitlines()]
     assert rows[0] == ["who", "what", "", "done", "refused", "last"]

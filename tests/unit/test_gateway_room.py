@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from typing import Any
 
 import httpx
 import pytest
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 from largesse.hosts import hosts_of
 from largesse.log.reader import publish_input
 from schemas import JobSpec, NodeDrained, NodeRegistered, Stage
+from schemas.edge.job_document import job_document
 from schemas.edge.jobs import read_job
 from schemas.jobs import AntiAffinity, Spread
 from services.cli.ending import Wrong
@@ -162,7 +164,7 @@ def specs(draw):
 
 @for_all(specs())
 def test_a_spec_as_it_is_shown_reads_as_the_same_job(spec):
-    assert read_job(json.loads(json.dumps(spec_document(spec))), "ann") == spec
+    assert read_job(json.loads(json.dumps(spec_document(job_document(spec)))), "ann") == spec
 
 
 def test_a_job_tells_its_spec_while_it_lives_and_for_a_while_after():
@@ -251,7 +253,7 @@ def test_a_job_is_late_once_the_window_of_its_reservation_is_over():
 
 
 # ---------------------------------------------------------------- results
-RESULTS = {"presets": {"drf": {"per_job": []}}}
+RESULTS: dict[str, Any] = {"presets": {"drf": {"per_job": []}}}
 
 
 def test_results_are_served_with_the_page_and_nothing_else():

@@ -28,6 +28,7 @@ from services.gateway.view.jobs import (
     waiting_of,
 )
 from services.gateway.view.places import indexes_of
+from services.gateway.view.reruns import kept_job
 from services.gateway.view.state import State, said_of, stage_class_key
 
 WHY: dict[WaitReason | str, str] = {
@@ -266,6 +267,7 @@ def ended_document(state: State, job: EndedJob, whole: bool) -> Document:
         "detail": job.detail,
     }
     if whole:
+        spec = kept_job(state, job.job)
         stages = [
             {
                 "stage": stage.stage,
@@ -281,7 +283,7 @@ def ended_document(state: State, job: EndedJob, whole: bool) -> Document:
                 "nodes": {},
                 "indexes": {},
                 "revocable": None,
-                "demand": _demand(state, job, at),
+                "demand": None if spec is None else _demand(spec.stages[at], stage),
                 "counted": counted_document(stage.counted),
                 "usage": _usage(state, job, at, stage.tasks),
             }
@@ -311,13 +313,10 @@ def _account(state: State, name: str) -> Document | None:
     return None if entry is None else account_document(entry)
 
 
-def _demand(state: State, job: EndedJob, at: int) -> Document | None:
-    """What a task of an ended job held; None where it is forgotten."""
-    counted, spec = job.stages[at].counted, state.specs.get(job.job)
-    if spec is None:
-        return None
-    counts = {} if counted is None else counted[1]
-    return quantity_texts({kind: counts.get(kind, amount) for kind, amount in spec.stages[at].demand.items()})
+def _demand(submitted: Stage, ended: EndedStage) -> Document:
+    """What a task of a stage that is over held."""
+    counts = {} if ended.counted is None else ended.counted[1]
+    return quantity_texts({kind: counts.get(kind, amount) for kind, amount in submitted.demand.items()})
 
 
 def _usage(state: State, job: EndedJob, at: int, tasks: int) -> Document | None:

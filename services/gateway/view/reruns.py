@@ -4,6 +4,7 @@ from json import dumps, loads
 
 from schemas import JobAdmitted, JobSpec
 from schemas.edge.job_document import Document, job_document
+from schemas.edge.jobs import read_job
 from services.gateway.view.jobs import LiveJob
 from services.gateway.view.state import State
 
@@ -43,3 +44,11 @@ def kept_spec(state: State, name: str) -> Document | None:
         return None
     document: Document = loads(state.specs[name])
     return document
+
+
+def kept_job(state: State, name: str) -> JobSpec | None:
+    """The same as it was read then."""
+    document = kept_spec(state, name)
+    spec = None if document is None else read_job(document, "")
+    assert spec is None or isinstance(spec, JobSpec)
+    return spec
