@@ -40,7 +40,7 @@ from schemas.topics import LOG, SNAPSHOTS
 from services.gateway import view
 from services.gateway.follow import Follower
 from services.gateway.http.app import make_app
-from services.gateway.past import Past
+from services.gateway.past import Past, checkpoints_in
 from services.replay.onto_bus import put_onto
 from services.replay.source import Source, Step, open_source
 from services.simulator.run import Options, simulate
@@ -139,7 +139,7 @@ def _drawn(last: int, moments: int, admitted: list[tuple[int, str]]) -> Drawn:
 
 
 async def _follow(bus: Bus, settings: Settings, last: int, drawn: Drawn) -> None:
-    keeper = Timed(bus, settings, view.NAME, view.LAYOUT, view.State, view.SETTLED)
+    keeper = Timed(bus, settings, checkpoints_in(bus, settings))
     shell = Shell(view, bus, settings, past=keeper)
     cpu, clock = time.process_time(), time.monotonic()
     while await shell.step():

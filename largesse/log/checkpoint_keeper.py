@@ -7,7 +7,6 @@ have a base.
 """
 
 import asyncio
-from collections.abc import Sequence
 from functools import partial
 from typing import Generic
 
@@ -30,23 +29,10 @@ WHOLE_EVERY = 16
 
 
 class CheckpointKeeper(Generic[S]):
-    """Keeps checkpoints of one instance. `settled`: fields of its state whose entries stay as they are until they go.
-    `begins`: the record behind which its log begins.
-    """
+    """Keeps checkpoints of one instance. `kept`: finds them again. `begins`: the record behind which its log begins."""
 
-    def __init__(
-        self,
-        bus: Bus,
-        settings: Settings,
-        service: str,
-        layout: int,
-        kind: type[S],
-        settled: Sequence[str],
-        *,
-        begins: int = 0,
-    ) -> None:
-        self._bus, self._settings, self._service, self._layout = bus, settings, service, layout
-        self._kind, self._settled, self._begins = kind, settled, begins
+    def __init__(self, bus: Bus, settings: Settings, kept: Checkpoints[S], *, begins: int = 0) -> None:
+        self._bus, self._settings, self._kept, self._begins = bus, settings, kept, begins
         most = settings.checkpoints
         self._slots = 1 << (most.bit_length() - 1) if most >= 2 else 0
         self._number = self._seq = self._bytes = 0
@@ -58,10 +44,7 @@ class CheckpointKeeper(Generic[S]):
         self._number, self._seq = self._number_of(seq), seq
         if not self._slots:
             return
-        earlier = Checkpoints(
-            self._bus, self._settings.partition, self._service, self._layout, self._kind, self._settled
-        )
-        self._base = await earlier.newest_base()
+        self._base = await self._kept.newest_base()
         if self._base is not None:
             self._group = self._group_of(self._number_of(self._base.seq))
             for name, then in self._base.settled.items():
@@ -88,13 +71,13 @@ class CheckpointKeeper(Generic[S]):
             return
         base, data = self._cut(state, number, order.seq)
         landmark = await landmark_of(self._bus, self._settings.partition, order.offset)
-        snapshot = Snapshot(self._service, 0, 1, self._layout, number, order, landmark, decisions, data)
+        snapshot = Snapshot(self._kept.service, 0, 1, self._kept.layout, number, order, landmark, decisions, data)
         pack = partial(
             messages_of,
             snapshot,
             self._settings.cell,
             self._settings.partition,
-            kept_as=kept_as(self._service),
+            kept_as=kept_as(self._kept.service),
             slot=slot,
             base=base,
         )
@@ -106,7 +89,7 @@ class CheckpointKeeper(Generic[S]):
         """The record behind which the base lies, None without one; and what is to be written."""
         group = self._group_of(number)
         if number % (WHOLE_EVERY * group[0]) == 0:
-            self._base, self._group = base_of(state, self._settled, seq), group
+            self._base, self._group = base_of(state, self._kept.settled, seq), group
         elif self._base is not None and self._group == group:
             found = cut(state, self._base)
             if found is not None:

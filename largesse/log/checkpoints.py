@@ -121,8 +121,8 @@ class Checkpoints(Generic[S]):
     def __init__(
         self, bus: Bus, partition: int, service: str, layout: int, kind: type[S], settled: Sequence[str] = ()
     ) -> None:
-        self._bus, self._partition, self._service, self._layout = bus, partition, service, layout
-        self._kind, self._settled = kind, settled
+        self._bus, self._partition, self.service, self.layout = bus, partition, service, layout
+        self._kind, self.settled = kind, settled
         self._places: dict[str, _Place] = {}
         self._position = 0
         self._base: Base | None = None
@@ -144,7 +144,7 @@ class Checkpoints(Generic[S]):
                 snapshot = await self._read(place)
                 return await self._state_of(snapshot), snapshot
             except SnapshotRefused as refused:
-                logger(service=kept_as(self._service)).warning("checkpoint_refused", seq=place.seq, reason=str(refused))
+                logger(service=kept_as(self.service)).warning("checkpoint_refused", seq=place.seq, reason=str(refused))
                 self._places.pop(place.sum, None)
         return None
 
@@ -181,9 +181,9 @@ class Checkpoints(Generic[S]):
         """Raises SnapshotRefused, BusError."""
         how, _, short = snapshot.state.partition(b"\n")
         if not short:
-            return await judge(self._bus, self._partition, snapshot, self._layout, self._kind)
+            return await judge(self._bus, self._partition, snapshot, self.layout, self._kind)
         shortened = replace(snapshot, state=short)
-        state = await judge(self._bus, self._partition, shortened, self._layout, self._kind)
+        state = await judge(self._bus, self._partition, shortened, self.layout, self._kind)
         try:
             line = orjson.loads(how)
             join(state, await self._base_at(line["base"]), line["kept"])
@@ -202,7 +202,7 @@ class Checkpoints(Generic[S]):
             except SnapshotRefused as refused:
                 reason = f"its base: {refused}"
                 continue
-            self._base = base_of(state, self._settled, seq)
+            self._base = base_of(state, self.settled, seq)
             return self._base
         raise SnapshotRefused(reason)
 
@@ -216,7 +216,7 @@ class Checkpoints(Generic[S]):
             self._position = max(fetched.position, self._position + 1)
 
     def _note(self, message: Message) -> None:
-        found = piece_of(message, kept_as(self._service), 0)
+        found = piece_of(message, kept_as(self.service), 0)
         if found is None or found[0]["part"] != 0 or type(found[0].get("time")) is not int:
             return
         about = found[0]
@@ -230,7 +230,7 @@ class Checkpoints(Generic[S]):
         while len(pieces) < place.parts and position < end:
             fetched = await self._bus.fetch(SNAPSHOTS, self._partition, position, most=FETCHED_MOST)
             for message in fetched:
-                found = piece_of(message, kept_as(self._service), 0)
+                found = piece_of(message, kept_as(self.service), 0)
                 if found is not None and found[0]["sum"] == place.sum and found[0]["part"] == len(pieces):
                     pieces.append(found[1])
             if not pieces:

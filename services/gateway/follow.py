@@ -11,6 +11,7 @@ from time import monotonic
 from typing import Any
 
 from largesse.bus.port import Bus, BusError, MessageTooLarge, Writer
+from largesse.log.checkpoint_keeper import CheckpointKeeper
 from largesse.log.decisions import DecisionReader
 from largesse.log.reader import publish_input, wait_for_more
 from largesse.settings import Settings
@@ -22,7 +23,7 @@ from services.gateway.answers import Answer, Answers
 from services.gateway.changes import Changes
 from services.gateway.heard import HeardNodes
 from services.gateway.log_places import LogPlaces, Place
-from services.gateway.past import Past, keeper_of
+from services.gateway.past import Past
 from services.gateway.view.state import State
 
 TURN_RECORDS = 100
@@ -41,8 +42,9 @@ class Follower:
         self.bus = bus
         self._settings = settings
         core: Any = view
-        self._shell = Shell(core, bus, settings, stop=stop, past=keeper_of(bus, settings, begins))
         self.past = Past(core, bus, settings)
+        keeper = CheckpointKeeper(bus, settings, self.past.checkpoints, begins=begins)
+        self._shell = Shell(core, bus, settings, stop=stop, past=keeper)
         self.heard = HeardNodes(bus, settings.partition)
         self.places = LogPlaces(bus, settings.partition, self.past.checkpoints)
         self.changes = Changes(self.state)

@@ -8,7 +8,6 @@ from dataclasses import replace
 from largesse.bus.port import Bus
 from largesse.core import Core
 from largesse.folding import Folded
-from largesse.log.checkpoint_keeper import CheckpointKeeper
 from largesse.log.checkpoints import Checkpoints
 from largesse.log.snapshots import Snapshot, dump, load
 from largesse.moments import Moment
@@ -43,9 +42,9 @@ class PastBusy(Exception):
     """A moment cannot be shown yet; says why. Asking again helps."""
 
 
-def keeper_of(bus: Bus, settings: Settings, begins: int = 0) -> CheckpointKeeper[State]:
-    """Keeps the checkpoints that moments begin at. `begins`: the record behind which the log begins."""
-    return CheckpointKeeper(bus, settings, view.NAME, view.LAYOUT, State, view.SETTLED, begins=begins)
+def checkpoints_in(bus: Bus, settings: Settings) -> Checkpoints[State]:
+    """The states that moments begin at."""
+    return Checkpoints(bus, settings.partition, view.NAME, view.LAYOUT, State, view.SETTLED)
 
 
 class Past:
@@ -53,7 +52,7 @@ class Past:
 
     def __init__(self, core: Core[State], bus: Bus, settings: Settings) -> None:
         self._core, self._bus, self._settings = core, bus, settings
-        self.checkpoints = Checkpoints(bus, settings.partition, core.NAME, core.LAYOUT, State, view.SETTLED)
+        self.checkpoints = checkpoints_in(bus, settings)
         self._on_the_way: OrderedDict[int, Snapshot] = OrderedDict()
         self._on_the_way_bytes = 0
         self._kept: OrderedDict[Moment, State] = OrderedDict()

@@ -62,7 +62,7 @@ def plain(state):
 
 
 def keeper(bus, most=64, layout=1, **more):
-    return CheckpointKeeper(bus, Settings(checkpoints=most), "toy", layout, State, SETTLED, **more)
+    return CheckpointKeeper(bus, Settings(checkpoints=most), checkpoints(bus, layout), **more)
 
 
 def checkpoints(bus, layout=1):

@@ -6,6 +6,7 @@ import pytest
 
 from largesse.folding import Folded
 from largesse.log import checkpoint_keeper
+from largesse.log.checkpoint_keeper import CheckpointKeeper
 from largesse.log.snapshots import dump
 from largesse.moments import Moment
 from largesse.settings import Settings
@@ -44,10 +45,14 @@ async def folded_to(cell, seq):
     return folded.state
 
 
+def keeper_in(bus, settings):
+    return CheckpointKeeper(bus, settings, past.checkpoints_in(bus, settings))
+
+
 async def with_checkpoints(cell, **settings):
     """Another gateway that follows the log and keeps a checkpoint of every round, or of as many as are wanted."""
     settings = Settings(**settings)
-    shell = Shell(view, cell.bus, settings, past=past.keeper_of(cell.bus, settings))
+    shell = Shell(view, cell.bus, settings, past=keeper_in(cell.bus, settings))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(checkpoint_keeper, "RECORDS_BETWEEN", 1)
         patch.setattr(checkpoint_keeper, "BYTES_BY_RECORD", 1 << 30)

@@ -15,9 +15,9 @@ from schemas import RoundClosed, RoundOpened, SequencerClaimed
 from schemas.topics import LOG
 from services.gateway import log_pages, log_places, view
 from services.gateway.http.problems import dumped
-from services.gateway.past import keeper_of
 from tests.bus_stories import answers_in
 from tests.gateway_cell import GUARD_S, JOB, run_in_memory
+from tests.unit.test_gateway_past import keeper_in
 
 
 @pytest.fixture(autouse=True)
@@ -142,7 +142,7 @@ def test_a_restarted_gateway_reads_the_log_before_its_snapshot_from_checkpoints(
         monkeypatch.setattr(checkpoint_keeper, "RECORDS_BETWEEN", 1)
         monkeypatch.setattr(checkpoint_keeper, "BYTES_BY_RECORD", 1 << 30)
         settings = Settings(checkpoints=64)
-        shell = Shell(view, cell.bus, settings, past=keeper_of(cell.bus, settings))
+        shell = Shell(view, cell.bus, settings, past=keeper_in(cell.bus, settings))
         while await shell.step():
             pass
         log = await whole_log(cell)
