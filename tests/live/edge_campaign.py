@@ -1,4 +1,5 @@
-"""Campaign of nodes over MQTT: `python -m tests.live.edge_campaign [--seeds N] [--from S] [--keep FOLDER]`.
+"""Campaign of nodes over MQTT: `python -m tests.live.edge_campaign [--seeds N] [--from S] [--keep FOLDER]
+[--lease-ms MS]`.
 
 A seed is one cell whose nodes are reached over a real mosquitto, through a proxy that cuts, delays and leaves
 connections half open. Bridges and agents are processes. While jobs run, connections go, the broker is killed or paused,
@@ -53,6 +54,7 @@ from tests.mosquitto import Mosquitto
 from tests.mqtt_proxy import Proxy
 
 LEASE_MS = 3_000
+"""What runs on a machine that is wanted several times over hears of its lease too late, whatever fails."""
 NODES = ("n0", "n1")
 BRIDGES = ("b0", "b1")
 JOBS = 5
@@ -94,10 +96,10 @@ class _OneWriter:
 class EdgeSeed:
     """One cell's story."""
 
-    def __init__(self, seed: int, folder: Path, steps: int = STEPS, jobs: int = JOBS) -> None:
+    def __init__(self, seed: int, folder: Path, steps: int = STEPS, jobs: int = JOBS, lease_ms: int = LEASE_MS) -> None:
         self.dice = random.Random(f"edge {seed}")
         self.outcome = Outcome(seed)
-        self.folder, self._steps = folder, steps
+        self.folder, self._steps, self._lease_ms = folder, steps, lease_ms
         (folder / "proof").mkdir()
         self.jobs = writing_jobs(folder, self.dice, jobs)
         self.jobs += [handing_job(folder, f"handed-on-by-{node}", node, other) for node, other in (NODES, NODES[::-1])]
@@ -138,7 +140,7 @@ class EdgeSeed:
         parts = [asyncio.ensure_future(shell.run(core, self.bus, settings, stop=stop)) for core in cores]
         parts += [asyncio.ensure_future(admission.run(self.bus, settings, stop=stop))]
         following = asyncio.ensure_future(self._follow())
-        await self._tell("config", {"set": {"node_lease_ms": LEASE_MS}})
+        await self._tell("config", {"set": {"node_lease_ms": self._lease_ms}})
         server = await serve_bus(_OneWriter(self.bus), self.folder / "socket")  # type: ignore[arg-type]
         try:
             async with self.proxy.running():
@@ -229,7 +231,7 @@ class EdgeSeed:
                 self.mosquitto.start()
             case "pause":
                 self.mosquitto.pause()
-                await asyncio.sleep(dice.uniform(0.2, LEASE_MS / 1_000 + 1))
+                await asyncio.sleep(dice.uniform(0.2, self._lease_ms / 1_000 + 1))
                 self.mosquitto.pause(False)
             case "bridge" | "agent":
                 name = dice.choice(BRIDGES if fault == "bridge" else NODES)
@@ -242,7 +244,7 @@ class EdgeSeed:
                 self._rivals[node] += 1
                 await self._start(node, f"{node}-rival-{self._rivals[node]}")
             case _:
-                await self._away(dice.choice(NODES), LEASE_MS * (2 if fault == "away for long" else 0.4) / 1_000)
+                await self._away(dice.choice(NODES), self._lease_ms * (2 if fault == "away for long" else 0.4) / 1_000)
 
     async def _away(self, node: str, seconds: float) -> None:
         prefix = f"default/{node}/"
@@ -328,7 +330,7 @@ class EdgeSeed:
             if isinstance(body, NodeRegistered) and self._rivals[body.node]:
                 for item in body.lost:
                     for index in range(item.first, item.first + item.count):
-                        found[f"{item.job}~{item.stage}~{index}", item.attempt] = read_s + LEASE_MS / 1_000
+                        found[f"{item.job}~{item.stage}~{index}", item.attempt] = read_s + self._lease_ms / 1_000
         return found
 
 
@@ -338,12 +340,12 @@ def _cpu_seconds() -> float:
     return sum(each.ru_utime + each.ru_stime for each in used)
 
 
-async def run_seed(seed: int, folder: Path, steps: int = STEPS, jobs: int = JOBS) -> Outcome:
+async def run_seed(seed: int, folder: Path, steps: int = STEPS, jobs: int = JOBS, lease_ms: int = LEASE_MS) -> Outcome:
     """One seed, in an empty folder of its own. SIGTERM cuts it off, and nothing of it stays."""
     running = asyncio.current_task()
     assert running is not None
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, running.cancel)
-    return await EdgeSeed(seed, folder, steps, jobs).run()
+    return await EdgeSeed(seed, folder, steps, jobs, lease_ms).run()
 
 
 def main(words: list[str]) -> int:
@@ -352,12 +354,13 @@ def main(words: list[str]) -> int:
     parser.add_argument("--seeds", type=int, default=300)
     parser.add_argument("--from", dest="first", type=int, default=0)
     parser.add_argument("--keep", type=Path, help="bus and logs of a seed that failed are copied there")
+    parser.add_argument("--lease-ms", type=int, default=LEASE_MS, help="longer where other programs want the machine")
     asked = parser.parse_args(words)
     total: Counter[str] = Counter()
     bad = 0
     for seed in range(asked.first, asked.first + asked.seeds):
         with tempfile.TemporaryDirectory(prefix="largesse-edge-", ignore_cleanup_errors=True) as folder:
-            outcome = asyncio.run(run_seed(seed, Path(folder)))
+            outcome = asyncio.run(run_seed(seed, Path(folder), lease_ms=asked.lease_ms))
             if outcome.wrong and asked.keep is not None:
                 shutil.copytree(Path(folder, "bus"), asked.keep / f"{seed}-bus", dirs_exist_ok=True)
                 for log in Path(folder).glob("*.log"):
