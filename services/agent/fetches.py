@@ -32,6 +32,13 @@ class Fetches:
         self._open: dict[str, tuple[str, asyncio.Future[NodeReply]]] = {}
         self._log = logger(service="agent", node=node)
 
+    def end(self) -> None:
+        """The session is over: what was asked in it is to be asked again."""
+        self.session = None
+        for _, future in self._open.values():
+            if not future.done():
+                future.set_exception(MqttError("the session is over"))
+
     def hear(self, payload: bytes) -> None:
         """An answer has come."""
         try:

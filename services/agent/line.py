@@ -84,8 +84,9 @@ class Line:
             except MqttError as error:
                 self._log.warning("no session with the MQTT broker at the moment", error=str(error))
             finally:
-                self._session = self._fetches.session = None
+                self._session = None
                 self._connected.clear()
+                self._fetches.end()
             if mono_ms() - begun_ms > RETRY_MS_MAX:
                 retry_ms = RETRY_MS
             await asyncio.sleep(retry_ms * random.uniform(0.5, 1) / 1_000)

@@ -205,7 +205,7 @@ class _Bridge:
         if replier_of(topic, cell) is not None:
             return None, ASKED_MS if self._asking.hear(topic, payload) else 0
         if (fetcher := fetcher_of(topic, cell)) is not None:
-            if self._bridges.serves(fetcher):
+            if self._bridges.serves(fetcher) and self._cell_log.is_caught_up:  # Else it asks again.
                 self._fetching.hear(topic, payload)
             return None, ASKED_MS
         said = self._intake.take(topic, payload)

@@ -12,9 +12,10 @@ import pytest
 from largesse.agents_http import NoAnswer
 from largesse.lifecycle.node_work import start
 from largesse.mqtt import work
-from largesse.mqtt.topics import ask_topic, fetch_topic, fetched_topic, reply_topic
+from largesse.mqtt.topics import ask_topic, fetch_filter, fetch_topic, fetched_topic, reply_topic
 from largesse.mqtt.work import Work, take_in
 from largesse.process.health import served
+from largesse.settings import Settings
 from largesse.task_results import WantedResults, path_of
 from largesse.telemetry import BRIDGE_FETCHED, BRIDGE_REFUSED
 from schemas import JobAdmitted, NodeRegistered, TaskFinished, TaskStarted
@@ -23,8 +24,10 @@ from services.agent.replies import PIECE_BYTES
 from services.agent.task_output import pages_of
 from services.agent.task_results import results_beside
 from services.bridge import asking as bridge_asking
+from services.bridge import shell
 from services.bridge.fetching import BY_NODE_MAX
 from tests.live.agent_cell import GUARD_SECONDS, agent_on, end_tasks, eventually, outcome_of, settings
+from tests.live.cuttable import CuttableBus
 from tests.live.edge_cell import bridge_on, edge_agent_on, edge_cell, ended
 
 SIZE = 3 * PIECE_BYTES + 17
@@ -192,6 +195,52 @@ def test_a_node_gets_nothing_that_was_not_handed_on_to_it(tmp_path):
             assert more_than(before) == {"handed": 3, "name": 2, "malformed": 3}
             await evil.publish(fetched_topic("default", "evil"), json.dumps({"over": True}).encode())
             assert await answers(evil, 1) == [{"over": True}], "nobody was asked, and nothing said"
+
+    told(story)
+
+
+def test_what_was_asked_in_a_session_that_ends_is_asked_again_in_the_next_one(tmp_path, monkeypatch):
+    monkeypatch.setattr(fetches, "ANSWER_MS", 60_000)
+
+    async def story(cell, broker):
+        async with (
+            bridge_on(cell, broker),
+            edge_agent_on(broker, node(tmp_path, "m")),
+            edge_agent_on(broker, node(tmp_path, "n")),
+        ):
+            await cell.until(lambda: len(cell.bodies(NodeRegistered)) == 2)
+            for _ in range(2):
+                broker.inject("lost", topic=fetched_topic("default", "n"))
+            answered = counted(BRIDGE_FETCHED, "answered")
+            await submit(cell, tmp_path)
+            await eventually(lambda: counted(BRIDGE_FETCHED, "answered") >= answered + 2)
+            (own,) = (client for client in broker.clients if client.startswith("default/n/"))
+            broker.cut(own)
+            async with asyncio.timeout(55):
+                assert await outcome_of(cell) == "succeeded"
+
+    told(story)
+
+
+def test_a_bridge_that_has_not_read_the_log_yet_refuses_nobody(tmp_path):
+    async def story(cell, broker):
+        bus, stop = CuttableBus(cell.bus), asyncio.Event()
+        bus.cut = True
+        running = asyncio.create_task(shell.run(bus, Settings(), broker, stop, bridge_asking.Asking("default", "b1")))
+        before = counted(BRIDGE_REFUSED, "handed")
+        async with broker.session("evil") as evil:
+            await eventually(lambda: "b1" in broker.clients and fetch_filter("default") in broker._links["b1"].filters)
+            asked = fetch(1, path=path_of(WantedResults("j", "make", 0, 1, 7)))
+            await evil.publish(fetch_topic("default", "evil"), asked)
+            await eventually(lambda: not broker._links["b1"].waiting)
+            await asyncio.sleep(0.05)
+            assert counted(BRIDGE_REFUSED, "handed") == before
+            bus.cut = False
+            while counted(BRIDGE_REFUSED, "handed") == before:
+                await evil.publish(fetch_topic("default", "evil"), asked)
+                await asyncio.sleep(0.01)
+        stop.set()
+        await running
 
     told(story)
 
