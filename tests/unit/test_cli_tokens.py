@@ -1,14 +1,22 @@
 """`largesse token`, and what commands send of a token: where, and where not."""
 
+import asyncio
 import json
 import stat
 from hashlib import sha256
 
 import pytest
 
+from largesse.bus.file.bus import FileBus
+from largesse.bus.memory import MemoryBus
+from largesse.bus.port import Outgoing
+from largesse.settings import Settings
+from schemas import TokenMade
+from services.admission import sequencer
+from services.cli import straight
 from services.cli.access import SECRET_BYTES, roles_of
 from services.cli.ending import Wrong
-from tests.token_cell import secret
+from tests.token_cell import request_of, secret
 from tests.unit.cli_here import largesse
 from tests.unit.stub_server import respond, serving
 
@@ -217,12 +225,39 @@ def test_a_role_without_a_colon_is_for_everything():
 
 
 # ---------------------------------------------------------------- straight to the bus
+def test_a_cell_that_runs_answers_over_its_bus_without_a_sequencer_beside_its_own():
+    async def story():
+        bus, stop = MemoryBus(), asyncio.Event()
+        closed = bus.close
+        settings = Settings(bus="kafka://broker:9092")
+        leading = asyncio.ensure_future(sequencer.run(bus, settings, stop=stop))
+        monkey = pytest.MonkeyPatch()
+        monkey.setattr(bus, "close", _nothing)  # It is the cell's.
+        try:
+            request = {"make": request_of("root", "ann", [{"role": "admin"}])}
+
+            async def ask(follower):
+                answer = await follower.send("access", request, "ann", 60)
+                return answer.record, list(follower.state.tokens)
+
+            found = await straight._asked(bus, settings, ask)
+            claims = [each for each in await bus.fetch("cluster.log", 0, 0) if b"SequencerClaimed" in each.value]
+            return *found, len(claims)
+        finally:
+            monkey.undo()
+            stop.set()
+            await leading
+            await closed()
+
+    record, tokens, claims = asyncio.run(story())
+    assert (type(record.body), record.body.author, tokens, claims) == (TokenMade, "ann", ["root"], 1)
+
+
+async def _nothing():
+    pass
+
+
 def test_tokens_are_made_listed_and_revoked_on_the_bus_of_a_cell_that_does_not_run(tmp_path):
-    import asyncio
-
-    from largesse.bus.file.bus import FileBus
-    from largesse.bus.port import Outgoing
-
     data = tmp_path / "data"
 
     async def begin():

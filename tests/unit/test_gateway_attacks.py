@@ -12,6 +12,7 @@ from tests.http_rig import GUARD_S, run_over_http
 from tests.token_cell import bearer, job, request_of, run_with_tokens, secret
 
 SPEC = job()
+BEARER = bearer("admin")["Authorization"]
 
 
 def cookie(value, name="largesse-session-8642"):
@@ -243,6 +244,21 @@ def test_a_huge_header_is_refused_and_not_repeated():
     answers = run_over_http(story)
     assert [each.status for each in answers] in ([401, 401], [401, 400])  # 400: it came in parts.
     assert all(len(each.body) < 1_000 for each in answers)
+
+
+@pytest.mark.parametrize("said", ["10.0.0.7", "127.0.0.1, 10.0.0.7"])
+def test_metrics_through_a_proxy_of_this_machine_are_for_viewers(said):
+    """The address that counts is the last one that no trusted proxy has, whatever the client wrote before it."""
+
+    async def story(served):
+        made = request_of("admin", "root", [{"role": "admin"}])
+        await served.follower.send("access", {"make": made}, "tester", GUARD_S)
+        return [
+            (await served.ask("GET", "/metrics", **headers)).status
+            for headers in ({}, {"x_forwarded_for": said}, {"x_forwarded_for": said, "authorization": BEARER})
+        ]
+
+    assert run_over_http(story) == [200, 401, 200]
 
 
 @pytest.mark.parametrize("field", ["name", "user"])

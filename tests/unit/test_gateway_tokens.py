@@ -13,6 +13,7 @@ from largesse.hosts import hosts_of, is_loopback, is_loopback_name
 from schemas import JobAdmitted, JobCancelled, Record, Role, TokenMade, TokenRevoked
 from services.gateway.access import failures, sessions
 from services.gateway.access.callers import EVERYTHING, Caller, Callers
+from services.gateway.http.app import make_app
 from services.gateway.http.callers import COOKIE, Doorkeeper
 from services.gateway.view.access import fold_token
 from services.gateway.view.state import State
@@ -85,6 +86,17 @@ def test_an_expired_token_lets_nobody_in_by_the_gateways_clock():
     before, after = run_with_tokens(story)
     assert (before.status_code, after.status_code) == (200, 401)
     assert "has expired" in after.json()["detail"]
+
+
+def test_a_recorded_log_asks_nobody_whatever_tokens_its_cell_had():
+    assert Callers(lambda: State(tokens_made=True), is_open=True).is_open
+    assert not Callers(lambda: State(tokens_made=True)).is_open
+
+    async def story(cell):
+        recorded = make_app(cell.follower, recorded=True)
+        return recorded.state.api.door.callers.is_open, cell.door.callers.is_open
+
+    assert run_with_tokens(story) == (True, False)
 
 
 # ---------------------------------------------------------------- a user's own
