@@ -36,6 +36,10 @@ def results_app(name: str, document: Document, hosts: Hosts) -> FastAPI:
         ready = {"status": "ready", "cell": name, "seq": 0, "round": 0, "time": 0, "silent_ms": 0}
         return as_json({**ready, "recorded": True, "results": True})
 
+    @app.get("/v1/session")
+    async def get_session() -> Response:
+        return as_json({"open": True, "user": None, "role": "viewer", "roles": ["viewer"], "token": None})
+
     @app.get("/v1/results")
     async def get_results() -> Response:
         return as_json({"name": name, "document": document})

@@ -110,7 +110,7 @@ export function Frame({ children }) {
       </div></details>
     </header>
     ${isBare ? html`<nav class="views" aria-label="Views"><ul><li><a href="#/results" aria-current="page">Results</a></li></ul></nav>` : html`<nav class="views" aria-label="Views"><ul>
-      ${VIEWS.map(([name, label]) => html`<li key=${name}><a href=${href([name])} aria-current=${view === name ? "page" : null}>${label}</a></li>`)}
+      ${VIEWS.filter(([name]) => name !== "whatif" || may("operator")).map(([name, label]) => html`<li key=${name}><a href=${href([name])} aria-current=${view === name ? "page" : null}>${label}</a></li>`)}
       ${may("submitter") && html`<li><a href=${href(["submit"])} aria-current=${view === "submit" ? "page" : null}>Submit</a></li>`}
     </ul></nav>
     <${TimeBar} />`}

@@ -33,6 +33,7 @@ function Page() {
 
 /** @param {string} view @param {string} part @param {string[]} parts */
 function shownView(view, part, parts) {
+  const none = html`<h1>There is no such view</h1><${Empty}>Go to the <a href=${href(["overview"])}>overview</a>.<//>`;
   switch (view) {
     case "overview": return html`<${Overview} />`;
     case "queues": return parts.length ? html`<${Queue} key=${parts.join("/")} path=${parts.join("/")} />` : html`<${Queues} />`;
@@ -44,9 +45,9 @@ function shownView(view, part, parts) {
     case "log": return part === "rounds" && parts[1] ? html`<${Round} key=${parts[1]} round=${parts[1]} />` : html`<${Log} />`;
     case "series": return html`<${Series} key=${part} name=${part} />`;
     case "results": return html`<${ServedResults} />`;
-    case "whatif": return html`<${WhatIf} />`;
-    case "submit": if (may("submitter")) return html`<${Submit} />`; // falls through
-    default: return html`<h1>There is no such view</h1><${Empty}>Go to the <a href=${href(["overview"])}>overview</a>.<//>`;
+    case "whatif": return may("operator") ? html`<${WhatIf} />` : none;
+    case "submit": return may("submitter") ? html`<${Submit} />` : none;
+    default: return none;
   }
 }
 
