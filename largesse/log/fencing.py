@@ -24,7 +24,8 @@ PARTS_MAX = 4_000
 
 _CLAIM = b'{"type":"SequencerClaimed"'
 _PART = b'{"header":'
-_PIECE = b',"piece":'
+PIECE = b',"piece":'
+"""Only messages that carry a part of a record have this."""
 
 
 @dataclass(slots=True)
@@ -68,7 +69,7 @@ def split(header: Header, content: bytes, *, id_: str, seq: int) -> list[bytes]:
     for part, piece in enumerate(pieces):
         numbered = Header(header.token, header.topic, header.partition, header.offset, part, len(pieces))
         body = orjson.dumps({"seq": seq, "id": id_, "sums": sums, "text": piece.decode()})
-        messages.append(b"".join((_PART, orjson.dumps(numbered), _PIECE, body, b"}")))
+        messages.append(b"".join((_PART, orjson.dumps(numbered), PIECE, body, b"}")))
     return messages
 
 
@@ -109,7 +110,7 @@ def sum_of(piece: bytes) -> str:
 
 def read_piece(message: bytes) -> Piece | None:
     """The part that a message carries, or None where it carries a whole record. Raises Undecodable."""
-    at, whole = message.find(_PIECE), message.find(b',"content":')
+    at, whole = message.find(PIECE), message.find(b',"content":')
     if at < 0 or 0 <= whole < at:
         return None
     try:

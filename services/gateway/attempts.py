@@ -9,6 +9,8 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
+import orjson
+
 from largesse.lifecycle.task_facts import SpareEnd, facts_of
 from schemas import NodeLost, NodeRegistered, Record, RoundClosed, TaskFailed, TaskFinished, TaskStarted
 from schemas.tasks import TaskEnd, TaskFailure
@@ -134,7 +136,9 @@ class AttemptTables:
             if table.read < last:
                 places, begun = self._places(), table.read
                 place = await places.before(lambda order: order.seq <= begun)
-                async for accepted in places.records(place, min(last, begun + LOOKED_AT_MAX)):
+                end = min(last, begun + LOOKED_AT_MAX)
+                async for accepted in places.records(place, end, (orjson.dumps(name)[1:-1],)):
                     if accepted.record.seq > begun:
                         table.learn(accepted.record)
+                table.read = end
             return table

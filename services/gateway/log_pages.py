@@ -3,6 +3,8 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+import orjson
+
 from largesse.log.fencing import Accepted
 from largesse.log.record_lines import JobPlaces, WantedRecords
 from services.gateway.log_places import PLACE_EVERY, LogPlaces, Place
@@ -40,6 +42,11 @@ class Looked:
     limit: int
     known: Callable[[str], tuple[str, str] | None]
 
+    def names(self) -> tuple[bytes, ...]:
+        """Texts of which a record has one if it is wanted; none: that cannot be told from its bytes."""
+        wanted = self.wanted.jobs or self.wanted.nodes
+        return tuple(orjson.dumps(name)[1:-1] for name in wanted)
+
     def has(self, places: JobPlaces, accepted: Accepted) -> bool:
         """Whether a record is one of them."""
         names = places.names_in(accepted.record)
@@ -48,15 +55,14 @@ class Looked:
 
 async def forwards(places: LogPlaces, asked: Looked) -> LogPage:
     """The first ones. Raises BusError, Undecodable."""
-    page, looked, names = LogPage(), 0, JobPlaces(asked.known)
+    page, names = LogPage(), JobPlaces(asked.known)
     place = await places.before(lambda order: order.seq < asked.first)
-    async for accepted in places.records(place, asked.last):
-        seq = accepted.record.seq
-        is_full = asked.has(names, accepted) and not page.takes(accepted, asked.limit)
-        looked += seq >= asked.first
-        if is_full or looked >= LOOKED_AT_MAX:
-            page.following = seq + 1 if seq < asked.last else None
+    last = min(asked.last, asked.first + LOOKED_AT_MAX - 1)
+    async for accepted in places.records(place, last, asked.names()):
+        if asked.has(names, accepted) and not page.takes(accepted, asked.limit):
+            last = accepted.record.seq
             break
+    page.following = last + 1 if last < asked.last else None
     return page
 
 
@@ -66,8 +72,8 @@ async def backwards(places: LogPlaces, asked: Looked) -> LogPage:
     while last >= asked.first:
         place = await _place_before(places, last)
         names, chunk = JobPlaces(asked.known), []
-        async for accepted in places.records(place, last):
-            looked += 1
+        looked += last - place.seq
+        async for accepted in places.records(place, last, asked.names()):
             if asked.has(names, accepted):
                 chunk.append(accepted)
         for accepted in reversed(chunk):

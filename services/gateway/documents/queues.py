@@ -178,6 +178,7 @@ def _queue(cell: _Cell, queue: Queue, path: str, policy: Sharing) -> tuple[Docum
         **_held(cell, path, total),
         "target": None if level is None else _part(level),
         "breach": None if breach is None else _breach(breach),
+        "short_since_ms": None if (short := cell.state.short.get(path)) is None else short.since_ms,
         "children": children,
     }, total
 

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from itertools import chain, islice
 from typing import Any
 
@@ -40,6 +40,7 @@ from services.gateway.http.connections import CONNECTIONS_MAX
 from services.gateway.http.dry_runs.what_ifs import WHAT_IFS_MAX
 from services.gateway.http.problems import Problem, dumped, malformed
 from services.gateway.http.reading import read_document, read_request
+from services.gateway.http.shared_answers import SharedAnswers
 from services.gateway.http.streams import StreamLimit
 from services.gateway.http.watching import WATCHERS_MAX, Watching
 from services.gateway.past import PastBusy
@@ -108,6 +109,7 @@ class Api:
         self.change_places = StreamLimit(min(STREAMS_MAX, connections // 4), "streams of changes")
         self.changes = ChangeStreams(follower)
         self.metrics = CellMetrics()
+        self.shared = SharedAnswers()
 
     async def _ask_agent(self, wanted: Wanted) -> Piece | None:
         self.job(wanted.job)
@@ -166,6 +168,17 @@ class Api:
         if not found.seq:
             raise malformed(Malformed("at", "the log begins later"))
         return found
+
+    async def shared_answer(
+        self, name: str, behind: int | None, make: Callable[[State], Awaitable[Document]]
+    ) -> Response:
+        """A document of now, made once for all who ask for it at a time."""
+
+        async def made() -> bytes:
+            return dumped(await make(self.follower.state))
+
+        content = await self.shared.of(name, behind, self.follower.state.seq, made)
+        return Response(content, media_type="application/json")
 
     def job(self, name: str, view: State | None = None) -> Document:
         """The job's document, of now unless a view is given. Raises Problem."""

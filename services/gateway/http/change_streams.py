@@ -4,6 +4,7 @@ Nothing is kept for a single client: when it can take another event, it gets wha
 view's `Changes` tell it. So who reads slowly gets fewer and larger events, and never a queue of them.
 """
 
+import asyncio
 from collections.abc import AsyncGenerator
 
 from fastapi.sse import KEEPALIVE_COMMENT, format_sse_event
@@ -39,6 +40,12 @@ def changes_document(state: State, asked: int | None, changed: Changed) -> Docum
     }
 
 
+def _until_next(now_s: float, gap_s: float) -> float:
+    """Seconds to the next moment at which all streams with this gap tell of changes, half a gap at least: so their
+    clients ask for the same documents at the same time."""
+    return (now_s // gap_s + (2 if now_s % gap_s > gap_s / 2 else 1)) * gap_s - now_s
+
+
 class ChangeStreams:
     """All streams of one gateway. `encodings`: events encoded so far; streams that wait for the same one share it."""
 
@@ -59,7 +66,7 @@ class ChangeStreams:
                 yield event
                 if most is not None and (most := most - 1) == 0:
                     return
-                await follower.pause(gap_s)
+                await follower.pause(_until_next(asyncio.get_running_loop().time(), gap_s))
             elif not await follower.changed(BEAT_S):
                 yield KEEPALIVE_COMMENT
 

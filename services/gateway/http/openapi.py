@@ -11,6 +11,7 @@ from fastapi.routing import APIRoute
 from pydantic import BaseModel
 from pydantic.json_schema import JsonSchemaMode
 
+from largesse.task_output import NUMBER_MAX
 from schemas.edge.config import ConfigInput
 from schemas.edge.jobs import JobPatch, JobRerunRequest, JobSubmission
 from schemas.edge.reservations import ReservationRequest, ReservationTerms, SeriesRequest
@@ -25,6 +26,10 @@ Responses = dict[int | str, dict[str, Any]]
 
 AT_CHARACTERS_MAX = 64
 
+Behind = Annotated[
+    int | None,
+    Query(ge=0, le=NUMBER_MAX, description="an answer as of this record, or later, will do: clients share one"),
+]
 At = Annotated[
     str | None,
     Query(

@@ -56,10 +56,16 @@ def fitting_document(state: State) -> Document:
 
 def _classes(state: State) -> dict[str, _Class]:
     found: dict[str, _Class] = {}
+    known: dict[int, str] = {}  # Jobs alike share their stages.
     for queue, rows in Pending(state).leaves.items():
         for job, at, tasks in rows:
             stage = job.graph.stages[at]
-            row = found.setdefault(stage_class_key(job.spec, stage), _Class(stage))
+            key = known.get(id(stage))
+            if key is None:
+                key = stage_class_key(job.spec, stage)
+                if stage.anti_affinity is None and stage.spread is None:
+                    known[id(stage)] = key
+            row = found.setdefault(key, _Class(stage))
             row.tasks += tasks
             row.jobs[job.spec.job] = True
             row.queues[queue] += tasks

@@ -148,6 +148,7 @@ class QueueStatus(BaseModel):
     jobs: JobCounts
     target: Share | None
     breach: Shortage | None
+    short_since_ms: Annotated[Ms | None, Field(description="since when it has held less than it is due")]
     children: list["QueueStatus"]
     preset: Annotated[Preset | None, Field(description="the preset in force; at the root alone")] = None
     at: At = None

@@ -39,9 +39,10 @@ from services.gateway.http.api import as_of
 from services.gateway.http.callers import Asker
 from services.gateway.http.dry_runs import config as dry
 from services.gateway.http.dry_runs.what_ifs import the_answer
-from services.gateway.http.openapi import TEXT_MAX, At, Offset, Responses, answer, problems
+from services.gateway.http.openapi import TEXT_MAX, At, Behind, Offset, Responses, answer, problems
 from services.gateway.http.problems import Problem, as_json, dumped, malformed
 from services.gateway.http.reading import message_of
+from services.gateway.view.state import State
 
 if TYPE_CHECKING:
     from services.gateway.http.api import Api
@@ -87,17 +88,28 @@ def add_cluster(app: FastAPI, api: "Api") -> None:
     ready = [Depends(api.is_ready)]
 
     @app.get("/v1/queues", tags=["cluster"], dependencies=ready, responses={200: answer(QueueStatus, "the root queue")})
-    async def get_queues(at: At = None) -> Response:
+    async def get_queues(at: At = None, behind: Behind = None) -> Response:
         """The queue tree: weights, limits, shares, jobs."""
+
+        async def make(state: State) -> Document:
+            return queue_document(state)
+
+        if at is None:
+            return await api.shared_answer("queues", behind, make)
         view = await api.view(at)
         return as_json(as_of(queue_document(view), view, at))
 
     @app.get("/v1/summary", tags=["cluster"], dependencies=ready, responses={200: answer(Summary, "the cell")})
-    async def get_summary(at: At = None) -> Response:
+    async def get_summary(at: At = None, behind: Behind = None) -> Response:
         """The cell at a glance, at one record of its log: jobs, nodes, what waits for what, and the queue tree."""
+
+        async def make(state: State) -> Document:
+            return summary_document(state, await api.metrics.tally.look(state))
+
+        if at is None:
+            return await api.shared_answer("summary", behind, make)
         state = await api.view(at)
-        tally = api.metrics.tally if at is None else Tally()
-        return as_json(as_of(summary_document(state, await tally.look(state)), state, at))
+        return as_json(as_of(summary_document(state, await Tally().look(state)), state, at))
 
     @app.get("/v1/classes", tags=["cluster"], dependencies=ready, responses={200: answer(Classes, "all classes")})
     async def get_classes(at: At = None) -> Response:

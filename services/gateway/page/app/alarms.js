@@ -29,9 +29,28 @@ export function Alarms({ cell, reservations, again }) {
   return html`<section class="card" aria-label="Needs attention"><h2 class="attention">Needs attention</h2><ul class="alarms">${alarms}</ul></section>`;
 }
 
-/** Guarantees that are broken. @param {any} cell */
+/** A queue that holds less than its guarantee for longer is told before all that runs has started since. */
+const SHORT_MS = 30_000;
+/** It has to lack so much of the cell. */
+const SHORT_LEAST = 0.005;
+
+/** Whether a queue has held less than its limits guarantee for a while. @param {any} queue */
+export function isShort(queue) {
+  return queue.breach === null && queue.short_since_ms !== null && Object.keys(queue.limits.guaranteed).length > 0
+    && queue.guaranteed - queue.allocated > SHORT_LEAST && nowMs.value - queue.short_since_ms > SHORT_MS;
+}
+
+/** Queues below their guarantees. @param {any} cell */
 function ofQueues(cell) {
-  return walked(cell.queues).filter((queue) => queue.breach).map(({ queue, breach }) => html`<li key=${`q${queue}`}>Queue <a href=${queueHref(queue || "root")}>${queue || "root"}</a> has been below its guarantee for <${Ago} ms=${breach.since_ms} />:
+  const all = walked(cell.queues);
+  const short = all.filter(isShort).map((queue) => html`<li key=${`s${queue.queue}`}>Queue <a href=${queueHref(queue.queue)}>${queue.queue}</a> has held less than it is due for <${Ago} ms=${queue.short_since_ms} />:
+    <strong>${percent(queue.allocated)}</strong>, where <strong>${percent(queue.guaranteed)}</strong> are guaranteed. What it waits for still runs. <a href=${href(["queues", ...queue.queue.split("/")], { at: iso(queue.short_since_ms) })}>As it was when that began</a>.</li>`);
+  return [...short, ...ofBreaches(all)];
+}
+
+/** Guarantees that are broken. @param {any[]} queues */
+function ofBreaches(queues) {
+  return queues.filter((queue) => queue.breach).map(({ queue, breach }) => html`<li key=${`q${queue}`}>Queue <a href=${queueHref(queue || "root")}>${queue || "root"}</a> has been below its guarantee for <${Ago} ms=${breach.since_ms} />:
     it holds <strong>${percent(breach.allocated)}</strong> of <strong>${percent(breach.guaranteed)}</strong>.
     ${breach.winner && html`<a href=${queueHref(breach.winner)}>${breach.winner}</a> holds most beyond its own.`} <a href=${href(["queues", ...queue.split("/")], { at: iso(breach.since_ms) })}>As it was when that began</a>.</li>`);
 }

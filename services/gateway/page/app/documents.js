@@ -1,10 +1,12 @@
 // Documents of the API in a view: read, read again when they change, and given up when the view is left.
 import { read } from "./api.js";
-import { onChange, touches } from "./changes.js";
+import { head, onChange, touches } from "./changes.js";
 import { useEffect, useRef, useState } from "./lib.js";
 import { at } from "./route.js";
 
 const AGAIN_MS = 700;
+/** What takes long to read is read again only after as many times that: no page may keep a cell busy. */
+const REST = 8;
 
 /**
  * @template T
@@ -15,10 +17,11 @@ const AGAIN_MS = 700;
  * A document at the moment that the page shows. What was read last stays until the next has come.
  * @param {string | null} where The address, without `at`; null: nothing is to be read.
  * @param {readonly string[]} kinds Changes of these kinds have it read again.
- * @param {{timed?: boolean, everyMs?: number}} [how] `timed`: false where the address takes no moment.
+ * @param {{timed?: boolean, everyMs?: number, shared?: boolean}} [how] `timed`: false where the address takes no moment;
+ * `shared`: the gateway makes one answer for all pages that ask at a time.
  * @returns {Read<any>}
  */
-export function useDocument(where, kinds, { timed = true, everyMs = AGAIN_MS } = {}) {
+export function useDocument(where, kinds, { timed = true, everyMs = AGAIN_MS, shared = false } = {}) {
   const moment = at.value;
   const full = where === null || !timed || moment === null ? where
     : `${where}${where.includes("?") ? "&" : "?"}at=${encodeURIComponent(moment)}`;
@@ -33,11 +36,13 @@ export function useDocument(where, kinds, { timed = true, everyMs = AGAIN_MS } =
       return undefined;
     }
     const control = new AbortController();
-    let [running, wanted, timer, begun] = [false, false, 0, 0];
+    let [running, wanted, timer, begun, took] = [false, false, 0, 0, 0];
     const load = async () => {
       [running, wanted, begun] = [true, false, performance.now()];
       try {
-        const data = await read(full, control.signal);
+        const behind = shared && moment === null && head.peek() ? `${full.includes("?") ? "&" : "?"}behind=${head.peek()?.seq}` : "";
+        const data = await read(`${full}${behind}`, control.signal);
+        took = performance.now() - begun;
         if (control.signal.aborted) return;
         setState({ data, problem: null, busy: false });
       } catch (error) {
@@ -54,7 +59,7 @@ export function useDocument(where, kinds, { timed = true, everyMs = AGAIN_MS } =
       timer = setTimeout(() => {
         timer = 0;
         load();
-      }, Math.max(0, begun + everyMs - performance.now()));
+      }, Math.max(0, begun + Math.max(everyMs, took * REST) - performance.now()));
     };
     setState((old) => ({ ...old, busy: true }));
     load();

@@ -53,7 +53,7 @@ function stepped(times, values, until) {
 /** @param {{job: any}} props */
 export function JobShare({ job }) {
   const found = useDocument(path("jobs", job.job, "attempts"), [`jobs/${job.job}`], { timed: false, everyMs: EVERY_MS });
-  const cell = useDocument("v1/summary", ["nodes"], { everyMs: EVERY_MS });
+  const cell = useDocument("v1/summary", ["nodes"], { everyMs: EVERY_MS, shared: true });
   const [chosen, setChosen] = useState("");
   const demands = new Map(job.stages.filter((/** @type {any} */ stage) => stage.demand).map((/** @type {any} */ stage) => [stage.stage, stage.demand]));
   const until = job.ended_ms ?? nowMs.value;

@@ -76,7 +76,7 @@ function List({ nodes, resources, total, offset, sort, show }) {
 
 /** What the tasks that wait could still use of what is free. */
 function Room() {
-  const found = useDocument("v1/room", ["nodes", "jobs", "queues"], { everyMs: ROOM_EVERY_MS });
+  const found = useDocument("v1/room", ["nodes", "jobs", "queues"], { everyMs: ROOM_EVERY_MS, shared: true });
   const data = found.data;
   if (!data?.classes.length) return null;
   return html`<section class="card list-card" aria-label="What waiting tasks could use"><h2>What waiting tasks could still use</h2>

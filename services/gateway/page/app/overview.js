@@ -8,7 +8,7 @@ import { queueHref, href } from "./route.js";
 import { amount, label, measured, number, percent } from "./text.js";
 
 export function Overview() {
-  const summary = useDocument("v1/summary", ["jobs", "nodes", "queues", "rounds", "config", "reservations", "refused"]);
+  const summary = useDocument("v1/summary", ["jobs", "nodes", "queues", "rounds", "config", "reservations", "refused"], { shared: true });
   const reasons = useDocument("v1/reasons", [], { timed: false });
   const reservations = useDocument("v1/reservations", ["reservations"]);
   return html`

@@ -17,7 +17,7 @@ const JOBS_SHOWN = 20;
 
 /** @param {{path: string}} props `root`: the root itself. */
 export function Queue({ path }) {
-  const tree = useDocument("v1/queues", ["queues", "jobs", "config", "rounds"]);
+  const tree = useDocument("v1/queues", ["queues", "jobs", "config", "rounds"], { shared: true });
   return html`<${Shown} read=${tree} what=${`queue ${path}`}>${(/** @type {any} */ root) => {
     const all = walked(root);
     const queue = all.find((each) => each.queue === path) ?? (path === "root" ? root : undefined);

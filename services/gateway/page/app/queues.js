@@ -10,7 +10,7 @@ const ROWS_MAX = 500;
 const OPEN_MAX = 60;
 
 export function Queues() {
-  const tree = useDocument("v1/queues", ["queues", "jobs", "config", "rounds"]);
+  const tree = useDocument("v1/queues", ["queues", "jobs", "config", "rounds"], { shared: true });
   return html`<div class="head"><h1>Queues</h1></div>
     <${Shown} read=${tree} what="the queues">${(/** @type {any} */ root) => html`<${Tree} root=${root} />`}<//>`;
 }

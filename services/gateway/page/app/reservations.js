@@ -19,7 +19,7 @@ const SHOWN_MAX = 200;
 
 export function Reservations() {
   const found = useDocument("v1/reservations", ["reservations"]);
-  const cell = useDocument("v1/summary", ["nodes", "reservations"], { everyMs: 5_000 });
+  const cell = useDocument("v1/summary", ["nodes", "reservations"], { everyMs: 5_000, shared: true });
   const [all, setAll] = useState(false);
   return html`<div class="head"><h1>Reservations</h1></div>
     <${Shown} read=${found} what="the reservations">${(/** @type {any} */ data) => {
