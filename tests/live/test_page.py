@@ -22,8 +22,10 @@ QUEUES = {
             {"name": "research", "guaranteed": {"cpu": "500m"}},
             {"name": "default"},
         ],
-    }
+    },
+    "set": {"node_lease_ms": 600_000},
 }
+"""A node whose reports a busy disk keeps back for ten seconds would be lost, and could not be drained."""
 VIEWS = (
     *("overview", "queues", "queues/ads", "queues/root", "jobs", "jobs?state=waiting", "jobs/etl", "jobs/endless"),
     *("jobs/broken", "nodes", "nodes/node-1", "reservations", "classes", "donations", "log", "submit", "nowhere"),

@@ -2,7 +2,7 @@
 import { useDocument } from "./documents.js";
 import { Flows } from "./flows.js";
 import { html, useState } from "./lib.js";
-import { shown } from "./moment.js";
+import { logBegins, shown } from "./moment.js";
 import { Bar, Empty, Fact, Shown, Table } from "./parts.js";
 import { href, queueHref, route, go, here } from "./route.js";
 import { settings } from "./settings.js";
@@ -15,19 +15,23 @@ const FIELDS = /** @type {const} */ (["donated", "received", "waited"]);
 /** @typedef {{name: string, queue: string, donated: Record<string, number>, received: Record<string, number>, waited: Record<string, number>, lost: number}} Account */
 
 export function Donations() {
-  const since = route.value.query.get("since");
+  const asked = route.value.query.get("since");
+  const begins = logBegins.value;
+  const isReady = asked === null || begins !== null;
+  // Before the log begins nothing was given.
+  const since = asked !== null && begins !== null && (/^[0-9]+$/.test(asked) ? 0 : Date.parse(asked) - begins) < 0 ? null : asked;
   const now = useDocument("v1/ledger", ["ledger", "jobs", "rounds"]);
-  const before = useDocument(since === null ? null : `v1/ledger?at=${encodeURIComponent(since)}`, [], { timed: false });
-  const text = since === null || /^[0-9]+$/.test(since) ? "" : `${day(Date.parse(since))}T${clock(Date.parse(since))}`;
+  const before = useDocument(since === null || !isReady ? null : `v1/ledger?at=${encodeURIComponent(since)}`, [], { timed: false });
+  const text = asked === null || since === null || /^[0-9]+$/.test(since) ? "" : `${day(Date.parse(since))}T${clock(Date.parse(since))}`;
   return html`<div class="head"><h1>Donations</h1></div>
     <form class="filters" onSubmit=${(/** @type {Event} */ event) => event.preventDefault()}>
       <label>Since (${zone()})<input type="datetime-local" step="1" value=${text} max=${shown.value ? `${day(shown.value.time)}T${clock(shown.value.time)}` : null}
         onChange=${(/** @type {any} */ event) => { const chosen = event.target.value; go(here({ since: chosen ? iso(Date.parse(settings.zone.value === "log" ? `${chosen}Z` : chosen)) : null }), { replace: true }); }} /></label>
       ${[[1, "last hour"], [24, "last day"]].map(([hours, name]) => html`<button type="button" key=${name} disabled=${!shown.value} onClick=${() => go(here({ since: iso((shown.value?.time ?? 0) - Number(hours) * 3_600_000) }), { replace: true })}>${name}</button>`)}
-      <button type="button" disabled=${since === null} onClick=${() => go(here({ since: null }), { replace: true })}>since the beginning</button>
+      <button type="button" disabled=${asked === null} onClick=${() => go(here({ since: null }), { replace: true })}>since the beginning</button>
       <p class="hint">Up to the moment that the bar above shows: move it to look at another span.</p>
     </form>
-    <${Shown} read=${now} what="the ledger">${(/** @type {any} */ ledger) => since !== null && before.data === null
+    <${Shown} read=${now} what="the ledger">${(/** @type {any} */ ledger) => !isReady || (since !== null && before.data === null)
       ? before.problem ? html`<p class="trouble" role="alert">${before.problem.message}</p>` : html`<p class="note" role="status">Reading what was before …</p>`
       : html`<${Whole} now=${ledger} before=${since === null ? { queues: [], jobs: [] } : before.data} />`}<//>`;
 }

@@ -21,6 +21,9 @@ const found = signal(/** @type {(Moment & {of: string}) | null} */ (null));
 /** The problem of a moment that cannot be shown. */
 export const momentProblem = signal(/** @type {Error | null} */ (null));
 
+/** When the first record of the log came; null until it is known. @type {import("../vendor/preact-signals.js").Signal<number | null>} */
+export const logBegins = signal(/** @type {number | null} */ (null));
+
 /** The moment that is shown; null until it is known. */
 export const shown = computed(() => (at.value === null ? head.value : found.value));
 

@@ -2,7 +2,7 @@
 import { read } from "./api.js";
 import { head } from "./changes.js";
 import { html, useEffect, useRef, useState } from "./lib.js";
-import { momentProblem, past, recorded, showMoment, shown, stepRecords, stepRounds } from "./moment.js";
+import { logBegins, momentProblem, past, recorded, showMoment, shown, stepRecords, stepRounds } from "./moment.js";
 import { here } from "./route.js";
 import { settings } from "./settings.js";
 import { clock, day, duration, iso, number, zone } from "./text.js";
@@ -36,7 +36,10 @@ export function TimeBar() {
     if (!isRead) return undefined;
     const control = new AbortController();
     // A log may begin in the middle, and what only says that time goes on is left out of lists.
-    read("v1/records?limit=1", control.signal).then(({ records }) => setFirst(records[0]?.seq ?? 1), () => {});
+    read("v1/records?limit=1", control.signal).then(({ records }) => {
+      setFirst(records[0]?.seq ?? 1);
+      logBegins.value = records[0]?.time_ms ?? 0;
+    }, () => {});
     return () => control.abort();
   }, [isRead]);
 
