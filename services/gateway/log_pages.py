@@ -43,7 +43,7 @@ class Looked:
     known: Callable[[str], tuple[str, str] | None]
 
     def names(self) -> tuple[bytes, ...]:
-        """Texts of which a record has one if it is wanted; none: that cannot be told from its bytes."""
+        """Texts: a record that is wanted has one of them. None: that cannot be told from its bytes."""
         wanted = self.wanted.jobs or self.wanted.nodes
         return tuple(orjson.dumps(name)[1:-1] for name in wanted)
 
