@@ -8,6 +8,7 @@ from largesse.log.snapshots import dump, load
 from schemas import JobRerun, Queue, TaskEnd, TaskFinished
 from schemas.edge.read import ConfigPatch
 from services.gateway import view
+from services.gateway.documents.specs import kept_spec
 from services.gateway.documents.tally import Tally
 from services.gateway.http.dry_runs.config import tasks_of
 from tests.builders import tree
@@ -75,7 +76,7 @@ def test_reasons_to_wait_go_by_what_tasks_count_for(limit):
 def test_a_job_runs_again_as_it_was_submitted():
     cell = taught().submit("r-9", WIDE).start("r-9", "s", count=3)
     finish(cell, "r-9")
-    spec = cell.view.specs["r-9"]
+    spec = kept_spec(cell.view, "r-9")
     assert spec.stages[0].demand == {"cpu": 4_000}
 
     cell.take(JobRerun(spec)).settle()

@@ -16,6 +16,7 @@ from services.gateway.documents.lacking import Lacking
 from services.gateway.documents.promised_waits import NEED_ROOM, moment, promised_text, revocable_document
 from services.gateway.documents.queueing import Queueing
 from services.gateway.documents.result_folders import results_of
+from services.gateway.documents.specs import kept_spec
 from services.gateway.documents.usage import counted_document, memory_text, usage_document
 from services.gateway.view.jobs import (
     EndedJob,
@@ -28,7 +29,6 @@ from services.gateway.view.jobs import (
     waiting_of,
 )
 from services.gateway.view.places import indexes_of
-from services.gateway.view.reruns import kept_job
 from services.gateway.view.state import State, said_of, stage_class_key
 
 WHY: dict[WaitReason | str, str] = {
@@ -267,7 +267,7 @@ def ended_document(state: State, job: EndedJob, whole: bool) -> Document:
         "detail": job.detail,
     }
     if whole:
-        spec = kept_job(state, job.job)
+        spec = kept_spec(state, job.job)
         stages = [
             {
                 "stage": stage.stage,

@@ -16,7 +16,6 @@ from largesse.release import VERSION
 from largesse.task_output import ATTEMPT, CUT, END, NUMBER_MAX, Stream, Wanted, cut_text
 from largesse.telemetry import exposition
 from schemas import InputRepeated, JobAdmitted, JobRejected, JobRerun
-from schemas.edge.job_document import job_document
 from schemas.edge.read import Malformed, warnings_of
 from schemas.wording import placed
 from services.gateway.answers import Answer
@@ -29,7 +28,7 @@ from services.gateway.documents.label_hints import label_hint
 from services.gateway.documents.models.cell import JobState, Live, Ready
 from services.gateway.documents.models.jobs import Job, Jobs, JobSpecAnswer, Submitted
 from services.gateway.documents.reserved_waits import unpromised_warnings
-from services.gateway.documents.specs import spec_document
+from services.gateway.documents.specs import kept_spec, spec_document
 from services.gateway.follow import Follower
 from services.gateway.http.agents.output import ReadOutput, check_task, first_of, printed, why_nothing
 from services.gateway.http.agents.results import ReadResults
@@ -68,7 +67,6 @@ from services.gateway.http.routes.why import add_why
 from services.gateway.http.series_jobs import bind
 from services.gateway.http.streams import EventStream
 from services.gateway.http.watching import was_sent
-from services.gateway.view.reruns import kept_spec
 from services.gateway.view.state import ENDED_JOBS_MAX
 
 TAIL_LINES_MAX = 1_000_000
@@ -260,11 +258,10 @@ def _add_jobs(app: FastAPI, api: Api) -> None:
         view = await api.view(at)
         api.job(job, view)
         live = view.jobs.get(job)
-        spec = view.submitted.get(job) or (live.spec if live is not None else None)
-        document = kept_spec(view, job) if spec is None else job_document(spec)
-        if document is None:
+        spec = view.submitted.get(job) or (live.spec if live is not None else kept_spec(view, job))
+        if spec is None:
             raise Problem(404, "no_spec", f'what job "{job}" was submitted with is kept no longer')
-        return as_json(as_of({"job": job, "spec": spec_document(document)}, view, at))
+        return as_json(as_of({"job": job, "spec": spec_document(spec)}, view, at))
 
 
 def _submitted(

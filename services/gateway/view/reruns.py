@@ -1,10 +1,9 @@
 """What the gateway keeps of jobs that have ended, so that they can run again."""
 
-from json import dumps, loads
+from dataclasses import asdict
+from json import dumps
 
 from schemas import JobAdmitted, JobSpec
-from schemas.edge.job_document import Document, job_document
-from schemas.edge.jobs import read_job
 from services.gateway.view.jobs import LiveJob
 from services.gateway.view.state import State
 
@@ -26,7 +25,7 @@ def keep_stages(state: State, job: LiveJob, body: JobAdmitted) -> None:
 
 def keep_spec(state: State, name: str, spec: JobSpec) -> None:
     """A job has ended: what it was submitted with is kept for a while, as one text: few of thousands are asked for."""
-    text = dumps(job_document(state.submitted.pop(name, spec)), separators=(",", ":"))
+    text = dumps(asdict(state.submitted.pop(name, spec)), separators=(",", ":"))
     state.specs[name] = text
     state.specs_kept += len(text)
     while state.specs_kept > SPECS_CHARACTERS_MAX:
@@ -36,19 +35,3 @@ def keep_spec(state: State, name: str, spec: JobSpec) -> None:
 def forget_spec(state: State, name: str) -> None:
     """The job has left the view, or runs again."""
     state.specs_kept -= len(state.specs.pop(name, ""))
-
-
-def kept_spec(state: State, name: str) -> Document | None:
-    """What a job that has ended was submitted with, as `job_document` says it; None where that is not kept."""
-    if name not in state.specs:
-        return None
-    document: Document = loads(state.specs[name])
-    return document
-
-
-def kept_job(state: State, name: str) -> JobSpec | None:
-    """The same as it was read then."""
-    document = kept_spec(state, name)
-    spec = None if document is None else read_job(document, "")
-    assert spec is None or isinstance(spec, JobSpec)
-    return spec

@@ -6,10 +6,10 @@ from schemas.wording import plural
 from services.gateway.documents import Document
 from services.gateway.documents.jobs import HOW, state_of_live
 from services.gateway.documents.promised_waits import moment, span
+from services.gateway.documents.specs import kept_spec
 from services.gateway.documents.starts import start_document
 from services.gateway.view.jobs import EndedJob, FailedAttempt, LiveJob, StageUse, waiting_of
 from services.gateway.view.places import indexes_of
-from services.gateway.view.reruns import kept_job
 from services.gateway.view.state import Allocation, State
 from services.gateway.view.waited import waited_until
 from services.gateway.why.overtaken import Ahead, overtaken, overtaken_text
@@ -129,7 +129,7 @@ def ended_why(state: State, job: EndedJob, stage: str | None, index: int | None)
     ]
     if stage is not None and index is not None and job.job in state.places:
         at = next(at for at, each in enumerate(job.stages) if each.stage == stage)
-        places, spec = state.places[job.job][at], kept_job(state, job.job)
+        places, spec = state.places[job.job][at], kept_spec(state, job.job)
         if index < len(places) and places[index]:
             reasons[0]["numbers"]["node"] = places[index]
         granted = 0 if at in job.kept else _granted_of(state.used_by[job.job][at], index)

@@ -6,16 +6,17 @@ from fastapi import Depends, FastAPI, Request
 from fastapi.responses import Response
 
 from schemas import JobChanged
+from schemas.edge.job_document import job_document
 from schemas.edge.jobs import JobRerunRequest
 from schemas.edge.read import Malformed, read_input
 from schemas.edge.validated import validated
 from services.gateway.access.callers import Caller
 from services.gateway.documents.models.jobs import Job, Submitted
+from services.gateway.documents.specs import kept_spec
 from services.gateway.http.callers import Asker, check_queue_of
 from services.gateway.http.openapi import Responses, answer, problems
 from services.gateway.http.problems import Problem, as_json, dumped, malformed
 from services.gateway.http.reading import message_of
-from services.gateway.view.reruns import kept_spec
 
 if TYPE_CHECKING:
     from services.gateway.http.api import Api
@@ -86,7 +87,7 @@ def add_changes(app: FastAPI, api: "Api") -> None:
             if spec is None:
                 text = f'what job "{job}" was submitted with is not kept here: submit it again with "rerun": true'
                 raise Problem(409, "refused:forgotten", text, "job")
-            message = {**spec, "rerun": True, "from_stage": asked.from_stage}
+            message = {**job_document(spec), "rerun": True, "from_stage": asked.from_stage}
             read_input("jobs", message, "")
         except Malformed as fault:
             raise malformed(fault) from None
