@@ -8,6 +8,7 @@ import pytest
 
 from schemas import (
     AntiAffinity,
+    Device,
     JobChanged,
     JobSpec,
     NodeDrained,
@@ -16,13 +17,18 @@ from schemas import (
     Plans,
     Queue,
     ReservationRequested,
+    Stage,
 )
 from schemas.edge.nodes import NodeLeft
+from schemas.grants import HeldRoom
 from schemas.plans import PlanAnswer
 from schemas.reasons import REASONS
+from schemas.tasks import DeviceShare
 from services.gateway.documents.models.why import Why
+from services.gateway.view.room import free_devices
 from services.gateway.view.state import State
 from services.gateway.why.find import why_document
+from services.gateway.why.room import census
 from tests import builders
 from tests.builders import job, node
 from tests.gateway_watch import Watched, stage
@@ -244,6 +250,64 @@ def test_a_reason_is_said_where_it_holds(word):
     reasons = [row["reason"] for row in document["reasons"]]
     assert word in (reasons[:1] if case.main else reasons[1:])
     assert all(row["text"] for row in document["reasons"])
+
+
+@pytest.mark.parametrize("case", [lease, promise_used])
+def test_a_reserved_task_that_may_have_what_is_free_says_that_nothing_is(case):
+    rows = why_document(case().view, "j")["reasons"]
+
+    assert (rows[1]["reason"], rows[1]["numbers"]["also"], rows[1]["numbers"]["room_for_tasks"]) == ("no_room", True, 0)
+
+
+def test_a_task_whose_rules_bar_nodes_says_that_the_room_of_the_others_is_gathered():
+    cell = spread()
+    assert [row["reason"] for row in why_document(cell.view, "j")["reasons"]] == ["spread", "starting"]
+    for name in cell.view.nodes:
+        cell.view.kept[name] = HeldRoom(name, "headroom", {"cpu": 3_000}, {"cpu": 4_000})
+
+    rows = why_document(cell.view, "j")["reasons"]
+    assert [row["reason"] for row in rows] == ["spread", "kept", "starting"]
+    numbers = rows[1]["numbers"]
+    assert (numbers["also"], numbers["kept"]) == (True, numbers["room_for_tasks"])
+
+
+@pytest.mark.parametrize(("promised", "kept"), [(True, 0), (False, 1)])
+def test_room_that_is_promised_is_kept_from_tasks_that_ask_for_the_same_without_a_promise(promised, kept):
+    cell = Watched()
+    like = stage()
+    cell.view.vacated["n0"] = HeldRoom("n0", "promise", {"cpu": 4_000}, like.demand)
+
+    assert census(cell.view, like, promised=promised).kept_room == kept
+
+
+def test_room_on_a_node_beside_whose_tasks_it_may_not_run_is_no_room_for_it():
+    cell = Watched(nodes=2).submit("fills", stage(cpu=4)).submit("j", stage(tasks=2, anti_affinity=AntiAffinity()))
+    (state, job) = cell.view, cell.view.jobs["j"]
+    (node,) = job.nodes[0]
+    rows = why_document(state, "j")["reasons"]
+    state.waits[next(iter(state.waits))] = "no_room"  # As leftover says it where room there is kept for another.
+
+    found = why_document(state, "j")["reasons"]
+    assert [row["reason"] for row in found][:2] == ["spread", "no_room"] != [row["reason"] for row in rows][:2]
+    like = job.graph.stages[0]
+    assert (census(state, like).room, census(state, like).barred_room) == (2, 0)
+    assert (census(state, like, barred={node: 1}).room, census(state, like, barred={node: 1}).barred_room) == (0, 1)
+    assert census(state, like, barred={}).room == 1, "every node takes one"
+
+
+@pytest.mark.parametrize(("gpu", "room"), [(1_000, 1), (500, 4), (1_500, 1), (250, 9)])
+def test_what_is_free_of_gpus_is_counted_device_by_device(gpu, room):
+    two = [Device(0, 1_000), Device(1, 1_000), Device(2, 1_000)]
+    cell = Watched(nodes=0).take(NodeRegistered("g", "e1", {"cpu": 64_000, "gpu": 3_000}, {}, two))
+    cell.submit("fills", Stage("s", 3, {"cpu": 1_000, "gpu": 250}))
+    state = cell.view
+    assert free_devices(state) == {"g": [250, 1_000, 1_000]}
+
+    state.holds["fills/s/1"].devices = [DeviceShare(1, 250)]
+    assert free_devices(state) == {"g": [500, 750, 1_000]}
+    assert census(state, Stage("s", 99, {"cpu": 1_000, "gpu": gpu})).room == room
+    cell.start("fills", "s", 3, node="g").finish("fills", "s", 3, node="g")
+    assert free_devices(state) == {"g": [1_000, 1_000, 1_000]}
 
 
 def test_there_is_a_case_of_every_word_and_none_of_another():

@@ -18,9 +18,10 @@ from services.gateway.documents.nodes import state_of_node
 from services.gateway.documents.promised_waits import NEED_ROOM
 from services.gateway.documents.queueing import Queueing
 from services.gateway.documents.reserved_waits import ReservedWaits
-from services.gateway.documents.user_limits import beyond, counts_for, width_of
+from services.gateway.documents.user_limits import beyond, width_of
 from services.gateway.view.jobs import LiveJob, held_in, waiting_of
 from services.gateway.view.state import State, Touched, said_of, stage_class_key
+from services.gateway.view.user_tasks import counts_for
 
 LOOKED_AT_ONCE = 200
 """Jobs, nodes or sums that are processed before other tasks get a turn: some milliseconds."""

@@ -7,7 +7,7 @@ from schemas.queue_tree import upwards
 from schemas.wording import plural
 from services.gateway.view.jobs import LiveJob
 from services.gateway.view.state import State
-from services.gateway.view.user_tasks import runs_of_user
+from services.gateway.view.user_tasks import counts_for, runs_of_user
 
 
 class Limit(NamedTuple):
@@ -29,16 +29,6 @@ class Limit(NamedTuple):
         run = f"{plural(self.tasks, 'task')} {who} {'runs' if self.tasks == 1 else 'run'} there"
         all_of = f"; all {width} tasks of the gang start at once" if width > 1 else ""
         return f"user_running_max of {where} is {self.most}, and {run}{all_of}"
-
-
-def counts_for(state: State, job: LiveJob) -> bool:
-    """Whether only so many tasks of a job's user run at a time in its queue, or one above it, those of the job among
-    them: not what a reservation promises room to.
-    """
-    if not state.user_running_max or not any(path in state.user_running_max for path in upwards(job.spec.queue)):
-        return False
-    row = state.reservations.get(job.spec.reservation) if job.spec.reservation is not None else None
-    return row is None or row.state != "accepted" or state.policy.reservations == "off"
 
 
 def width_of(stage: Stage) -> int:

@@ -37,15 +37,17 @@ def fold_closed(state: State, record: Record) -> None:
         at = job.graph.position[grant.stage]
         demand, queue = job.graph.stages[at].demand, job.spec.queue
         said = (grant.why, record.seq, record.time)
-        hold = Allocation(grant.attempt, grant.node, queue, demand, job.spec.user, False, *said)
+        devices = grant.devices[0] if grant.devices else None
+        hold = Allocation(grant.attempt, grant.node, queue, demand, job.spec.user, False, *said, devices=devices)
         is_copy = grant.why == "speculative"
         if is_copy:
             begin_copy(state, grant, hold)
         else:
             place(job.places[at], grant.first, grant.count, grant.node)
-            for index in range(grant.first, grant.first + grant.count):
+            for at_grant, index in enumerate(range(grant.first, grant.first + grant.count)):
+                devices = grant.devices[at_grant] if grant.devices else None
                 state.holds[f"{grant.job}/{grant.stage}/{index}"] = Allocation(
-                    grant.attempt, grant.node, queue, demand, hold.user, False, *said
+                    grant.attempt, grant.node, queue, demand, hold.user, False, *said, devices=devices
                 )
             job.starting[at] += grant.count
             job.asked[at] = max(0, job.asked[at] - grant.count)

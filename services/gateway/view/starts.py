@@ -6,73 +6,32 @@ then their parts of it; a task starts once its queue has got enough for those be
 other queues starts first, too. Amounts are of the resource that is scarcest for the task; what is taken comes free
 again when as much time has passed as waiting tasks take in the mean. Tasks for which nothing is estimated take what
 others of their stage took; where that is not known either, nothing is told. Running tasks that have outlived their
-estimates are expected to run on for a part of the time that they have run.
+estimates are expected to run on for a part of the time that they have run. Limits that tasks count for, beside room,
+are in start_limits.py: a task starts when both let it.
 
 What is told in the end is corrected by the last predictions that have been scored (predictions.py).
 """
-
-from bisect import bisect_left
-from dataclasses import dataclass
-from itertools import accumulate
-from typing import NamedTuple
 
 from largesse.lifecycle.slots import counted_demand, slots_of
 from schemas import Stage, Vector
 from schemas.presets import PRESETS
 from schemas.quantities import SHARE_UNITS, SLOTS
+from schemas.queue_tree import is_below
 from services.gateway.view.jobs import LiveJob
-from services.gateway.view.pending import Pending
+from services.gateway.view.pending import Pending, Row
 from services.gateway.view.predictions import Start, corrected, ratios_of
+from services.gateway.view.releases import Curve, Releases, curve_of, run_ms_of
 from services.gateway.view.room import free_of, has_labels, is_closed
-from services.gateway.view.state import Allocation, State
+from services.gateway.view.start_limits import ONE_LIST, LimitStarts, latest_of
+from services.gateway.view.state import State
 
-UNFORESEEN = frozenset({"held", "no_node", "after", "running_limit", "promise_used", "failed_there", "spread"})
+UNFORESEEN = frozenset({"held", "no_node", "after", "promise_used", "failed_there", "spread"})
 """Reasons that ends of running tasks alone do not remove: no start is told."""
+LIMITS = frozenset({"queue_max", "user_running_max", "running_max", "running_limit", "lease"})
+"""Reasons for which tasks wait where there may be room."""
 SURE = frozenset({"back_off", "next_round"})
 """Reasons that end at a known time."""
 BY_WORK = ("srtf", "sjf")
-OUTLIVED = 8
-"""A running task that has outlived its estimate is expected to run on for this part of the time that it has run."""
-ONE_LIST = ("fifo", "sjf", "srtf", "tetris", "tetris-fair")
-"""By `sharing`: all jobs of the cell are one list."""
-
-
-@dataclass(slots=True)
-class _Release:
-    """A running task gives its room back."""
-
-    at_ms: int
-    node: str
-    hold: Allocation
-
-    @property
-    def demand(self) -> Vector:
-        return self.hold.demand
-
-
-class _Curve(NamedTuple):
-    """What running tasks give back of one resource: when, and how much in all by then."""
-
-    at_ms: list[int]
-    total: list[int]
-
-    def reach_ms(self, amount: int, cycle_ms: int) -> int | None:
-        """When as much has come free, if what is taken comes free again after `cycle_ms`; None: never."""
-        if not self.total:
-            return None
-        cycles, rest = divmod(max(0, amount - 1), self.total[-1])
-        return self.at_ms[bisect_left(self.total, rest + 1)] + cycles * cycle_ms
-
-
-def run_ms_of(job: LiveJob, at: int) -> int | None:
-    """How long a task of a stage is expected to run; None: unknown."""
-    used = job.used[at]
-    if not used.attempts:
-        return job.graph.stages[at].estimate_ms or None
-    known = [ms for ms, attempt in zip(used.run_ms, used.attempts, strict=True) if attempt and ms >= 0]
-    if known:
-        return sum(known) // len(known)
-    return job.graph.stages[at].estimate_ms or None
 
 
 class Starts:
@@ -81,10 +40,13 @@ class Starts:
     def __init__(self, state: State, pending: Pending | None = None) -> None:
         self._state = state
         self._pending = pending or Pending(state)
-        self._releases: list[_Release] | None = None
+        self._releases = Releases(state)
+        self._limits = LimitStarts(state, self._pending, self._releases, self._ahead, self._cycle_ms)
         self._known: dict[tuple[str, int, str], Start | None] = {}
-        self._curves: dict[tuple[str, ...], _Curve] = {}
+        self._curves: dict[tuple[str, ...], Curve] = {}
         self._work: dict[str, int] = {}
+        self._ahead_of: tuple[tuple[str, int], list[Row]] = ("", 0), []
+        self._waits: dict[tuple[str, str], int] = {}
         self._total: Vector | None = None
         facts = PRESETS[state.policy.preset]
         self._is_by_work = facts.has_shadow or facts.sharing in BY_WORK
@@ -102,8 +64,7 @@ class Starts:
 
     def plain(self, job: LiveJob, at: int, reason: str) -> Start | None:
         """The same, not corrected by what came of others."""
-        state, stage = self._state, job.graph.stages[at]
-        now_ms = state.time
+        now_ms = self._state.time
         if reason in UNFORESEEN:
             return None
         if reason == "back_off":
@@ -111,15 +72,25 @@ class Starts:
             return Start(back_ms, back_ms, back_ms)
         if reason == "next_round":
             return Start(now_ms, now_ms, now_ms)
+        kind = self._kind(job.graph.stages[at])
+        limits = self._limits.of(job, at, reason, kind)
+        room = None if limits is None else self._room(job, at, kind, reason in LIMITS)
+        return None if limits is None or room is None else latest_of((limits, room))
+
+    def _room(self, job: LiveJob, at: int, kind: str, is_limited: bool) -> Start | None:
+        """When there is room for the next task of a stage; what is free now counts where a limit holds it back."""
+        stage = job.graph.stages[at]
         earliest_ms = self._earliest(stage)
         if earliest_ms is None:
             return None
-        kind = self._kind(stage)
         curve, cycle_ms = self._curve(stage, kind), self._cycle_ms(kind)
         own, others = self._before(job, at, kind)
         needed = own + self._amount(stage, kind) * (stage.tasks if stage.gang else 1)
-        likely_ms = curve.reach_ms(self._share_of(job.spec.queue, kind, needed), cycle_ms)
-        latest_ms = curve.reach_ms(needed + others, cycle_ms)
+        free = self._free(stage, kind) if is_limited and earliest_ms <= self._state.time else 0
+        likely_ms, latest_ms = (
+            self._state.time if amount <= free else curve.reach_ms(amount - free, cycle_ms)
+            for amount in (self._share_of(job.spec.queue, kind, needed), needed + others)
+        )
         if likely_ms is None or latest_ms is None:
             return Start(earliest_ms, None, None)
         likely_ms = max(earliest_ms, likely_ms)
@@ -127,49 +98,7 @@ class Starts:
 
     def ends(self, queue: str) -> list[int]:
         """When running tasks of a queue and those below it are expected to end."""
-        state = self._state
-        found = []
-        for key, hold in state.holds.items():
-            if not queue or hold.queue == queue or hold.queue.startswith(f"{queue}/"):
-                end_ms = self._end_of(key)
-                if end_ms is not None:
-                    found.append(end_ms)
-        return sorted(found)
-
-    def _end_of(self, key: str) -> int | None:
-        state = self._state
-        name, _, rest = key.partition("/")
-        job = state.jobs.get(name)
-        if job is None:
-            return state.time
-        hold = state.holds[key]
-        run_ms = run_ms_of(job, job.graph.position[rest.rpartition("/")[0]])
-        if run_ms is None:
-            return None
-        return self._end_ms(hold, run_ms)
-
-    def _end_ms(self, hold: Allocation, run_ms: int) -> int:
-        """When an attempt ends: one that has outlived its estimate runs on for a part of the time that it has run."""
-        since_ms = hold.started_ms if hold.started_ms is not None else self._state.time
-        ran_ms = self._state.time - since_ms
-        return self._state.time + max(run_ms - ran_ms, ran_ms // OUTLIVED)
-
-    def _all(self) -> list[_Release]:
-        if self._releases is None:
-            self._releases = []
-            expected: dict[str, int | None] = {}
-            state = self._state
-            for key, hold in state.holds.items():
-                stage_key = key.rpartition("/")[0]
-                if stage_key not in expected:
-                    name, _, stage = stage_key.partition("/")
-                    job = state.jobs.get(name)
-                    expected[stage_key] = 0 if job is None else run_ms_of(job, job.graph.position[stage])
-                run_ms = expected[stage_key]
-                if run_ms is not None:
-                    self._releases.append(_Release(self._end_ms(hold, run_ms), hold.node, hold))
-            self._releases.sort(key=lambda release: (release.at_ms, release.node))
-        return self._releases
+        return [each.at_ms for each in self._releases.all() if is_below(each.hold.queue, queue)]
 
     def _earliest(self, stage: Stage) -> int | None:
         state, policy = self._state, self._state.policy
@@ -185,7 +114,7 @@ class Starts:
         total = sum(rooms.values())
         if total >= needed:
             return state.time
-        for release in self._all():
+        for release in self._releases.all():
             amounts = free.get(release.node)
             if amounts is None:
                 continue
@@ -220,19 +149,23 @@ class Starts:
             total[SLOTS] = slots * len(self._state.nodes)
         return total
 
-    def _curve(self, stage: Stage, kind: str) -> _Curve:
+    def _curve(self, stage: Stage, kind: str) -> Curve:
         """What comes free of a resource on nodes that could run a stage."""
         key = (kind, *(text for pair in sorted(stage.labels.items()) for text in pair))
         if key not in self._curves:
             able = {name: not is_closed(node) and has_labels(node, stage) for name, node in self._state.nodes.items()}
-            found = [
-                (release.at_ms, amount)
-                for release in self._all()
-                if able[release.node] and (amount := 1 if kind == SLOTS else release.demand.get(kind, 0))
-            ]
-            totals = list(accumulate(amount for _, amount in found))
-            self._curves[key] = _Curve([at_ms for at_ms, _ in found], totals)
+            self._curves[key] = curve_of(
+                (release.at_ms, 1 if kind == SLOTS else release.demand.get(kind, 0))
+                for release in self._releases.all()
+                if able[release.node]
+            )
         return self._curves[key]
+
+    def _free(self, stage: Stage, kind: str) -> int:
+        """What is free of a resource on nodes that could run a stage."""
+        policy, nodes = self._state.policy, self._state.nodes.values()
+        able = [node for node in nodes if not is_closed(node) and has_labels(node, stage)]
+        return sum(max(0, free_of(policy, node).get(kind, 0)) for node in able)
 
     def _cycle_ms(self, kind: str) -> int:
         """How long tasks that wait will hold a resource, in the mean."""
@@ -247,21 +180,30 @@ class Starts:
 
     def _before(self, job: LiveJob, at: int, kind: str) -> tuple[int, int]:
         """How much of a resource waits before a stage in its queue, and in other queues."""
-        spec, place = job.spec, self._place(job)
-        one_list = PRESETS[self._state.policy.preset].sharing in ONE_LIST
-        own = others = 0
-        is_slots, place_of = kind == SLOTS, self._place
-        for leaf, rows in self._pending.leaves.items():
-            same = one_list or leaf == spec.queue
-            for other, index, waits in rows:
-                amount = waits if is_slots else waits * other.graph.stages[index].demand.get(kind, 0)
-                if other is job:
-                    own += amount if index < at else 0
-                elif not same:
-                    others += amount
-                elif place_of(other) < place:
-                    own += amount
-        return own, others
+        own = sum(waits * self._amount(row.graph.stages[index], kind) for row, index, waits in self._ahead(job, at))
+        if PRESETS[self._state.policy.preset].sharing in ONE_LIST:
+            return own, 0
+        return own, sum(self._waiting(leaf, kind) for leaf in self._pending.leaves if leaf != job.spec.queue)
+
+    def _ahead(self, job: LiveJob, at: int) -> list[Row]:
+        """What waits before a stage in its queue, or in the one list of all jobs."""
+        key = job.spec.job, at
+        if self._ahead_of[0] != key:
+            place, one_list = self._place(job), PRESETS[self._state.policy.preset].sharing in ONE_LIST
+            rows: list[Row] = []
+            for leaf, found in self._pending.leaves.items():
+                if one_list or leaf == job.spec.queue:
+                    rows += [row for row in found if (row[1] < at if row[0] is job else self._place(row[0]) < place)]
+            self._ahead_of = key, rows
+        return self._ahead_of[1]
+
+    def _waiting(self, leaf: str, kind: str) -> int:
+        """How much of a resource waits in a queue."""
+        key = leaf, kind
+        if key not in self._waits:
+            rows = self._pending.leaves[leaf]
+            self._waits[key] = sum(waits * self._amount(job.graph.stages[at], kind) for job, at, waits in rows)
+        return self._waits[key]
 
     def _place(self, job: LiveJob) -> tuple[int, int, int]:
         """Where a job stands among those of its queue: the least goes first."""

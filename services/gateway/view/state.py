@@ -28,6 +28,7 @@ from schemas.placement_rules import class_key, near_key, rules_of
 from schemas.plans import AtomOrder
 from schemas.quantities import SHARE_UNITS
 from schemas.shares import Breach, QueueShare
+from schemas.tasks import DeviceShare
 from services.gateway.view.jobs import ClassClock, EndedJob, LiveJob, StageUse
 from services.gateway.view.predictions import Predictions
 
@@ -61,7 +62,7 @@ EVERY = "every"
 @dataclass(slots=True)
 class Allocation:
     """An attempt that holds room on a node, for a job that may have ended already. `granted`: the record that granted
-    it, at `granted_ms`, and `why`.
+    it, at `granted_ms`, and `why`. `devices`: its shares of the node's devices; None: it has none.
     """
 
     attempt: int
@@ -74,6 +75,7 @@ class Allocation:
     granted: int = 0
     granted_ms: int = 0
     started_ms: int | None = None
+    devices: list[DeviceShare] | None = None
 
 
 @dataclass(slots=True)

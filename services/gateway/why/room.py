@@ -1,5 +1,6 @@
 """What the nodes of a cell lack for the tasks of a stage: by node, added up by cause and by group of like nodes."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from largesse.lifecycle.slots import counted_capacity, counted_demand
@@ -8,7 +9,7 @@ from schemas.quantities import quantity_text, quantity_texts, tasks_on_devices
 from schemas.reasons import Reason
 from schemas.wording import plural
 from services.gateway.documents import Document
-from services.gateway.view.room import free_of, has_labels, is_closed
+from services.gateway.view.room import free_devices, free_of, has_labels, is_closed
 from services.gateway.view.state import NodeRow, State
 
 GROUPS_SHOWN_MAX = 10
@@ -41,7 +42,8 @@ class Census:
     """How many nodes fail for what: `closed` (lost, draining, or their agent takes nothing), `labels` (with
     `labels_room`: how many of those would have room), `small`: by resource, those that have too little of it when they
     are empty; `full`: by resource, those that could run a task and have too little of it now; `room`: for how many
-    tasks there is some, on `able` nodes, for `kept_room` only where room is gathered for others. `short`: by
+    tasks there is some, on `able` nodes, for `kept_room` only where room is gathered for others, and for `barred_room`
+    more on nodes that the stage's rules bar to it. `short`: by
     resource, what a task would have to ask for less, where it lacks nothing else, with the number of such nodes.
     """
 
@@ -55,6 +57,7 @@ class Census:
     room: int = 0
     kept_nodes: list[str] = field(default_factory=list)
     kept_room: int = 0
+    barred_room: int = 0
     short: dict[str, list[int]] = field(default_factory=dict)
     groups: dict[str, Group] = field(default_factory=dict)
 
@@ -78,12 +81,17 @@ class Census:
         """What keeps `needed` tasks, which start as one, from room that there is; None: there is none."""
         if self.room >= needed:
             return "kept" if self.room - self.kept_room < needed else None
+        if self.barred_room and self.room + self.barred_room >= needed:
+            return "spread"
         return "labels" if self.room + self.labels_room >= needed and self.labels_room else None
 
 
-def census(state: State, stage: Stage) -> Census:
-    """Looks at every node for tasks of a stage."""
+def census(state: State, stage: Stage, *, promised: bool = False, barred: Mapping[str, int] | None = None) -> Census:
+    """Looks at every node for tasks of a stage. `promised`: a reservation promises them room now; `barred`: nodes that
+    their rules bar to them, which leave one task to every other; None: there are no such rules.
+    """
     found, policy = Census(), state.policy
+    devices = free_devices(state) if stage.demand.get("gpu") else {}
     demand = {kind: amount for kind, amount in counted_demand(policy, stage.demand).items() if amount}
     for name, node in state.nodes.items():
         found.nodes += 1
@@ -91,7 +99,7 @@ def census(state: State, stage: Stage) -> Census:
         if is_closed(node):
             found.closed += 1
             continue
-        room = _room(node, stage, demand, free)
+        room = _room(devices.get(name, []), stage, demand, free)
         if not has_labels(node, stage):
             found.labels += 1
             found.labels_room += room
@@ -101,6 +109,11 @@ def census(state: State, stage: Stage) -> Census:
             found.small[kind] = found.small.get(kind, 0) + 1
         if small:
             continue
+        if barred is not None:
+            if name in barred:
+                found.barred_room += min(room, 1)
+                continue
+            room = min(room, 1)
         _count_group(found, node, free, room)
         lacks = [(kind, amount - free.get(kind, 0)) for kind, amount in demand.items() if free.get(kind, 0) < amount]
         for kind, _ in lacks:
@@ -111,9 +124,9 @@ def census(state: State, stage: Stage) -> Census:
             found.able += 1
             found.room += room
             held = state.kept.get(name) or state.vacated.get(name)
-            if held is not None and not is_for(held, stage):
+            if held is not None and not (is_for(held, stage) and (promised or held.why != "promise")):
                 left = {kind: free.get(kind, 0) - held.demand.get(kind, 0) for kind in demand}
-                beside = _room(node, stage, demand, left)
+                beside = min(room, _room(devices.get(name, []), stage, demand, left))
                 if beside < room:
                     found.kept_nodes.append(name)
                     found.kept_room += room - beside
@@ -135,10 +148,10 @@ def is_for(held: HeldRoom, stage: Stage) -> bool:
     return (held.task, held.labels, held.gang) == (stage.demand, stage.labels, gang)
 
 
-def _room(node: NodeRow, stage: Stage, demand: Vector, free: Vector) -> int:
-    """For how many tasks there is room; of fractions of GPUs perhaps fewer."""
+def _room(devices: list[int], stage: Stage, demand: Vector, free: Vector) -> int:
+    """For how many tasks there is room; `devices`: what is free of each GPU, where a node lists them."""
     room = min([stage.tasks, *[max(0, free.get(kind, 0)) // amount for kind, amount in demand.items()]])
-    return tasks_on_devices(demand.get("gpu", 0), [device.milli for device in node.devices], room)
+    return tasks_on_devices(demand.get("gpu", 0), devices, room) if devices else room
 
 
 def less_texts(found: Census, stage: Stage) -> list[str]:

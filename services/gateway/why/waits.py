@@ -12,16 +12,22 @@ from services.gateway.documents.jobs import why_waiting
 from services.gateway.documents.promised_waits import moment, span
 from services.gateway.documents.queueing import Queueing, named
 from services.gateway.documents.queues import held_shares
-from services.gateway.documents.user_limits import counts_for, width_of
+from services.gateway.documents.user_limits import width_of
 from services.gateway.view.jobs import LiveJob, waiting_of
 from services.gateway.view.pending import Pending
-from services.gateway.view.starts import Starts, run_ms_of
+from services.gateway.view.releases import run_ms_of
+from services.gateway.view.starts import Starts
 from services.gateway.view.state import State
+from services.gateway.view.user_tasks import counts_for
 from services.gateway.why.room import Census, census, less_texts
 
 NODES_NAMED_MAX = 3
 ALSO, BEHIND = "and also: ", "behind that: "
 LIMITS = ("queue_max", "user_running_max", "running_limit", "running_max")
+RESERVED = ("lease", "promise_used")
+"""Tasks of reserved jobs that wait for these may have what is free."""
+BARRED = (*RESERVED, "spread", "failed_there", "pool")
+"""Where there may be room, and not for them."""
 NEED_ROOM_TOO = ("no_room", "gang_no_room", "labels", "kept", "pool", "behind_head", "spread", "failed_there")
 
 
@@ -64,18 +70,20 @@ class Waits:
     # ---------------------------------------------------------------- room
     def _of_room(self, job: LiveJob, at: int, row: Document) -> list[Document]:
         stage, word = job.graph.stages[at], row["reason"]
-        found = census(self._state, stage)
+        found = self._census(job, at)
         row["numbers"] |= found.numbers() | {"share": self.share_by_level(job.spec.queue)}
         row["unblocks"] = self._room_unblocks(job, at, word, found)
         finer = found.finer(stage.tasks if stage.gang else 1) if word in ("no_room", "gang_no_room") else None
         if finer is None:
             return [row]
-        text = self._labels_text(job, at, found) if finer == "labels" else self._kept_text(found)
-        help_text = (
-            [f"without {_labels(stage.labels)} it fits on {plural(found.labels_room, 'place')}"]
-            if finer == "labels"
-            else [REASONS["kept"].action]
-        )
+        help_text = [REASONS[finer].action]
+        if finer == "labels":
+            text = self._labels_text(job, at, found)
+            help_text = [f"without {_labels(stage.labels)} it fits on {plural(found.labels_room, 'place')}"]
+        elif finer == "kept":
+            text = self._kept_text(found)
+        else:
+            text = f"the nodes that have room run tasks beside which its anti_affinity bars it: {found.barred_room}"
         first = {"reason": finer, "text": text, "numbers": dict(row["numbers"]), "unblocks": help_text}
         return [first, row]
 
@@ -136,25 +144,55 @@ class Waits:
 
     # ---------------------------------------------------------------- what comes behind the main reason
     def _behind(self, job: LiveJob, at: int, found: list[Document]) -> list[Document]:
-        """Of a limit, full nodes, which hold the tasks back, too (`also`). Of full nodes, a limit that what waits below
-        it goes beyond: it would be next (`behind`).
+        """Of a limit, of a reservation that has nothing for it now, and of rules that bar nodes: that nodes are full,
+        or their room is gathered for others, which holds the tasks back, too (`also`). Of full nodes, a limit that what
+        waits below it goes beyond: it would be next (`behind`).
         """
         words = [row["reason"] for row in found]
-        stage = job.graph.stages[at]
         rows: list[Document] = []
         if words[0] in LIMITS:
             rows += self._limits_also(job, at, found[0])
-            room = census(self._state, stage)
-            if room.room < (stage.tasks if stage.gang else 1):
-                word: Reason = "gang_no_room" if stage.gang else "no_room"
-                numbers = {"also": True} | room.numbers()
-                rows.append(self._row(job, at, word, f"{ALSO}{REASONS[word].means}", numbers))
+            room = self._census(job, at)
+            if full := self._full_also(job, at, room):
+                rows += full
             elif short := self._short_behind(job, at, found[0]["numbers"].get("queue"), room):
                 rows.append(short)
-        elif words[0] in NEED_ROOM_TOO:
+        elif words[0] in BARRED:
+            rows += self._full_also(job, at, self._census(job, at, words[0]))
+        if words[0] in NEED_ROOM_TOO:
             rows += self._limits_behind(job, at)
         main = words[0], found[0]["numbers"].get("queue")
         return [row for row in rows if row["reason"] not in words or _limit_of(row) not in (None, main)]
+
+    def _full_also(self, job: LiveJob, at: int, room: Census) -> list[Document]:
+        """Full nodes, or room that is gathered for others, where that holds the tasks back, too."""
+        stage = job.graph.stages[at]
+        needed = stage.tasks if stage.gang else 1
+        if room.room - room.kept_room >= needed:
+            return []
+        word: Reason = "kept" if room.room >= needed else "gang_no_room" if stage.gang else "no_room"
+        return [self._row(job, at, word, f"{ALSO}{REASONS[word].means}", {"also": True} | room.numbers())]
+
+    def _census(self, job: LiveJob, at: int, word: str = "") -> Census:
+        row = self._state.reservations.get(job.spec.reservation or "")
+        promised = row is not None and row.state == "accepted" and word not in RESERVED
+        barred = None if word == "spread" else self._barred(job, at)
+        return census(self._state, job.graph.stages[at], promised=promised, barred=barred)
+
+    def _barred(self, job: LiveJob, at: int) -> dict[str, int] | None:
+        """The nodes on which the anti-affinity of a stage allows no further task; None: it has none."""
+        rule = job.graph.stages[at].anti_affinity
+        if rule is None or not rule.required:
+            return None
+        if not rule.group:
+            return job.nodes[at]
+        found: dict[str, int] = {}
+        for other in self._state.jobs.values():
+            if other.spec.queue == job.spec.queue:
+                for place, stage in enumerate(other.graph.stages):
+                    if stage.anti_affinity is not None and stage.anti_affinity.group == rule.group:
+                        found |= other.nodes[place]
+        return found
 
     def _limits_also(self, job: LiveJob, at: int, main: Document) -> list[Document]:
         """Further limits that are reached, too."""
