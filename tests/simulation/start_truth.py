@@ -1,9 +1,10 @@
-"""How wrong predictions of starts are, by workload: `python -m tests.simulation.start_truth --runs 20`.
+"""How wrong predictions of starts are, by workload: `python -m tests.simulation.start_truth`.
 
-Of every job that its first round does not start, what `why` says then is compared with its start. Beside it stand the
-mean wait of the last jobs of its queue, and a run of the cell on from that moment: the same cores, in virtual time,
-with nobody else to come, and tasks that take what they are estimated to take. Errors are relative to the wait that was
-left. Of each stage of the traces there is a tenth of the tasks.
+Of every job that its first round does not start, what `why` says then is compared with its start; beside it stands the
+mean wait of the last jobs of its queue. At drawn moments all jobs that wait are compared with a run of the cell on from
+there, too: the same cores, in virtual time, with nobody else to come, and tasks that take what they are estimated to
+take, as a backfill simulation predicts starts. Errors are relative to the wait that was left. Of each stage of the
+traces there is a tenth of the tasks. Each trace is also taken with limits of queues, and with pools of two classes.
 """
 
 import argparse
@@ -11,90 +12,82 @@ import json
 import tempfile
 import time
 from collections import deque
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass, replace
-from itertools import islice
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from statistics import median
 
 from largesse.log.export import ExportWriter
-from schemas import JobAdmitted, JobSpec, Queue, Record, RoundClosed
-from schemas.edge.read import Cluster, ClusterNode, read_workload_line
+from schemas import JobAdmitted, Queue, Record, RoundClosed
 from services.gateway import view
 from services.gateway.why.find import why_document
 from services.replay.source import Source, Step, open_source
 from services.replay.viewing import learn, viewing
-from services.replay.whatif import run as what_if
-from services.replay.whatif.facts import Told
 from services.simulator.drawn import Dice
 from services.simulator.run import Options, simulate
-from services.simulator.workloads import alibaba_dag
-from services.simulator.workloads.files import read_lines
-from tests.simulation.why_truth import _Starts
+from tests.simulation import traces
+from tests.simulation.forked import Recording, World
+from tests.simulation.traces import QUEUES, TREE, Jobs
 
-SHARED = Path(__file__).parents[3] / "shared" / "traces"
 LAST = 100
 """So many jobs of a queue, the last that started, make up its mean wait."""
 LEAST_MS = 1_000
 """A wait that was shorter counts as this long."""
 SPAN = ("earliest", "likely", "latest")
-QUEUES = ("ads", "ml", "web")
-TREE = Queue("root", children=[Queue(name, weight=weight) for name, weight in zip(QUEUES, (3, 2, 1), strict=True)])
-
-Jobs = list[tuple[int, JobSpec]]
+BESIDE_LEAST = 100
+"""So many jobs are compared with a run on from there, if as many wait."""
+MOMENTS_MAX = 400
 
 
 # ---------------------------------------------------------------- workloads
-def in_queues(jobs: Jobs) -> Jobs:
-    """The same jobs, dealt to three queues."""
-    return [(at_ms, replace(spec, queue=QUEUES[i % len(QUEUES)])) for i, (at_ms, spec) in enumerate(jobs)]
+def limited(nodes: int) -> Queue:
+    """The queues of the traces, each with a limit of its own."""
+    ads, ml, web = TREE.children
+    most = {"cpu": traces.SIZES["cpu"] * nodes * 3 // 10}
+    return replace(
+        TREE,
+        children=[replace(ads, max=most), replace(ml, running_jobs_max=3), replace(web, user_running_max=4)],
+    )
 
 
-def thinner(spec: JobSpec) -> JobSpec:
-    """The same job with a tenth of the tasks of each stage."""
-    stages = []
-    for stage in spec.stages:
-        lasts_ms = stage.durations_ms[::10] if len(stage.durations_ms) > 1 else stage.durations_ms
-        stages.append(replace(stage, tasks=-(-stage.tasks // 10), durations_ms=lasts_ms))
-    return replace(spec, stages=stages)
+POOLS = {"preset": "dress", "reserve_ratio_permille_min": 300, "reserve_ratio_permille_max": 300, "theta_permille": 200}
 
 
-def ready(name: str, count: int) -> Jobs:
-    lines = islice(read_lines(str(SHARED / "carbyne" / name)), count)
-    jobs = [read_workload_line(json.loads(line)) for _, line in lines]
-    return in_queues([(at_ms, thinner(spec)) for at_ms, spec in jobs])
+@dataclass(frozen=True)
+class Workload:
+    """Jobs, of which one in so many is taken, on so many nodes."""
+
+    jobs: Callable[[int], Jobs]
+    nodes: int
+    tree: Callable[[int], Queue] = lambda _: TREE
+    knobs: dict[str, int | str] = field(default_factory=dict)
 
 
-def alibaba(count: int) -> Jobs:
-    path = str(SHARED / "alibaba-dag-2018" / "alibaba2018_random_a.jsonl.gz")
-    jobs = [read_workload_line(line) for line in islice(alibaba_dag.convert(path), count)]
-    return in_queues([(at_ms, thinner(spec)) for at_ms, spec in jobs])
-
-
-def cell_of(jobs: Jobs, nodes: int) -> Cluster:
-    sizes = {"cpu": 20_000, "memory": 128 * 1_024, "disk_io": 4_000, "network": 10_000}
-    kinds = {kind for _, spec in jobs for stage in spec.stages for kind in stage.demand}
-    return Cluster([ClusterNode(f"m-{i}", {kind: sizes[kind] for kind in sorted(kinds)}) for i in range(nodes)], TREE)
-
-
+PLAIN = {
+    "TPC-H": Workload(lambda part: traces.carbyne("B-4.jsonl.gz", 130 // part), 5),
+    "Alibaba": Workload(lambda part: traces.alibaba(600 // part), 3),
+    "Facebook": Workload(lambda part: traces.carbyne("C-4.jsonl.gz", 300 // part), 6),
+}
 WORKLOADS = {
-    "TPC-H": (lambda part: ready("B-4.jsonl.gz", 120 // part), 5),
-    "Alibaba": (lambda part: alibaba(600 // part), 4),
-    "Facebook": (lambda part: ready("C-4.jsonl.gz", 600 // part), 6),
+    **PLAIN,
+    **{f"{name}, limits": replace(each, tree=limited) for name, each in PLAIN.items()},
+    **{f"{name}, pools": replace(each, knobs=POOLS) for name, each in PLAIN.items()},
 }
 
 
-def recorded(path: Path, jobs: Jobs, nodes: int, preset: str) -> Source:
+def recorded(path: Path, workload: Workload, part: int, preset: str) -> Source:
+    jobs, nodes = workload.jobs(part), workload.nodes
     with ExportWriter(path) as writer:
-        simulate(jobs, cell_of(jobs, nodes), Options({"preset": preset, "round_gap_ms": 100}, listener=writer))
+        values = {"preset": preset, "round_gap_ms": 100} | workload.knobs
+        simulate(jobs, traces.cell_of(jobs, nodes, workload.tree(nodes)), Options(values, listener=writer))
     return open_source(path)
 
 
 # ---------------------------------------------------------------- predictions
 @dataclass
 class Said:
-    """What was said of a job at `at_ms`, behind record `seq`, when its first round had not started it. `mean_ms`: by
-    the mean wait of its queue; `run_ms`: by a run from there on; None: nothing.
+    """What was said of a job at `at_ms`, behind record `seq`. `mean_ms`: by the mean wait of its queue; `run_ms`: by a
+    run from there on; None: nothing.
     """
 
     job: str
@@ -129,39 +122,59 @@ def folded(source: Source) -> Iterator[tuple[view.State, Record]]:
         yield hosted.state, step.accepted.record
 
 
-def predictions(source: Source) -> list[Said]:
-    """Of every job that waits longer than its first round."""
-    found: list[Said] = []
+@dataclass
+class Observed:
+    """`first`: of every job that waits longer than its first round, what was said then; `drawn`: of those that wait at
+    moments that are looked at, what was said there for the first time, by the seq of the moment.
+    """
+
+    first: list[Said] = field(default_factory=list)
+    drawn: dict[int, list[Said]] = field(default_factory=dict)
+    stages: dict[str, list[str]] = field(default_factory=dict)
+    """By job, the stages that could start first."""
+
+
+def observed(source: Source, moments: list[int]) -> Observed:
+    found = Observed()
     new: dict[str, bool] = {}
-    waiting: dict[str, Said | None] = {}
+    waiting: dict[str, list[Said]] = {}
     waits: dict[str, deque[int]] = {queue: deque(maxlen=LAST) for queue in QUEUES}
+    seen: dict[str, bool] = {}
+    at_moments = dict.fromkeys(moments, True)
     for state, record in folded(source):
         if isinstance(record.body, JobAdmitted):
             new[record.body.spec.job] = True
         elif isinstance(record.body, RoundClosed):
-            for name in [name for name in new if name in state.jobs]:
-                job = state.jobs[name]
-                if job.admitted > state.opened:
-                    continue
-                del new[name]
-                if any(job.starting) or any(job.running) or job.started_ms is not None:
-                    waits[job.spec.queue].append(record.time - job.submitted_ms)
-                    continue
-                document = why_document(state, name)
-                start = document["start"] or {}
-                past = waits[job.spec.queue]
-                mean_ms = max(record.time, job.submitted_ms + sum(past) // len(past)) if past else None
-                earliest_ms, likely_ms, latest_ms = (start.get(f"{each}_ms") for each in SPAN)
-                reason = document["reasons"][0]["reason"]
-                waiting[name] = Said(name, record.seq, record.time, earliest_ms, likely_ms, latest_ms, mean_ms, reason)
             for grant in record.body.grants:
-                said = waiting.pop(grant.job, None)
-                if said is not None:
+                if grant.job in new or grant.job in waiting:
                     job = state.jobs[grant.job]
                     waits[job.spec.queue].append(record.time - job.submitted_ms)
-                    said.started_ms = record.time
-                    found.append(said)
+                    new.pop(grant.job, None)
+                    for said in waiting.pop(grant.job, ()):
+                        said.started_ms = record.time
+            for name in [name for name in new if state.jobs[name].admitted <= state.opened]:
+                del new[name]
+                found.first.append(_said(state, name, waits))
+                waiting[name] = [found.first[-1]]
+            if record.seq in at_moments:
+                for name in [name for name in waiting if name not in seen]:
+                    seen[name] = True
+                    said = _said(state, name, waits)
+                    found.drawn.setdefault(record.seq, []).append(said)
+                    waiting[name].append(said)
+                    graph = state.jobs[name].graph
+                    found.stages[name] = [graph.stages[at].stage for at in graph.roots]
     return found
+
+
+def _said(state: view.State, name: str, waits: dict[str, deque[int]]) -> Said:
+    job, document = state.jobs[name], why_document(state, name)
+    start = document["start"] or {}
+    past = waits[job.spec.queue]
+    mean_ms = max(state.time, job.submitted_ms + sum(past) // len(past)) if past else None
+    earliest_ms, likely_ms, latest_ms = (start.get(f"{each}_ms") for each in SPAN)
+    reason = document["reasons"][0]["reason"]
+    return Said(name, state.seq, state.time, earliest_ms, likely_ms, latest_ms, mean_ms, reason)
 
 
 # ---------------------------------------------------------------- the cell on from here
@@ -177,73 +190,83 @@ def unknown(steps: Iterator[Step]) -> Iterator[Step]:
         yield step
 
 
-class _Run(what_if._Run):
-    def _go_on(self, cell, agents):
-        super()._go_on(cell, agents)
-        self._outcomes.first.clear()
-
-
-def run_on(source: Source, seq: int) -> dict[str, int]:
-    """When jobs start if nobody else comes."""
-    changed = Source(source.name, lambda hear: unknown(source.read(hear)), source.shards_max)
-    question, outcomes, heard = what_if.Question(fork=seq, until=seq), _Starts(), Told()
-    fork = what_if._read(changed, question, outcomes, heard)
-    run = _Run(changed, question, outcomes, heard, fork)
-    run.answer(None)
-    first: dict[str, int] = {}
-    for (job, _), at_ms in outcomes.first.items():
-        first.setdefault(job, at_ms)
-    return first
-
-
-def run_some(source: Source, said: list[Said], runs: int) -> None:
-    """Runs the cell on from drawn moments of those."""
-    seqs = sorted({each.seq for each in said})
+def moments_of(source: Source) -> list[int]:
+    closings = [
+        step.accepted.record.seq for step in source.steps() if isinstance(step.accepted.record.body, RoundClosed)
+    ]
     dice = Dice(1)
-    drawn = {seqs[dice.upto(len(seqs) - 1, "run", i)] for i in range(runs)} if seqs else set()
-    for seq in sorted(drawn):
-        starts = run_on(source, seq)
-        for each in said:
-            if each.seq == seq:
-                each.run_ms = starts.get(each.job)
+    return sorted({closings[dice.upto(len(closings) - 1, "run", i)] for i in range(MOMENTS_MAX)})
+
+
+def run_some(source: Source, found: Observed) -> None:
+    """Runs the cell on from drawn moments until enough jobs are compared; forgets the other moments."""
+    changed = Source(source.name, lambda hear: unknown(source.read(hear)), source.shards_max)
+    recording = Recording(changed, foresight=False)
+    dice, jobs, taken = Dice(2), 0, []
+    while found.drawn.keys() - taken and jobs < BESIDE_LEAST:
+        left = [seq for seq in found.drawn if seq not in taken]
+        taken.append(left[dice.upto(len(left) - 1, "moment", len(taken))])
+        jobs += len(found.drawn[taken[-1]])
+    for seq in sorted(taken):
+        recording.follow(seq)
+        wanted = {(each.job, stage): None for each in found.drawn[seq] for stage in found.stages[each.job]}
+        starts = recording.tried(World(fork=seq, until=seq), wanted)
+        for each in found.drawn[seq]:
+            moments = [starts[each.job, stage] for stage in found.stages[each.job] if (each.job, stage) in starts]
+            each.run_ms = min(moments, default=None)
+    found.drawn = {seq: found.drawn[seq] for seq in sorted(taken)}
 
 
 # ---------------------------------------------------------------- the table
-def errors_of(said: list[Said], name: str) -> str:
+def error_of(said: list[Said], name: str) -> str:
     found = [error for each in said if (error := each.error(getattr(each, name))) is not None]
-    return f"{100 * median(found):.0f} % of {len(found)}" if found else "-"
+    return f"{100 * median(found):.0f} %" if found else "-"
+
+
+def inside(said: list[Said]) -> str:
+    told = [each for each in said if each.likely_ms is not None and each.started_ms is not None]
+    return f"{100 * sum(each.is_inside for each in told) / len(told):.0f} %" if told else "-"
+
+
+def row_of(name: str, found: Observed) -> str:
+    """As docs/why.md has it."""
+    first = [each for each in found.first if each.started_ms is not None]
+    drawn = [each for rows in found.drawn.values() for each in rows if each.run_ms is not None]
+    told = sum(each.likely_ms is not None for each in first)
+    cells = [name, f"{told} of {len(first)}", error_of(first, "likely_ms"), error_of(first, "mean_ms"), inside(first)]
+    cells += [str(len(drawn)), error_of(drawn, "likely_ms"), error_of(drawn, "mean_ms"), error_of(drawn, "run_ms")]
+    return f"| {' | '.join([*cells, inside(drawn)])} |"
+
+
+def compared(folder: Path, workload: Workload, part: int, preset: str) -> Observed:
+    """What is said of the jobs of a workload, and what comes of them."""
+    source = recorded(folder / "log", workload, part, preset)
+    steps = list(source.steps())
+    source = Source(source.name, lambda hear: iter(steps), source.shards_max)
+    found = observed(source, moments_of(source))
+    run_some(source, found)
+    return found
 
 
 def main(*words: str) -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.simulation.start_truth", description=__doc__)
-    parser.add_argument("--workload", choices=[*WORKLOADS])
+    parser.add_argument("--workload", action="append", choices=[*WORKLOADS])
     parser.add_argument("--preset", default="largesse")
     parser.add_argument("--part", type=int, default=1, help="one job in so many")
-    parser.add_argument("--runs", type=int, default=20, help="from so many moments the cell is run on")
     parser.add_argument("--rows", help="write what was said of each job there")
     given = parser.parse_args(words)
-    if not SHARED.is_dir():
+    if not traces.are_there():
         print("left out: the traces are not beside the project")
         return
-    for name in [given.workload] if given.workload else WORKLOADS:
-        make, nodes = WORKLOADS[name]
-        begun = time.process_time()
+    for name in given.workload or WORKLOADS:
+        begun = time.monotonic()
         with tempfile.TemporaryDirectory() as folder:
-            source = recorded(Path(folder) / "log", make(given.part), nodes, given.preset)
-            recorded_s = time.process_time() - begun
-            said = predictions(source)
-            said_s = time.process_time() - begun - recorded_s
-            run_some(source, said, given.runs)
-        told = [each for each in said if each.likely_ms is not None]
-        inside = sum(each.is_inside for each in told)
-        run = [each for each in said if each.run_ms is not None]
-        print(f"{name}: {len(said)} jobs waited; {len(told)} told, {inside} inside;", end=" ")
-        print(f"likely {errors_of(said, 'likely_ms')}, mean wait {errors_of(said, 'mean_ms')};", end=" ")
-        print(f"of those from which the cell was run on: likely {errors_of(run, 'likely_ms')},", end=" ")
-        print(f"mean {errors_of(run, 'mean_ms')}, run {errors_of(run, 'run_ms')}", flush=True)
-        print(f"CPU s: {recorded_s:.0f}, {said_s:.0f}, {time.process_time() - begun - recorded_s - said_s:.0f}")
+            found = compared(Path(folder), WORKLOADS[name], given.part, given.preset)
+        print(row_of(name, found), f"{time.monotonic() - begun:.0f} s", flush=True)
         if given.rows:
-            Path(given.rows).write_text("".join(json.dumps(asdict(each)) + "\n" for each in said))
+            rows = [*found.first, *(each for rows in found.drawn.values() for each in rows)]
+            with Path(given.rows).open("a") as file:
+                file.writelines(json.dumps({"workload": name} | asdict(each)) + "\n" for each in rows)
 
 
 if __name__ == "__main__":

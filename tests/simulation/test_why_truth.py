@@ -12,11 +12,12 @@ SEEDS = (1, 2)
 def test_without_the_named_obstacle_tasks_start_earlier():
     verdict = Verdict()
     for seed in SEEDS:
-        judge(verdict, seed, jobs=40, moments=3, single=3)
+        judge(verdict, seed, moments=3, single=3, jobs=40)
 
     assert verdict.tasks >= 50
     assert len(verdict.judged) >= 4
     assert verdict.permille >= EARLIER_PERMILLE_LEAST, verdict.text() + "\n" + "\n".join(verdict.exceptions)
+    assert verdict.unexplained == []
 
 
 @pytest.mark.parametrize("seed", [3, 4, 5, 6])

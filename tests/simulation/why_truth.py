@@ -1,119 +1,58 @@
-"""Whether the reasons that `why` names are true: the named obstacle is removed in a what-if from the same moment on,
-and the task has to start earlier than it did. `python -m tests.simulation.why_truth --tasks 2000` asks about more.
+"""Whether the reasons that `why` names are true: `python -m tests.simulation.why_truth --tasks 2000`.
+
+At drawn moments of congested cells the named obstacle is removed in a what-if, and the task has to start earlier than
+it did. Where it does not, further runs tell why, or the reason counts as unexplained:
+
+behind    it starts earlier once what `why` names behind the main reason is gone, too;
+others    who else waits takes what the obstacle's removal set free: with all others held back, and nobody to come, it
+          starts earlier without the obstacle than with it;
+turn      room is gathered for one of those that wait, and goes to the next of them: with all others held back it
+          starts at once, beside the one for which room was gathered as well;
+next      in the recording it starts in the next round already: nothing is earlier.
 """
 
 import argparse
 import tempfile
+import time
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from largesse.log.export import ExportWriter
-from schemas import ConfigChanged, JobAdmitted, JobCancelled, JobChanged, Queue, RoundClosed
+from largesse.lifecycle.promises import active
+from schemas import JobCancelled, JobChanged, Queue, RoundClosed
 from schemas.edge.cluster import ClusterNode
-from schemas.edge.read import read_cluster, read_workload_line
+from schemas.grants import HeldRoom
 from services.gateway import view
+from services.gateway.view.state import NodeRow
+from services.gateway.why.room import is_for
 from services.gateway.why.waits import Waits
-from services.replay.source import Source, Step, open_source
+from services.replay.source import Source
 from services.replay.viewing import learn, viewing
-from services.replay.whatif import run as what_if
-from services.replay.whatif.facts import Told
-from services.replay.whatif.outcomes import Outcomes
-from services.replay.whatif.run import Question
 from services.simulator.drawn import Dice
-from services.simulator.drawn_reservations import KNOBS, drawn_reservations
-from services.simulator.run import Options, simulate
+from tests.simulation import congested, traces
+from tests.simulation.congested import TRACES, WORKLOADS
+from tests.simulation.forked import TESTER, Recording, Starts, Wanted, World
 
 COPIES = 12
 """So many nodes are added for each that there is: enough for all that waits, also for what comes last."""
 OF_TIME = ("after", "back_off", "next_round", "running", "starting")
 """These are no obstacles that anything but time removes."""
-PRESETS = ("largesse", "drf", "hdrf", "carbyne", "fifo", "dress", "rayon")
-
-
-# ---------------------------------------------------------------- a congested cell
-def cell_of(seed):
-    dice = Dice(seed)
-    limits = {"max": {"cpu": str(6 + 2 * dice.upto(4, "max"))}} if dice.one_in(2, "has max") else {}
-    running = {"running_jobs_max": 2 + dice.upto(3, "running")} if dice.one_in(2, "has running") else {}
-    users = {"user_running_max": 3 + dice.upto(5, "users")} if dice.one_in(2, "has users") else {}
-    ads = {"name": "ads", "weight": 60, **limits, "children": [{"name": "prod", "weight": 70}, {"name": "test"}]}
-    ml = {"name": "ml", "weight": 40, "children": [{"name": "train", **users}, {"name": "tune", **running}]}
-    nodes = [
-        {
-            "name": "a",
-            "count": 2 + dice.upto(2, "a"),
-            "labels": {"zone": "a"},
-            "capacity": {"cpu": "8", "memory": "32Gi"},
-        },
-        {
-            "name": "b",
-            "count": 1 + dice.upto(2, "b"),
-            "labels": {"zone": "b"},
-            "capacity": {"cpu": "8", "memory": "64Gi"},
-        },
-        {"name": "gpu", "count": 1 + dice.upto(1, "gpu"), "capacity": {"cpu": "16", "memory": "64Gi", "gpu": "4"}},
-    ]
-    return {"nodes": nodes, "queues": {"name": "root", "children": [ads, ml, {"name": "default"}]}}
-
-
-QUEUES = ("ads/prod", "ads/test", "ml/train", "ml/tune", "default")
-
-
-def job_of(dice, i):
-    stages = []
-    for k in range(1 + dice.upto(2, i, "stages")):
-        demand = {
-            "cpu": f"{500 * (1 + dice.upto(7, i, k, 'cpu'))}m",
-            "memory": f"{1 + dice.upto(11, i, k, 'memory')}Gi",
-        }
-        tasks = 1 + dice.upto(1 << dice.upto(4, i, k, "width"), i, k, "tasks")
-        stage = {"stage": f"s{k}", "after": [f"s{k - 1}"] if k and dice.one_in(2, i, k, "after") else []}
-        if dice.one_in(6, i, k, "gpu"):
-            demand["gpu"] = f"{500 * (1 + dice.upto(3, i, k, 'gpus'))}m"
-            tasks = min(tasks, 4)
-        elif dice.one_in(4, i, k, "zone"):
-            stage["labels"] = {"zone": "ab"[dice.upto(1, i, k, "which")]}
-        if dice.one_in(5, i, k, "gang"):
-            stage["gang"] = True
-            tasks = min(tasks, 5)
-        elif dice.one_in(6, i, k, "apart"):
-            stage["anti_affinity"] = {"required": True}
-            tasks = min(tasks, 5)
-        elif dice.one_in(6, i, k, "few"):
-            stage["running_max"] = 1 + dice.upto(2, i, k, "most")
-        lasts_ms = 4_000 + dice.upto(40_000, i, k, "lasts")
-        stage |= {"tasks": tasks, "demand": demand, "duration_ms": lasts_ms, "estimate_ms": lasts_ms}
-        stages.append(stage)
-    return {
-        "job": f"job-{i}",
-        "submit_ms": dice.upto(60_000, i, "at"),
-        "queue": QUEUES[dice.upto(len(QUEUES) - 1, i, "queue")],
-        "user": ("ann", "bob")[dice.upto(1, i, "user")],
-        "priority": dice.upto(2, i, "priority"),
-        "stages": stages,
-    }
 
 
 def recorded(path: Path, seed: int, jobs: int) -> tuple[Source, str]:
-    dice = Dice(seed)
-    preset = PRESETS[seed % len(PRESETS)]
-    lines: list = [read_workload_line(job_of(dice, i)) for i in range(jobs)]
-    lines += drawn_reservations(seed) if preset == "rayon" else []
-    lines.sort(key=lambda each: each[0])
-    with ExportWriter(path) as writer:
-        simulate(
-            lines, read_cluster(cell_of(seed)), Options({"preset": preset, "seed": seed, **KNOBS}, listener=writer)
-        )
-    return open_source(path), preset
+    """A log of the mixed workload, and its preset."""
+    drawn = congested.mixed(seed, jobs)
+    return congested.recorded(path, drawn, seed), drawn.preset
 
 
 # ---------------------------------------------------------------- waiting tasks
 @dataclass(frozen=True)
 class Named:
     """A stage whose tasks wait at the moment of record `seq`, and the main reason, of the queue `limit` where it is one
-    of a queue. `also`, `behind`: what is named as holding it, too, and as next, with its queue.
+    of a queue. `also`, `behind`: what is named as holding it, too, and as next, with its queue. `kept_for`: for whom
+    room is gathered that it could use.
     """
 
     seq: int
@@ -127,6 +66,10 @@ class Named:
     also: tuple[tuple[str, str], ...] = ()
     behind: tuple[tuple[str, str], ...] = ()
 
+    @property
+    def key(self) -> tuple[str, str]:
+        return self.job, self.stage
+
 
 def states_at(source: Source, seqs: list[int]) -> Iterator[view.State]:
     """The gateway's view behind each of these records, which are in order."""
@@ -139,14 +82,17 @@ def states_at(source: Source, seqs: list[int]) -> Iterator[view.State]:
             following = next(wanted, None)
 
 
+def held_in(state: view.State) -> list[HeldRoom]:
+    return [*state.kept.values(), *state.vacated.values()]
+
+
 def owners(state: view.State) -> tuple[str, ...]:
     """Jobs for whose tasks room is gathered."""
     found = {}
-    for held in [*state.kept.values(), *state.vacated.values()]:
+    for held in held_in(state):
         for name, job in state.jobs.items():
-            for asked, stage in zip(job.asked, job.graph.stages, strict=True):
-                if asked and stage.demand == held.task and (stage.tasks if stage.gang else 0) == held.gang:
-                    found[name] = True
+            if any(asked and is_for(held, stage) for asked, stage in zip(job.asked, job.graph.stages, strict=True)):
+                found[name] = True
     return tuple(found)
 
 
@@ -157,19 +103,21 @@ def named_at(state: view.State) -> list[Named]:
             reasons = waits.of_stage(job, at)
             if reasons:
                 main, *others = reasons
-                row = Named(
-                    state.seq,
-                    name,
-                    stage.stage,
-                    main["reason"],
-                    main["text"],
-                    job.spec.queue,
-                    main["numbers"].get("queue", ""),
-                    owners(state) if main["reason"] == "kept" else (),
-                    pairs_of(others, "also"),
-                    pairs_of(others, "behind"),
+                also = pairs_of(others, "also")
+                found.append(
+                    Named(
+                        state.seq,
+                        name,
+                        stage.stage,
+                        main["reason"],
+                        main["text"],
+                        job.spec.queue,
+                        main["numbers"].get("queue", ""),
+                        owners(state) if "kept" in (main["reason"], *(word for word, _ in also)) else (),
+                        also,
+                        pairs_of(others, "behind"),
+                    )
                 )
-                found.append(row)
     return found
 
 
@@ -178,67 +126,6 @@ def pairs_of(reasons, mark: str) -> tuple[tuple[str, str], ...]:
 
 
 # ---------------------------------------------------------------- without the obstacle
-@dataclass
-class World(Question):
-    """What is different: also of jobs, from their submission on, and what an operator says at the fork."""
-
-    jobs: dict[tuple[str, str], dict] = field(default_factory=dict)
-    said: list = field(default_factory=list)
-
-
-class _Starts(Outcomes):
-    """By job and stage, when the next of its tasks was granted."""
-
-    def __init__(self):
-        super().__init__(1_000)
-        self.first: dict[tuple[str, str], int] = {}
-
-    def observe(self, record):
-        super().observe(record)
-        _note_starts(self.first, record)
-
-
-def _note_starts(first, record):
-    if isinstance(record.body, RoundClosed):
-        for grant in record.body.grants:
-            first.setdefault((grant.job, grant.stage), record.time)
-
-
-class _Run(what_if._Run):
-    def _differ(self, cell, drive):
-        super()._differ(cell, drive)
-        cell.put(ConfigChanged(cell.admission.policy, None, "tester"))  # Has a round open.
-        for body in self._question.said:
-            if body.job in cell.admission.jobs:
-                cell.put(body)
-
-    def _go_on(self, cell, agents):
-        super()._go_on(cell, agents)
-        self._outcomes.first.clear()
-
-
-def without(source: Source, world: World) -> dict[tuple[str, str], int]:
-    """When tasks start in that world behind its fork."""
-    changed = Source(source.name, lambda hear: _changed(source.read(hear), world), source.shards_max)
-    outcomes, heard = _Starts(), Told()
-    fork = what_if._read(changed, world, outcomes, heard)
-    run = _Run(changed, world, outcomes, heard, fork)
-    run.answer(None)
-    return outcomes.first
-
-
-def _changed(steps: Iterator[Step], world: World) -> Iterator[Step]:
-    names = {name for name, _ in world.jobs}
-    for step in steps:
-        record = step.accepted.record
-        if isinstance(record.body, JobAdmitted) and record.body.spec.job in names:
-            spec = record.body.spec
-            stages = [replace(each, **world.jobs.get((spec.job, each.stage), {})) for each in spec.stages]
-            body = replace(record.body, spec=replace(spec, stages=stages))
-            step = Step(replace(step.accepted, record=replace(record, body=body)), step.decisions)
-        yield step
-
-
 LIMITS: dict = {
     "queue_max": {"max": {}},
     "running_limit": {"running_jobs_max": None},
@@ -250,8 +137,14 @@ SHRUNK: dict = {
     "spread": {"anti_affinity": None, "spread": None},
     "locality": {"prefer": {}},
 }
-RESERVED = ("lease", "promise_used", "promised")
-ROOM = ("no_room", "gang_no_room", "no_node", "failed_there", "behind_head", "pool")
+RESERVED = ("lease", "promise_used")
+ROOM = ("no_room", "gang_no_room", "no_node", "failed_there", "behind_head")
+
+
+def has_lease(state: view.State, name: str) -> bool:
+    """Whether a reservation promises room to a job now."""
+    row = state.reservations.get(state.jobs[name].spec.reservation or "")
+    return row is not None and row.state == "accepted" and any(active(row.steps, state.time))
 
 
 def open_tree(queue: Queue, limits, path: str = "") -> Queue:
@@ -264,25 +157,27 @@ def open_tree(queue: Queue, limits, path: str = "") -> Queue:
 
 
 def more_nodes(state: view.State) -> list[ClusterNode]:
-    return [
-        ClusterNode(
-            name=f"more-{copy}-{name}", capacity=dict(node.capacity), labels=dict(node.labels), devices=node.devices
-        )
-        for copy in range(COPIES)
-        for name, node in state.nodes.items()
-    ]
+    def copy_of(number: int, name: str, node: NodeRow) -> ClusterNode:
+        place = {"capacity": dict(node.capacity), "labels": dict(node.labels), "devices": node.devices}
+        return ClusterNode(name=f"more-{number}-{name}", **place)
+
+    return [copy_of(number, name, node) for number in range(COPIES) for name, node in state.nodes.items()]
 
 
 def worlds_of(state: view.State, rows: list[Named]) -> list[tuple[World, list[Named]]]:
-    """Each obstacle removed, for all that name it; what is of one job alone in worlds of their own."""
+    """Each obstacle removed, for all that name it; what is of one job alone in worlds of their own. Where a promise is
+    removed, who uses it now goes, and whom room is promised to later goes on waiting.
+    """
     groups: dict[tuple, list[Named]] = {}
     for row in rows:
-        if row.reason in ROOM:
-            groups.setdefault(("room",), []).append(row)
+        if row.reason in ROOM or row.reason == "pool":
+            groups.setdefault((row.reason == "pool", *row.also), []).append(row)
         elif row.reason in LIMITS:
-            groups.setdefault((row.reason, row.limit, bool(row.also)), []).append(row)
-        elif row.reason in RESERVED:
-            groups.setdefault(("reserved",), []).append(row)
+            groups.setdefault((row.reason, row.limit, *row.also), []).append(row)
+        elif row.reason == "promised":
+            groups.setdefault(("promised",), []).append(row)
+        elif row.reason == "kept" and row.job not in row.kept_for:
+            groups.setdefault(("kept",), []).append(row)
         elif row.reason not in OF_TIME:
             groups.setdefault((row.reason, row.job, row.stage), []).append(row)
     return [(world_of(state, named[0], named[0].also), named) for named in groups.values()]
@@ -298,27 +193,41 @@ def world_of(state: view.State, row: Named, more: tuple[tuple[str, str], ...] = 
     changes: dict = {}
     for word in words:
         changes |= SHRUNK.get(word, {})
+    promised = any(word in ("promised", *RESERVED) for word in words)
+    promised = promised or ("kept" in words and any(held.why == "promise" for held in held_in(state)))
+    values: dict = {"reservations": "off"} if promised else {}
+    reserved = [name for names in state.reserving.values() for name in names if name != row.job] if promised else []
+    in_use = [name for name in reserved if "promised" in words and has_lease(state, name)]
+    values |= {"classes": "off"} if "pool" in words else {}
     return World(
         fork=state.seq,
         added=more_nodes(state) if any(word in ROOM for word in words) else [],
         queues=open_tree(state.queues, limits) if limits and state.queues is not None else None,
-        jobs={(row.job, row.stage): changes} if changes else {},
-        values={"reservations": "off"} if any(word in RESERVED for word in words) else {},
+        jobs={row.key: changes} if changes else {},
+        values=values,
         said=[
-            *(JobCancelled(name, "tester") for name in row.kept_for if name != row.job and "kept" in words),
-            *(JobChanged(row.job, hold=hold, author="tester") for hold in (True, False) if "running_max" in words),
+            *(JobCancelled(name, TESTER) for name in in_use),
+            *(JobChanged(name, hold=True, author=TESTER) for name in reserved if name not in in_use),
+            *(JobCancelled(name, TESTER) for name in row.kept_for if name != row.job and "kept" in words),
+            *(JobChanged(row.job, hold=hold, author=TESTER) for hold in (True, False) if "running_max" in words),
+            *(JobChanged(row.job, hold=False, author=TESTER) for _ in words if "held" in words),
         ],
     )
 
 
 # ---------------------------------------------------------------- the judgement
+EXPLAINED = ("behind", "others", "turn", "next")
+
+
 @dataclass
 class Verdict:
-    judged: Counter = field(default_factory=Counter)
-    earlier: Counter = field(default_factory=Counter)
-    left_out: Counter = field(default_factory=Counter)
+    """By workload and reason, how many were judged, start earlier, and are explained how."""
+
+    judged: Counter[tuple[str, str]] = field(default_factory=Counter)
+    earlier: Counter[tuple[str, str]] = field(default_factory=Counter)
+    explained: Counter[tuple[str, str, str]] = field(default_factory=Counter)
+    left_out: Counter[str] = field(default_factory=Counter)
     exceptions: list[str] = field(default_factory=list)
-    explained: int = 0  # Of the exceptions, those that start earlier without what is named behind the main reason, too.
 
     @property
     def tasks(self) -> int:
@@ -328,11 +237,40 @@ class Verdict:
     def permille(self) -> int:
         return 1_000 * self.earlier.total() // max(1, self.tasks)
 
+    @property
+    def unexplained(self) -> list[str]:
+        return [text for text in self.exceptions if text.startswith("UNEXPLAINED")]
+
+    def of(self, workload: str) -> int:
+        return sum(count for (of, _), count in self.judged.items() if of == workload)
+
     def text(self) -> str:
-        rows = [f"{word:<18} {self.earlier[word]:>5} of {count:>5}" for word, count in sorted(self.judged.items())]
-        return "\n".join(
-            [f"{self.permille / 10:.1f} % of {self.tasks} start earlier", *rows, f"no obstacle: {dict(self.left_out)}"]
-        )
+        """A table by reason and workload."""
+        names = list(dict.fromkeys(workload for workload, _ in self.judged))
+        rows = [["", *names, "in all"]]
+        for reason in sorted({reason for _, reason in self.judged}):
+            pairs = [(self.earlier[name, reason], self.judged[name, reason]) for name in names]
+            rows.append([reason, *map(_cell, [*pairs, _sum(pairs)])])
+        sums = [
+            _sum([(self.earlier[key], count) for key, count in self.judged.items() if key[0] == of]) for of in names
+        ]
+        rows.append(["in all", *map(_cell, [*sums, _sum(sums)])])
+        widths = [max(len(row[at]) for row in rows) for at in range(len(rows[0]))]
+        lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+        ways = Counter(dict.fromkeys(EXPLAINED, 0))
+        for (_, _, way), count in self.explained.items():
+            ways[way] += count
+        lines.append(f"{self.permille / 10:.1f} % of {self.tasks} start earlier; the others: {dict(ways)}")
+        lines.append(f"unexplained: {len(self.unexplained)}; no obstacle: {dict(sorted(self.left_out.items()))}")
+        return "\n".join(lines)
+
+
+def _cell(pair: tuple[int, int]) -> str:
+    return f"{pair[0]}/{pair[1]}" if pair[1] else ""
+
+
+def _sum(pairs: list[tuple[int, int]]) -> tuple[int, int]:
+    return sum(earlier for earlier, _ in pairs), sum(judged for _, judged in pairs)
 
 
 def moments_of(source: Source, seed: int, count: int) -> list[int]:
@@ -343,69 +281,121 @@ def moments_of(source: Source, seed: int, count: int) -> list[int]:
     return sorted({closings[dice.upto(len(closings) - 1, "moment", i)] for i in range(count)})
 
 
-def judge(verdict, seed, jobs, moments, single=8):
-    """Asks about one drawn cell; at most `single` obstacles of one job alone at each moment."""
-    with tempfile.TemporaryDirectory() as folder:
-        source, preset = recorded(Path(folder) / "log", seed, jobs)
-        starts: dict[tuple[str, str], list[int]] = {}
-        for step in source.steps():
+@dataclass
+class Judge:
+    """Of one recording: when tasks were granted there, and what became of it otherwise."""
+
+    verdict: Verdict
+    workload: str
+    where: str
+    recording: Recording
+    granted: dict[tuple[str, str], list[tuple[int, int]]] = field(default_factory=dict)
+    closings: list[int] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        for step in self.recording.steps:
             record = step.accepted.record
             if isinstance(record.body, RoundClosed):
+                self.closings.append(record.seq)
                 for grant in record.body.grants:
-                    starts.setdefault((grant.job, grant.stage), []).append((record.seq, record.time))
-        for state in states_at(source, moments_of(source, seed, moments)):
-            rows = named_at(state)
-            verdict.left_out.update(row.reason for row in rows if row.reason in OF_TIME)
-            alone = 0
-            for world, named in worlds_of(state, rows):
-                if len(named) == 1 and not (world.added or world.queues):
-                    alone += 1
-                    if alone > single:
-                        continue
-                decided = without(source, world)
-                for row in named:
-                    verdict.judged[row.reason] += 1
-                    if _is_earlier(row, starts, decided):
-                        verdict.earlier[row.reason] += 1
-                    else:
-                        _explain(verdict, source, state, row, starts, decided, f"seed {seed} ({preset})")
+                    self.granted.setdefault((grant.job, grant.stage), []).append((record.seq, record.time))
+
+    def was(self, row: Named) -> int | None:
+        return next((time for seq, time in self.granted.get(row.key, ()) if seq > row.seq), None)
+
+    def next_grant(self, row: Named) -> int | None:
+        """The record that granted it next."""
+        return next((seq for seq, _ in self.granted.get(row.key, ()) if seq > row.seq), None)
+
+    def next_closing(self, seq: int) -> int | None:
+        """The record that closed the next round."""
+        at = bisect_right(self.closings, seq)
+        return self.closings[at] if at < len(self.closings) else None
+
+    def is_earlier(self, row: Named, decided: Starts) -> bool:
+        was, now = self.was(row), decided.get(row.key)
+        return now is not None and (was is None or now < was)
+
+    def at(self, state: view.State, rows: list[Named], single: int) -> None:
+        """All that waits at one moment; at most `single` obstacles of one job alone."""
+        self.recording.follow(state.seq)
+        self.verdict.left_out.update(row.reason for row in rows if row.reason in OF_TIME)
+        alone = 0
+        for world, named in worlds_of(state, rows):
+            alone += bool(world.jobs)
+            if world.jobs and alone > single:
+                continue
+            decided = self.recording.tried(world, {row.key: self.was(row) for row in named})
+            for row in named:
+                key = self.workload, row.reason
+                self.verdict.judged[key] += 1
+                if self.is_earlier(row, decided):
+                    self.verdict.earlier[key] += 1
+                else:
+                    self._explain(state, row, decided)
+
+    def _explain(self, state: view.State, row: Named, decided: Starts) -> None:
+        way = self._way(state, row)
+        if way:
+            self.verdict.explained[self.workload, row.reason, way] += 1
+        behind = f", behind it {row.behind}" if row.behind else ""
+        also = f", and also {row.also}" if row.also else ""
+        self.verdict.exceptions.append(
+            f"{way or 'UNEXPLAINED'}: {self.where}, record {row.seq} at {state.time}: {row.job}/{row.stage} in "
+            f"{row.queue}: {row.reason}{also}{behind}: {row.text}: started at {self.was(row)}, "
+            f"without it at {decided.get(row.key, 'no such time')}"
+        )
+
+    def _way(self, state: view.State, row: Named) -> str:
+        """Why a task does not start earlier, shown by further runs; empty: nothing that is known."""
+        if self.next_grant(row) == self.next_closing(row.seq):
+            return "next"
+        wanted: Wanted = {row.key: self.was(row)}
+        if row.behind and self.is_earlier(
+            row, self.recording.tried(world_of(state, row, (*row.also, *row.behind)), wanted)
+        ):
+            return "behind"
+        without = replace(world_of(state, row, row.also), only=(row.job, *row.kept_for))
+        beside = World(fork=state.seq, only=(row.job, *row.kept_for))
+        wanted = {row.key: None}
+        now = self.recording.tried(without, wanted).get(row.key)
+        then = self.recording.tried(beside, wanted).get(row.key)
+        if now is not None and (then is None or now < then):
+            return "others"
+        was = self.was(row)
+        return "turn" if row.reason == "kept" and now is not None and now == then and (was is None or now < was) else ""
 
 
-def _is_earlier(row, starts, decided) -> bool:
-    was, now = _was(row, starts), decided.get((row.job, row.stage))
-    return now is not None and (was is None or now < was)
-
-
-def _was(row, starts):
-    return next((time for seq, time in starts.get((row.job, row.stage), ()) if seq > row.seq), None)
-
-
-def _explain(verdict, source, state, row, starts, decided, where) -> None:
-    behind = (*row.also, *row.behind)
-    is_explained = False
-    if row.behind:
-        is_explained = _is_earlier(row, starts, without(source, world_of(state, row, behind)))
-        verdict.explained += is_explained
-    verdict.exceptions.append(
-        f"{'behind ' if is_explained else 'UNEXPLAINED '}{where}, record {row.seq} at {state.time}: "
-        f"{row.job}/{row.stage} in {row.queue}: {row.reason}, behind it {behind}: {row.text}: "
-        f"started at {_was(row, starts)}, without it at {decided.get((row.job, row.stage))}"
-    )
+def judge(verdict: Verdict, seed: int, moments: int, single: int = 4, workload: str = "mixed", jobs: int = 60) -> None:
+    """Asks about one drawn cell."""
+    drawn = congested.mixed(seed, jobs) if workload == "mixed" else WORKLOADS[workload](seed)
+    with tempfile.TemporaryDirectory() as folder:
+        recording = Recording(congested.recorded(Path(folder) / "log", drawn, seed))
+    judged = Judge(verdict, workload, f"{workload}, seed {seed} ({drawn.preset})", recording)
+    source = recording.source
+    for state in states_at(source, moments_of(source, seed, moments)):
+        judged.at(state, named_at(state), single)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--tasks", type=int, default=2_000)
+    parser = argparse.ArgumentParser(prog="python -m tests.simulation.why_truth", description=__doc__)
+    parser.add_argument("--tasks", type=int, default=2_000, help="of all workloads together, alike of each")
+    parser.add_argument("--workload", action="append", choices=[*WORKLOADS])
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--jobs", type=int, default=60)
     parser.add_argument("--moments", type=int, default=6)
     given = parser.parse_args()
-    verdict, seed = Verdict(), given.seed
-    while verdict.tasks < given.tasks:
-        told = len(verdict.exceptions)
-        judge(verdict, seed, given.jobs, given.moments)
-        print("\n".join([f"seed {seed}:", *verdict.exceptions[told:], verdict.text()]), flush=True)
-        seed += 1
+    names = given.workload or [name for name in WORKLOADS if name not in TRACES or traces.are_there()]
+    verdict = Verdict()
+    for name in names:
+        seed = given.seed
+        while verdict.of(name) < given.tasks / len(names):
+            told, begun, before = len(verdict.exceptions), time.monotonic(), verdict.of(name)
+            judge(verdict, seed, given.moments, workload=name)
+            took_s = time.monotonic() - begun
+            lines = [f"{name}, seed {seed}: {verdict.of(name) - before} in {took_s:.0f} s", *verdict.exceptions[told:]]
+            print("\n".join(lines), flush=True)
+            seed += 1
+    print(verdict.text())
 
 
 if __name__ == "__main__":
