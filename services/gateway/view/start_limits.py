@@ -121,7 +121,7 @@ class LimitStarts:
         if state.user_running_max and counts_for(state, job):
             for path in upwards(spec.queue):
                 if path in state.user_running_max:
-                    yield self._of_user(job, at, path, tasks)
+                    yield self._of_user(job, at, path, tasks, kind)
         if reason == "pool" and kind and state.pools and job.job_class < len(state.pools[-1].pools_ppm):
             yield self._pool(job, at, kind, _amount(stage, kind) * tasks)
 
@@ -140,7 +140,7 @@ class LimitStarts:
         )
         return _Limit(most - held, wanted, own, others, self._curves[key], self._cycle_ms(resource))
 
-    def _of_user(self, job: LiveJob, at: int, path: str, tasks: int) -> _Limit:
+    def _of_user(self, job: LiveJob, at: int, path: str, tasks: int, kind: str) -> _Limit:
         state, user = self._state, job.spec.user
         key = "user", path, user
         if key not in self._curves:
@@ -151,7 +151,7 @@ class LimitStarts:
             )
         own, others = self._before(job, at, path, ("user", user), lambda row: row[2] if row[0].spec.user == user else 0)
         free = state.user_running_max[path] - runs_of_user(state, path, user)
-        return _Limit(free, tasks, own, others, self._curves[key], self._cycle_ms(SLOTS))
+        return _Limit(free, tasks, own, others, self._curves[key], self._cycle_ms(kind))
 
     def _pool(self, job: LiveJob, at: int, kind: str, wanted: int) -> _Limit:
         state, jobs, index = self._state, self._state.jobs, job.job_class

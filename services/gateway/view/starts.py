@@ -45,6 +45,7 @@ class Starts:
         self._known: dict[tuple[str, int, str], Start | None] = {}
         self._curves: dict[tuple[str, ...], Curve] = {}
         self._work: dict[str, int] = {}
+        self._cycles: dict[str, int] = {}
         self._ahead_of: tuple[tuple[str, int], list[Row]] = ("", 0), []
         self._waits: dict[tuple[str, str], int] = {}
         self._total: Vector | None = None
@@ -169,6 +170,8 @@ class Starts:
 
     def _cycle_ms(self, kind: str) -> int:
         """How long tasks that wait will hold a resource, in the mean."""
+        if kind in self._cycles:
+            return self._cycles[kind]
         amounts = times = 0
         for rows in self._pending.leaves.values():
             for job, at, waits in rows:
@@ -176,7 +179,8 @@ class Starts:
                 if run_ms is not None:
                     amounts += amount
                     times += amount * run_ms
-        return times // amounts if amounts else 0
+        self._cycles[kind] = times // amounts if amounts else 0
+        return self._cycles[kind]
 
     def _before(self, job: LiveJob, at: int, kind: str) -> tuple[int, int]:
         """How much of a resource waits before a stage in its queue, and in other queues."""
