@@ -92,7 +92,7 @@ async def _measure(source: Source, moments: int, folder: Path | None) -> None:
     last = (await bus.bounds(LOG, 0))[1] - 1  # A claim stands before the first record.
     print(f"{last:,} records put on the bus: {_since(cpu, clock)}")
     drawn = _drawn(last, moments, admitted)
-    settings = Settings(bus="memory:", cell=cell, snapshot_rounds=1_000 if folder else 1 << 60)
+    settings = Settings(bus="memory:", cell=cell)
     await _follow(bus, settings, last, drawn)
     if folder is not None:
         cpu, clock = time.process_time(), time.monotonic()
