@@ -1,8 +1,8 @@
 """The page in a real browser over a large cell that changes all the time: how soon each view stands, how soon a change
 is shown, whether the browser's memory grows, and what open pages cost the cell.
 
-    python -m benchmarks.page [--nodes 1000] [--jobs 10000] [--queues 200] [--rate 100] [--minutes 10] [--pages 20]
-        [--shots DIR] [--only views,change,cost,heap] [--quick]
+    python -m benchmarks.page [--nodes 1000] [--jobs 10000] [--queues 200] [--rate 100] [--loads 5]
+        [--minutes 10] [--pages 20] [--shots DIR] [--only views,change,cost,heap] [--quick]
 
 Starts an embedded cell with simulated nodes (`benchmarks.page_cell`), then a headless Chromium (Debian's, with
 playwright's Python package). A view stands when nothing of it is being read any more; times count from the navigation
@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import psutil
 from playwright.async_api import Browser, Page, async_playwright
 
 VIEWS = (
@@ -40,7 +41,7 @@ VIEWS = (
     ),
     *("nodes", "nodes/node-0001", "reservations", "classes", "donations", "log", "whatif", "submit"),
 )
-OF_A_PAGE = ("v1/summary", "v1/reservations")
+OF_A_PAGE = ("v1/summary?behind={seq}", "v1/reservations")
 """What a page on the overview reads when the cell has changed."""
 SLOW = ("v1/history?points=240",)
 """And what it reads every five seconds."""
@@ -61,11 +62,13 @@ STANDS = """
   addEventListener("DOMContentLoaded", look);
 })();
 """
-GUARD_S = 900
+GUARD_S = 1_800
 LOADS = 5
 CHANGES = 20
 COST_S = 30.0
-READ_MS = 1_000
+EVENTS_MS, AGAIN_S, SLOW_S = 500, 0.7, 5.0
+"""As in services/gateway/page/app: changes.js, documents.js, history.js."""
+STAND_S = 300
 LOOK_S = 30.0
 
 
@@ -132,7 +135,7 @@ async def opened(browser: Browser, url: str, colours: str = "light", size: tuple
 async def stood_ms(tab: Page, url: str) -> float:
     """Goes there and waits until the view stands."""
     await tab.goto(url)
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + STAND_S
     while (found := await tab.evaluate("window.stood ?? null")) is None:
         assert time.monotonic() < deadline, f"{url} does not stand"
         await asyncio.sleep(0.02)
@@ -149,15 +152,37 @@ async def named_views(url: str) -> list[str]:
     return [view.format(**names) for view in VIEWS]
 
 
+def cpu_s_of(process: psutil.Process) -> float:
+    """CPU seconds so far."""
+    try:
+        spent = process.cpu_times()
+    except psutil.NoSuchProcess:
+        return 0.0
+    return float(spent.user + spent.system)
+
+
+def browser_cpu_s() -> float:
+    """Of all processes of the browser."""
+    each = psutil.Process().children(recursive=True)
+    return sum(cpu_s_of(process) for process in each if "chrom" in process.name())
+
+
 async def views(browser: Browser, cell: Cell, loads: int) -> None:
-    """How soon each view stands, from an empty cache."""
+    """How soon each view stands, from an empty cache; and CPU time until then, which other programs change least."""
+    here = psutil.Process(cell.process.pid)
     for view in await named_views(cell.url):
-        took = []
+        took, ours, theirs = [], [], []
         for _ in range(loads):
             tab = await opened(browser, cell.url)
+            before = cpu_s_of(here), browser_cpu_s()
             took.append(await stood_ms(tab, f"{cell.url}/#/{view}"))
+            ours.append(1_000 * (cpu_s_of(here) - before[0]))
+            theirs.append(1_000 * (browser_cpu_s() - before[1]))
             await tab.context.close()
-        print(f"first view of {view:36} median {statistics.median(took):6.0f} ms, most {max(took):6.0f} ms", flush=True)
+        spent = f"CPU time meanwhile: cell {min(ours):.0f} ms, browser {min(theirs):.0f} ms at least"
+        print(
+            f"{view:36} stands after {statistics.median(took):.0f} ms, at least {min(took):.0f} ms; {spent}", flush=True
+        )
 
 
 async def shots(browser: Browser, cell: Cell, folder: Path) -> None:
@@ -208,16 +233,30 @@ async def change(browser: Browser, cell: Cell, changes: int) -> None:
 # ---------------------------------------------------------------- what pages cost
 async def as_a_page(http: httpx.AsyncClient, read: list[float]) -> None:
     """Follows the cell and reads what a page on the overview reads."""
-    last_slow = 0.0
-    async with http.stream("GET", "/v1/changes", params={"min_interval_ms": READ_MS}) as stream:
-        async for line in stream.aiter_lines():
-            if not line.startswith("data:"):
-                continue
+    news, seq = asyncio.Event(), 0
+
+    async def follow() -> None:
+        nonlocal seq
+        async with http.stream("GET", "/v1/changes", params={"min_interval_ms": EVENTS_MS}) as stream:
+            async for line in stream.aiter_lines():
+                if line.startswith("id:"):
+                    seq = int(line.partition(":")[2])
+                    news.set()
+
+    following, last_slow = asyncio.ensure_future(follow()), 0.0
+    try:
+        while True:
+            await news.wait()
+            news.clear()
             begun = time.perf_counter()
-            paths = OF_A_PAGE if begun - last_slow < 5 else OF_A_PAGE + SLOW
+            paths = OF_A_PAGE if begun - last_slow < SLOW_S else OF_A_PAGE + SLOW
             last_slow = begun if len(paths) > len(OF_A_PAGE) else last_slow
-            await asyncio.gather(*(http.get(f"/{path}") for path in paths))
+            await asyncio.gather(*(http.get(f"/{path.format(seq=seq)}") for path in paths))
             read.append(time.perf_counter() - begun)
+            await asyncio.sleep(max(0.0, begun + AGAIN_S - time.perf_counter()))
+    finally:
+        following.cancel()
+        await asyncio.gather(following, return_exceptions=True)
 
 
 async def watched(cell: Cell, seconds: float) -> tuple[float, list[int], float]:
@@ -300,15 +339,15 @@ async def run(asked: argparse.Namespace, folder: Path) -> None:
         )
         browser = await driver.chromium.launch(executable_path=chromium, args=list(FLAGS))
         if "views" in only:
-            await views(browser, cell, 1 if asked.quick else LOADS)
-        if asked.shots is not None:
-            await shots(browser, cell, asked.shots)
+            await views(browser, cell, 1 if asked.quick else asked.loads)
         if "change" in only:
             await change(browser, cell, 3 if asked.quick else CHANGES)
         if "cost" in only:
             await cost(cell, asked.pages, 5.0 if asked.quick else COST_S)
         if "heap" in only:
             await heap(browser, cell, asked.minutes)
+        if asked.shots is not None:
+            await shots(browser, cell, asked.shots)
         await browser.close()
         if asked.stay:
             await asyncio.sleep(asked.stay)
@@ -322,6 +361,7 @@ def main() -> None:
     parser.add_argument("--queues", type=int, default=200)
     parser.add_argument("--rate", type=int, default=100, help="records a second")
     parser.add_argument("--minutes", type=float, default=10.0, help="for which the heap is looked at")
+    parser.add_argument("--loads", type=int, default=LOADS, help="of each view")
     parser.add_argument("--pages", type=int, default=20)
     parser.add_argument("--shots", type=Path, help="a folder for pictures of all views")
     parser.add_argument("--only", default="views,change,cost,heap")

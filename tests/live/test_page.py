@@ -29,6 +29,7 @@ QUEUES = {
 VIEWS = (
     *("overview", "queues", "queues/ads", "queues/root", "jobs", "jobs?state=waiting", "jobs/etl", "jobs/endless"),
     *("jobs/broken", "nodes", "nodes/node-1", "reservations", "classes", "donations", "log", "submit", "nowhere"),
+    "whatif",
 )
 NUMBERED = {
     "overview": 20,

@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.slow, needs_chromium]
 
 GUARD_S = 240
 LOG = max(ROOT.glob("tests/golden/rules-*.jsonl.gz"), key=lambda path: int(path.name.split("-")[1].split(".")[0]))
-VIEWS = ("overview", "queues", "jobs", "nodes", "reservations", "classes", "donations", "log")
+VIEWS = ("overview", "queues", "jobs", "nodes", "reservations", "classes", "donations", "log", "whatif")
 MOMENTS = 5
 
 
@@ -71,6 +71,18 @@ def test_moments_of_a_log_are_drawn_as_the_api_has_them(reader, url, last):
 
     assert drawn > 200
     assert tab.complaints == []
+
+
+def test_a_log_is_asked_what_would_have_been(reader):
+    tab = reader()
+    tab.open("whatif")
+    tab.tab.get_by_label("Preset").select_option("drf")
+    tab.tab.get_by_role("button", name="Decide again").click()
+    tab.tab.get_by_role("heading", name="The log, decided again").wait_for(timeout=GUARD_S * 1_000)
+
+    assert tab.tab.get_by_role("group", name="Measures of the worlds").locator("tbody tr").count() > 5
+    assert tab.tab.get_by_role("heading", name="Who loses").count() == 1
+    assert (tab.complaints, tab.violations()) == ([], [])
 
 
 def test_nothing_of_a_log_can_be_changed(reader, url):

@@ -191,10 +191,10 @@ def test_a_job_is_submitted_again_under_another_name(reader, cell):
 
 
 def test_nodes_show_what_waiting_tasks_could_still_use(reader, cell):
-    tab = reader()
-    tab.open("nodes")
+    tab, seq = reader(), httpx.get(f"{cell.url}/readyz").json()["seq"]
+    tab.open(f"nodes?at={seq}")
     tab.tab.get_by_role("group", name="Room for waiting tasks").wait_for()
-    room = httpx.get(f"{cell.url}/v1/room").json()
+    room = httpx.get(f"{cell.url}/v1/room", params={"at": seq}, timeout=60).json()
 
     facts = {(name, field): value for kind, name, field, value in tab.facts() if kind == "room"}
     for at, row in enumerate(room["classes"]):
