@@ -4,7 +4,8 @@ The gateway notes one now and then as it follows the log, and others as it reads
 takes those of its checkpoints. Memory follows the number of places: one for some hundred records.
 """
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
+from collections import deque
 from collections.abc import AsyncIterator, Callable
 from copy import deepcopy
 from dataclasses import dataclass
@@ -24,6 +25,9 @@ FAR = 16 * PLACE_EVERY
 
 READ_AT_ONCE = 100
 """Messages that are read before others get a turn."""
+
+LOOKED_AT_ONCE = 1_000
+"""Messages that are looked at, as bytes, before others get a turn."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +87,7 @@ class LogPlaces:
                 reader, noted = LogReader(self._bus, self._partition, deepcopy(beyond.order)), beyond.seq
                 continue
             before = reader.offset
-            found = await reader.read(most=READ_AT_ONCE)
+            found = await reader.read(most=min(READ_AT_ONCE, self._left(reader)) if names else READ_AT_ONCE)
             if reader.offset == before:
                 return
             if not reader.order.seq and len(self._places) > 1 and reader.offset >= self._places[1].order.offset:
@@ -99,29 +103,34 @@ class LogPlaces:
                 if not isinstance(accepted.record.body, SequencerClaimed):
                     yield accepted
 
+    def _left(self, reader: LogReader) -> int:
+        """How many messages lie before the next place, at least 1: there a reader may leave out some."""
+        at = bisect_right(self._places, reader.order.seq, key=lambda each: each.seq)
+        return READ_AT_ONCE if at == len(self._places) else max(1, self._places[at].order.offset - reader.offset)
+
     async def _beyond(self, order: LogOrder, last: int, names: tuple[bytes, ...]) -> Place | None:
-        """The next place, where a reader stands at one and no record up to the next has one of these texts; else None.
-        Looking at bytes takes a twentieth of what reading records does.
+        """The furthest place up to which no record has one of these texts, where a reader stands at one; None: there is
+        none. Looking at bytes takes a twentieth of what reading records does.
         """
         at = bisect_left(self._places, order.seq, key=lambda each: each.seq)
-        if at + 1 >= len(self._places) or self._places[at].seq != order.seq:
+        if at == len(self._places) or self._places[at].seq != order.seq:
             return None
-        following = self._places[at + 1]
-        if following.seq > last:
-            return None
-        reader = LogReader(self._bus, self._partition, deepcopy(order))
-        while reader.offset < following.order.offset:
+        coming = deque(place for place in self._places[at + 1 :] if place.seq <= last)
+        reader, beyond = LogReader(self._bus, self._partition, deepcopy(order)), None
+        while coming:
             before = reader.offset
-            for message in await reader.fetch(most=READ_AT_ONCE):
-                if message.offset >= following.order.offset:
-                    break
-                value = message.value
+            most = min(LOOKED_AT_ONCE, max(1, coming[-1].order.offset - reader.offset))
+            for message in await reader.fetch(most=most):
+                while coming and message.offset >= coming[0].order.offset:
+                    beyond = coming.popleft()
                 # A record in parts may have a name that is cut in two.
-                if PIECE in value or any(name in value for name in names):
-                    return None
+                if PIECE in message.value or any(name in message.value for name in names):
+                    return beyond
+            while coming and reader.offset >= coming[0].order.offset:
+                beyond = coming.popleft()
             if reader.offset == before:
-                return None
-        return following
+                break
+        return beyond
 
     def _add(self, place: Place) -> Place:
         """Keeps a place, unless there is one close before it."""

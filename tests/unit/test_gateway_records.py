@@ -26,6 +26,7 @@ def near_places(monkeypatch):
     monkeypatch.setattr(log_places, "PLACE_EVERY", 5)
     monkeypatch.setattr(log_places, "FAR", 8)
     monkeypatch.setattr(log_places, "READ_AT_ONCE", 3)
+    monkeypatch.setattr(log_places, "LOOKED_AT_ONCE", 4)
     monkeypatch.setattr(log_pages, "PLACE_EVERY", 5)
 
 
