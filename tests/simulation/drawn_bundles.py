@@ -59,7 +59,7 @@ class _Marked(Names):
         return name
 
 
-def marked(spec: object, names: _Marked) -> object:
+def marked(spec, names):
     """What is submitted, with marked names, and in free texts as well."""
     spec = names.body(spec)
     if isinstance(spec, JobSpec):
@@ -79,7 +79,7 @@ def drawn_log(path: Path, seed: int) -> Source:
     spans = [Outage(node.name, 2_000 + 1_000 * at, 35_000) for at, node in enumerate(cluster.nodes[:2])]
     with ExportWriter(path) as writer:
         options = Options({"preset": preset, "seed": seed, **KNOBS}, listener=writer, outages=spans)
-        simulate([(at_ms, marked(spec, names)) for at_ms, spec in arrivals], cluster, options)  # type: ignore[misc]
+        simulate([(at_ms, marked(spec, names)) for at_ms, spec in arrivals], cluster, options)
     return open_source(path)
 
 
@@ -91,7 +91,7 @@ def drawn_span(seed: int, records: int) -> Slice:
 
 
 # ---------------------------------------------------------------- damage
-def lines_of(path: Path) -> list[tuple[str, bytes | None, bytes]]:
+def lines_of(path):
     return [
         (each.topic, each.header if each.topic == "cluster.log" else None, each.content)
         for each in read_export(path, FORMAT)
@@ -169,9 +169,9 @@ def lacks(python: Path) -> str:
     return said.stderr.strip().splitlines()[-1] if said.returncode else ""
 
 
-def elsewhere(python: Path, folder: Path, names: list[str], user: int | None) -> str:
+def elsewhere(python, folder, names, user):
     """What a process of its own finds about bundles of a folder, a line each."""
-    words = [python, "-c", ELSEWHERE, "-" if user is None else str(user), *names]
+    words = [str(python), "-c", ELSEWHERE, "-" if user is None else str(user), *names]
     env = {"PYTHONPATH": str(ROOT), "PYTHONHASHSEED": "7", "PYTHONDONTWRITEBYTECODE": "1", "PATH": os.environ["PATH"]}
     said = subprocess.run(words, cwd=folder, env=env, capture_output=True, text=True, timeout=3_000, check=False)
     return said.stdout + said.stderr

@@ -102,7 +102,7 @@ class _Run(what_if._Run):
         super()._go_on(cell, agents)
         self._outcomes.begin(self.wanted)
 
-    def starts(self) -> Starts:
+    def starts(self):
         with suppress(_Enough):
             self.answer(None)
         return self._outcomes.first
@@ -163,12 +163,12 @@ class Recording:
             return in_another_process(lambda: self._from_the_beginning(world, wanted))
         return in_another_process(lambda: self._from_here(world, wanted))
 
-    def _from_here(self, world: World, wanted: Wanted) -> Starts:
+    def _from_here(self, world, wanted):
         run = self._run
         run._question, run.wanted, run.rest = world, wanted, iter(self.steps[self._at :])
         return run.starts()
 
-    def _from_the_beginning(self, world: World, wanted: Wanted) -> Starts:
+    def _from_the_beginning(self, world, wanted):
         source = self.source
         changed = Source(source.name, lambda hear: _changed(source.read(hear), world), source.shards_max)
         outcomes, heard = _Starts(None), Told()

@@ -50,7 +50,7 @@ def limited(nodes: int) -> Queue:
     )
 
 
-POOLS = {"preset": "dress", "reserve_ratio_permille_min": 300, "reserve_ratio_permille_max": 300, "theta_permille": 200}
+POOLS: dict[str, int | str] = {"preset": "dress", "reserve_ratio_permille_min": 300, "reserve_ratio_permille_max": 300, "theta_permille": 200}
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ WORKLOADS = {
 def recorded(path: Path, workload: Workload, part: int, preset: str) -> Source:
     jobs, nodes = workload.jobs(part), workload.nodes
     with ExportWriter(path) as writer:
-        values = {"preset": preset, "round_gap_ms": 100} | workload.knobs
+        values: dict[str, int | str | list[int]] = {"preset": preset, "round_gap_ms": 100, **workload.knobs}
         simulate(jobs, traces.cell_of(jobs, nodes, workload.tree(nodes)), Options(values, listener=writer))
     return open_source(path)
 
@@ -198,7 +198,7 @@ def moments_of(source: Source) -> list[int]:
     return sorted({closings[dice.upto(len(closings) - 1, "run", i)] for i in range(MOMENTS_MAX)})
 
 
-def run_some(source: Source, found: Observed) -> None:
+def run_some(source, found):
     """Runs the cell on from drawn moments until enough jobs are compared; forgets the other moments."""
     changed = Source(source.name, lambda hear: unknown(source.read(hear)), source.shards_max)
     recording = Recording(changed, foresight=False)

@@ -158,8 +158,7 @@ def open_tree(queue: Queue, limits, path: str = "") -> Queue:
 
 def more_nodes(state: view.State) -> list[ClusterNode]:
     def copy_of(number: int, name: str, node: NodeRow) -> ClusterNode:
-        place = {"capacity": dict(node.capacity), "labels": dict(node.labels), "devices": node.devices}
-        return ClusterNode(name=f"more-{number}-{name}", **place)
+        return ClusterNode(f"more-{number}-{name}", dict(node.capacity), labels=dict(node.labels), devices=node.devices)
 
     return [copy_of(number, name, node) for number in range(COPIES) for name, node in state.nodes.items()]
 

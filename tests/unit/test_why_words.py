@@ -42,11 +42,11 @@ def tree(*queues: Queue) -> Queue:
     return Queue("root", children=[*queues, Queue("ml")])
 
 
-def full(cpu: int = 4, **knobs: Any) -> Watched:
+def full(cpu=4, **knobs):
     return Watched(cpu=cpu, **knobs).submit("fills", stage(cpu=cpu, estimate_ms=60_000)).start("fills", "s")
 
 
-def told(*given: object, nodes: Any = (), **knobs: Any) -> Viewed:
+def told(*given, nodes=(), **knobs):
     story = Viewed()
     story.take(builders.config(None, **knobs), *(nodes or [node()]), *given)
     story.settle()
@@ -54,39 +54,39 @@ def told(*given: object, nodes: Any = (), **knobs: Any) -> Viewed:
 
 
 # ---------------------------------------------------------------- jobs that wait
-def after() -> Watched:
+def after():
     return Watched().submit("j", stage("map"), stage("s", after=["map"]))
 
 
-def held() -> Watched:
+def held():
     return full().submit("j", stage()).take(JobChanged("j", hold=True, author="ann")).settle()
 
 
-def running_limit() -> Watched:
+def running_limit():
     cell = Watched(queues=tree(Queue("ads", running_jobs_max=1)))
     return cell.submit("first", stage(), queue="ads").submit("j", stage(), queue="ads")
 
 
-def queue_max() -> Watched:
+def queue_max():
     cell = Watched(queues=tree(Queue("ads", max={"cpu": 1_000})))
     return cell.submit("first", stage(), queue="ads").submit("j", stage(), queue="ads")
 
 
-def user_running_max() -> Watched:
+def user_running_max():
     cell = Watched(queues=tree(Queue("ads", user_running_max=1)))
     return cell.submit("first", stage(), queue="ads", user="ann").submit("j", stage(), queue="ads", user="ann")
 
 
-def back_off() -> Watched:
+def back_off():
     return Watched().submit("j", stage(retries=2)).start("j", "s").fail("j", "s")
 
 
-def no_node() -> Watched:
+def no_node():
     cell = Watched().take(NodeRegistered("big", "e1", {"cpu": 16_000}))
     return cell.submit("other", stage(cpu=16)).submit("j", stage(cpu=8)).take(NodeDrained("big", True, "ann")).settle()
 
 
-def labels() -> Watched:
+def labels():
     cell = Watched(nodes=0)
     for zone in ("a", "b"):
         cell.take(NodeRegistered(zone, "e1", {"cpu": 4_000}, {"zone": zone}))
@@ -94,7 +94,7 @@ def labels() -> Watched:
     return cell.submit("j", stage(labels={"zone": "a"}))
 
 
-def kept() -> Watched:
+def kept():
     cell = Watched(cpu=4, headroom_after_ms=1_000).submit("fills", stage(cpu=2, estimate_ms=60_000)).start("fills", "s")
     cell.submit("wide", stage(cpu=4))
     for number in range(4):
@@ -102,7 +102,7 @@ def kept() -> Watched:
     return cell.submit("j", stage(estimate_ms=600_000)).settle(1_000)
 
 
-def pool() -> Viewed:
+def pool():
     bounds = {"reserve_ratio_permille_min": 300, "reserve_ratio_permille_max": 300}
     wide = job("j", builders.stage(tasks=20))
     story = told(wide, nodes=[node(cpu=10_000)], preset="dress", theta_permille=200, **bounds)
@@ -111,41 +111,41 @@ def pool() -> Viewed:
     return story
 
 
-def behind_head() -> Viewed:
+def behind_head():
     return told(job("head", builders.stage(cpu=3_000, tasks=2)), job("j"), preset="fifo")
 
 
-def locality() -> Viewed:
+def locality():
     near, far = node("near", cpu=1_000, labels={"disk": "ssd"}), node("far", cpu=8_000)
     picky = builders.stage(tasks=2, prefer={"disk": "ssd"}, locality_wait_ms=3_000)
     return told(job("j", picky), nodes=[near, far], preset="hdrf")
 
 
-def spread() -> Watched:
+def spread():
     return Watched(nodes=3).submit("j", stage(tasks=4, anti_affinity=AntiAffinity()))
 
 
-def failed_there() -> Watched:
+def failed_there():
     cell = Watched(nodes=2, cpu=1, retry_backoff_ms=0).submit("hog", stage())
     (free,) = [name for name, row in cell.view.nodes.items() if not any(row.used.values())]
     return cell.submit("j", stage(retries=3)).fail("j", "s", node=free)
 
 
-def lease() -> Viewed:
+def lease():
     story = promised_cell(step(HOUR, 2 * HOUR, 2))
     story.take(job("other", builders.stage(tasks=4, duration_ms=1_000), queue="b"), reserved("j", builders.stage()))
     story.settle()
     return story
 
 
-def promise_used() -> Viewed:
+def promise_used():
     story = promised_cell(step(0, HOUR, 2))
     story.take(job("other", builders.stage(tasks=2), queue="b"), reserved("j", builders.stage(tasks=3)))
     story.settle()
     return story
 
 
-def promised() -> Viewed:
+def promised():
     story = promised_cell(step(0, HOUR, 4))
     story.take(reserved("mine", builders.stage(tasks=4)))
     story.settle()
@@ -155,7 +155,7 @@ def promised() -> Viewed:
 
 
 # ---------------------------------------------------------------- what runs, has run or has ended
-def taken_back() -> Viewed:
+def taken_back():
     story = promised_cell(step(HOUR, HOUR + 60_000, 4))
     story.take(lasting("j", builders.stage(tasks=4, duration_ms=2 * HOUR), queue="b"))
     story.settle()
@@ -167,22 +167,22 @@ def taken_back() -> Viewed:
 
 
 # ---------------------------------------------------------------- queues, nodes and reservations
-def shared(ads: Queue) -> Watched:
+def shared(ads: Queue):
     cell = Watched(cpu=4, queues=tree(ads), preset="hdrf")
     return cell.submit("a", stage(tasks=8), queue="ads").submit("b", stage(tasks=8), queue="ml").settle(1_000)
 
 
-def unschedulable() -> Watched:
+def unschedulable():
     return Watched().take(NodeReported("n0", "e1", {"cpu": 4_000}, {}, [], "agent", unschedulable="its disk is full"))
 
 
-def moved() -> Viewed:
+def moved():
     story = promised_cell(step(HOUR, 2 * HOUR, 2))
     story.put(Plans(2, [PlanAnswer("r", accepted=True, reason="moved", detail="a node was lost")], [], []))
     return promise(story, step(2 * HOUR, 3 * HOUR, 2))
 
 
-def unanswered() -> Viewed:
+def unanswered():
     story = promised_cell(step(HOUR, 2 * HOUR, 2))
     story.put(ReservationRequested("j", "", "{}", "tester", "a"))
     return story

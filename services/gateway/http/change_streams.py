@@ -43,6 +43,8 @@ def changes_document(state: State, asked: int | None, changed: Changed) -> Docum
 def _until_next(now_s: float, gap_s: float) -> float:
     """Seconds to the next moment at which all streams with this gap tell of changes, half a gap at least: so their
     clients ask for the same documents at the same time."""
+    if not gap_s:
+        return 0
     return (now_s // gap_s + (2 if now_s % gap_s > gap_s / 2 else 1)) * gap_s - now_s
 
 
