@@ -119,7 +119,7 @@ def read_export(path: Path | str, first: bytes = FORMAT) -> Iterator[Exported]:
 
 
 def read_last(path: Path | str, least: int) -> tuple[list[Exported], bool] | None:
-    """At least so many of the log's last records, if there are, and whether these are all. All of a compressed file is
+    """The log's last records, `least` or more if there are, and whether these are all. All of a compressed file is
     verified, of another one what is read from its end. None where something is wrong: reading it all says what.
     """
     path = Path(path)

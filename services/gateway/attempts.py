@@ -8,8 +8,7 @@ import asyncio
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-
-import orjson
+from json import dumps
 
 from largesse.lifecycle.task_facts import SpareEnd, facts_of
 from schemas import NodeLost, NodeRegistered, Record, RoundClosed, TaskFailed, TaskFinished, TaskStarted
@@ -137,7 +136,7 @@ class AttemptTables:
                 places, begun = self._places(), table.read
                 place = await places.before(lambda order: order.seq <= begun)
                 end = min(last, begun + LOOKED_AT_MAX)
-                async for accepted in places.records(place, end, (orjson.dumps(name)[1:-1],)):
+                async for accepted in places.records(place, end, (dumps(name, ensure_ascii=False).encode()[1:-1],)):
                     if accepted.record.seq > begun:
                         table.learn(accepted.record)
                 table.read = end

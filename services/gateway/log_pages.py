@@ -2,8 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-
-import orjson
+from json import dumps
 
 from largesse.log.fencing import Accepted
 from largesse.log.record_lines import JobPlaces, WantedRecords
@@ -45,7 +44,7 @@ class Looked:
     def names(self) -> tuple[bytes, ...]:
         """Texts: a record that is wanted has one of them. None: that cannot be told from its bytes."""
         wanted = self.wanted.jobs or self.wanted.nodes
-        return tuple(orjson.dumps(name)[1:-1] for name in wanted)
+        return tuple(dumps(name, ensure_ascii=False).encode()[1:-1] for name in wanted)
 
     def has(self, places: JobPlaces, accepted: Accepted) -> bool:
         """Whether a record is one of them."""

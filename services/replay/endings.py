@@ -25,7 +25,7 @@ class Last:
 
 
 def last_in_folder(path: Path, partition: int, messages: int) -> Last | None:
-    """The records in so many of the last messages of a journal. None where only a whole reading can say which records
+    """The records in the last messages of a journal. None where only a whole reading can say which records
     those are, or what is wrong. Raises OSError.
     """
     ending, is_all = Ending(path, LOG, partition), False
@@ -39,7 +39,7 @@ def last_in_folder(path: Path, partition: int, messages: int) -> Last | None:
 
 
 def last_in_export(path: Path, records: int) -> Last | None:
-    """At least so many of the last records of an export, if it has them; None where something is wrong."""
+    """The last records of an export, `records` or more if it has them; None where something is wrong."""
     found = read_last(path, records)
     if found is None:
         return None

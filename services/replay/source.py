@@ -61,8 +61,8 @@ class Source:
     """A recorded log. `read` gives its steps from its start, as often as it is asked, and tells of every document of
     the decision topics: of those before a record of the log before its step, of those after the last one at the end.
     `follow` gives its records and then without end what is appended; it calls what it is given each time that all has
-    been read, which waits. None: this log does not grow. `last`: at least so many of its last records, read from there
-    (endings.py); None: only a whole reading shows them.
+    been read, which waits. None: this log does not grow. `last`: its last records, as many as asked for or more, read
+    from its end (endings.py); None: only a whole reading shows them.
     `start`: what there is where it begins; None: nothing, it begins with the log's first record.
     """
 

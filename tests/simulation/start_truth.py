@@ -50,7 +50,12 @@ def limited(nodes: int) -> Queue:
     )
 
 
-POOLS: dict[str, int | str] = {"preset": "dress", "reserve_ratio_permille_min": 300, "reserve_ratio_permille_max": 300, "theta_permille": 200}
+POOLS: dict[str, int | str] = {
+    "preset": "dress",
+    "reserve_ratio_permille_min": 300,
+    "reserve_ratio_permille_max": 300,
+    "theta_permille": 200,
+}
 
 
 @dataclass(frozen=True)

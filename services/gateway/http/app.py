@@ -54,7 +54,7 @@ from services.gateway.http.reading import message_of
 from services.gateway.http.routes.access import add_sessions, add_tokens
 from services.gateway.http.routes.attempts import add_attempts
 from services.gateway.http.routes.changes import add_changes
-from services.gateway.http.routes.cluster import add_cluster, add_config, add_node_list, add_nodes
+from services.gateway.http.routes.cluster import add_cluster, add_config, add_node_list, add_nodes, add_repairs
 from services.gateway.http.routes.history import add_history
 from services.gateway.http.routes.records import add_records
 from services.gateway.http.routes.reservations import add_reservations
@@ -126,6 +126,7 @@ def make_app(
     _add_logs(app, api)
     add_results(app, api)
     add_cluster(app, api)
+    add_repairs(app, api)
     add_node_list(app, api)
     add_nodes(app, api)
     add_config(app, api)

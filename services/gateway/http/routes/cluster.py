@@ -84,7 +84,7 @@ _CONFIGURED: Responses = {
 
 
 def add_cluster(app: FastAPI, api: "Api") -> None:
-    """Queues and nodes; ways past what stops a cell."""
+    """The cell, its queues, classes and accounts."""
     ready = [Depends(api.is_ready)]
 
     @app.get("/v1/queues", tags=["cluster"], dependencies=ready, responses={200: answer(QueueStatus, "the root queue")})
@@ -123,6 +123,11 @@ def add_cluster(app: FastAPI, api: "Api") -> None:
         """What queues and jobs have given away and received, where jobs are planned (preset `carbyne`)."""
         view = await api.view(at)
         return as_json(as_of(ledger_document(view), view, at))
+
+
+def add_repairs(app: FastAPI, api: "Api") -> None:
+    """Ways past what stops a cell."""
+    ready = [Depends(api.is_ready)]
 
     @app.post("/v1/rounds/{number}/abandon", tags=["cluster"], dependencies=ready, responses=_ABANDONED)
     async def abandon_round(number: Annotated[int, Path(ge=1)], asker: Asker) -> Response:
