@@ -95,14 +95,14 @@ class Reader:
 
 @contextmanager
 def readers(url: str) -> Iterator[Any]:
-    """Makes tabs of one browser: `reader(colours="dark", size=NARROW)`."""
+    """Makes tabs of one browser: `reader(colours="dark", size=NARROW)`. `elsewhere`: the page of another gateway."""
     with playwright.sync_playwright() as driver:
         browser = driver.chromium.launch(executable_path=CHROMIUM, args=list(FLAGS))
 
-        def reader(colours: str = "light", size: tuple[int, int] = WIDE, **how: Any) -> Reader:
+        def reader(colours: str = "light", size: tuple[int, int] = WIDE, *, elsewhere: str = "", **how: Any) -> Reader:
             width, height = size
             context = browser.new_context(color_scheme=colours, viewport={"width": width, "height": height}, **how)
-            return Reader(context.new_page(), url)
+            return Reader(context.new_page(), elsewhere or url)
 
         try:
             yield reader
@@ -163,6 +163,8 @@ class Truth:
             case "node":
                 nodes = {row["node"]: row for row in self.document("/v1/nodes")["nodes"]}
                 return within(nodes[name], field, "0")
+            case "room":
+                return within(self.document("/v1/room")["classes"][int(name)], field)
             case "class":
                 return within({row["class"]: row for row in self.document("/v1/classes")["classes"]}[name], field)
             case "reservation":

@@ -47,7 +47,7 @@ def late_jobs(state: State) -> list[Document]:
         if row is None or not jobs or row.state not in ("accepted", "ended"):
             continue
         terms = loads(row.rdl.encode())
-        end_ms = int(terms["e"]) * 1_000 if terms["op"] == "window" else None
+        end_ms = int(terms["e"]) * 1_000 if terms.get("op") == "window" else None
         if end_ms is not None and end_ms < state.time:
             found += [{"reservation": name, "job": job, "since_ms": end_ms} for job in jobs]
             if len(found) >= LATE_MAX:

@@ -41,14 +41,15 @@ export function distribution(groups) {
 
 /** The answer to a what-if. @param {{answer: any, name?: string, title?: string, live?: boolean}} props `live`: its jobs and queues have views here. */
 export function Worlds({ answer, name = "decided", title = "Decided again", live = true }) {
-  const { queues = [], users = [], classes = [], jobs, explained, recorded, decided } = answer;
+  const { queues = [], users = [], classes = [], jobs, explained, recorded, decided, both: alike } = answer;
   const times = (/** @type {string} */ field) => jobs.map((/** @type {any} */ job) => job[field]).filter((/** @type {any} */ ms) => ms !== null);
   const both = distribution({ recorded: times("recorded_ms"), [name]: times("decided_ms") });
   const different = Object.entries(answer.changed ?? {});
   return html`<div role="status" class="stack"><h3>${title}</h3>
     ${different.length > 0 && html`<p>${different.map(([what, sides]) => html`<span key=${what}><code>${what}</code> ${said(/** @type {any[]} */ (sides))}. </span>`)}</p>`}
     ${answer.from_seq > 0 && html`<p class="hint">Both worlds share what lies before record ${number(answer.from_seq)}.</p>`}
-    <${Measures} worlds=${{ recorded, [name]: decided }} />
+    <${Measures} worlds=${{ recorded: { ...recorded, ...alike?.recorded }, [name]: { ...decided, ...alike?.decided } }} />
+    ${alike && html`<p class="hint">Completion and waiting are of the ${counted(alike.jobs, "job")} that ended in both worlds; ${number(alike.recorded_alone)} ended in the recorded one alone, ${number(alike.decided_alone)} in the other alone.</p>`}
     <${Groups} rows=${queues} by="queue" heading="By queue" name=${name} live=${live} empty="No job ended in both worlds." />
     <${Groups} rows=${users} by="user" heading="By tenant" name=${name} live=${live} />
     <${Groups} rows=${classes} by="class" heading="By class of jobs" name=${name} live=${live} />
