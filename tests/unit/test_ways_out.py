@@ -134,7 +134,7 @@ def test_what_cannot_be_skipped_is_said_and_nothing_is_written(tmp_path):
     folder.write(("jobs", JOB))
     for words, code, problem in [
         (("jobs", 1), 1, "jobs ends before offset 1: there is nothing at 1 yet"),
-        (("grants", 0), 2, "TOPIC: has to be one of config, nodes, tasks, jobs, reservations; is grants"),
+        (("grants", 0), 2, "TOPIC: has to be one of access, config, nodes, tasks, jobs, reservations; is grants"),
         (("jobs", 0, "--reason", "x" * 201), 2, "--reason: has to be one line of at most 200 characters"),
         (("jobs", 0, "--url", "http://127.0.0.1:9"), 2, "use only one of them"),
     ]:

@@ -13,6 +13,10 @@ def fold_ledger(state: State, asks: Asks) -> None:
     """Accounts as altruism has published them."""
     if asks.ledger:
         note(state, "ledger")
+    for entry in asks.ledger:
+        note(state, "jobs", entry.job)  # A job's document has its account.
     ledger.fold_ledger(state.ledger, state.ledger_sums, asks.ledger)
     while len(state.ledger) > LEDGER_JOBS_MAX:
-        del state.ledger[next(iter(state.ledger))]
+        gone = next(iter(state.ledger))
+        del state.ledger[gone]
+        note(state, "jobs", gone)
