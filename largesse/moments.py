@@ -18,6 +18,12 @@ class Moment(NamedTuple):
             return seq > self.seq
         return self.time_ms is not None and time_ms > self.time_ms
 
+    def is_reached_by(self, seq: int, time_ms: int) -> bool:
+        """Whether a record with this seq and time is the first from here on, or a later one."""
+        if self.seq is not None:
+            return seq >= self.seq
+        return self.time_ms is None or time_ms >= self.time_ms
+
 
 def moment_of(text: str) -> Moment:
     """A record's seq, or a time in ISO 8601, UTC unless it has an offset. Raises ValueError where it is neither."""

@@ -16,27 +16,27 @@ class NameWrong(ValueError):
 
 def up_topic(cell: str, node: str) -> str:
     """Where a node reports. Raises NameWrong."""
-    return f"{ROOT}/{_level(cell, 'cell')}/node/{_level(node, 'node')}/up"
+    return _of_node(cell, node, "up")
 
 
 def down_topic(cell: str, node: str) -> str:
     """Where a node is told what to do. Raises NameWrong."""
-    return f"{ROOT}/{_level(cell, 'cell')}/node/{_level(node, 'node')}/down"
+    return _of_node(cell, node, "down")
 
 
 def ask_topic(cell: str, node: str) -> str:
     """Where a node is asked for what its tasks have printed or left. Raises NameWrong."""
-    return f"{ROOT}/{_level(cell, 'cell')}/node/{_level(node, 'node')}/ask"
+    return _of_node(cell, node, "ask")
 
 
 def reply_topic(cell: str, node: str, bridge: str) -> str:
     """Where a node answers the bridge that has asked. Raises NameWrong."""
-    return f"{ROOT}/{_level(cell, 'cell')}/node/{_level(node, 'node')}/reply/{_level(bridge, 'bridge')}"
+    return _of_node(cell, node, f"reply/{_level(bridge, 'bridge')}")
 
 
 def reply_filter(cell: str, bridge: str) -> str:
     """The topics on which all nodes of a cell answer a bridge. Raises NameWrong."""
-    return f"{ROOT}/{_level(cell, 'cell')}/node/+/reply/{_level(bridge, 'bridge')}"
+    return _of_all(cell, f"reply/{_level(bridge, 'bridge')}")
 
 
 def replier_of(topic: str, cell: str) -> str | None:
@@ -47,17 +47,17 @@ def replier_of(topic: str, cell: str) -> str | None:
 
 def fetch_topic(cell: str, node: str) -> str:
     """Where a node asks for results that were handed on to it. Raises NameWrong."""
-    return f"{ROOT}/{_level(cell, 'cell')}/node/{_level(node, 'node')}/fetch"
+    return _of_node(cell, node, "fetch")
 
 
 def fetched_topic(cell: str, node: str) -> str:
     """Where it is answered. Raises NameWrong."""
-    return f"{ROOT}/{_level(cell, 'cell')}/node/{_level(node, 'node')}/fetched"
+    return _of_node(cell, node, "fetched")
 
 
 def fetch_filter(cell: str) -> str:
     """The topics on which all nodes of a cell ask. Raises NameWrong."""
-    return f"{ROOT}/{_level(cell, 'cell')}/node/+/fetch"
+    return _of_all(cell, "fetch")
 
 
 def fetcher_of(topic: str, cell: str) -> str | None:
@@ -67,12 +67,12 @@ def fetcher_of(topic: str, cell: str) -> str | None:
 
 def hello_topic(cell: str, node: str) -> str:
     """Where a node that the cell has not answered says that it is there. Raises NameWrong."""
-    return f"{ROOT}/{_level(cell, 'cell')}/node/{_level(node, 'node')}/hello"
+    return _of_node(cell, node, "hello")
 
 
 def hello_filter(cell: str) -> str:
     """The topics on which nodes of a cell say so. Raises NameWrong."""
-    return f"{ROOT}/{_level(cell, 'cell')}/node/+/hello"
+    return _of_all(cell, "hello")
 
 
 def greeter_of(topic: str, cell: str) -> str | None:
@@ -87,7 +87,7 @@ def node_topics(cell: str, node: str, bridge: str) -> tuple[str, str, str]:
 
 def up_filter(cell: str) -> str:
     """The topics on which all nodes of a cell report. Raises NameWrong."""
-    return f"{ROOT}/{_level(cell, 'cell')}/node/+/up"
+    return _of_all(cell, "up")
 
 
 def node_of(topic: str, cell: str) -> str | None:
@@ -134,6 +134,14 @@ def matches(wanted: str, topic: str) -> bool:
         steps.pop()
         levels = levels[: len(steps)]
     return len(levels) == len(steps) and all(step in ("+", level) for step, level in zip(steps, levels, strict=True))
+
+
+def _of_node(cell: str, node: str, last: str) -> str:
+    return f"{ROOT}/{_level(cell, 'cell')}/node/{_level(node, 'node')}/{last}"
+
+
+def _of_all(cell: str, last: str) -> str:
+    return f"{ROOT}/{_level(cell, 'cell')}/node/+/{last}"
 
 
 def _node_in(topic: str, cell: str, last: str) -> str | None:

@@ -85,7 +85,7 @@ def audit(log: str, wanted: Wanted, *, since: str | None, until: str | None, sum
             deed = deeds.of(record)
             if last.is_before(record.seq, record.time):
                 break
-            if deed is None or not wanted.has(deed) or _lies_before(record, first.seq, first.time_ms):
+            if deed is None or not wanted.has(deed) or not first.is_reached_by(record.seq, record.time):
                 continue
             found += 1
             if summary:
@@ -108,10 +108,6 @@ def _records(source: "Source", deeds: "Deeds") -> "Iterator[Record]":
         deeds.of(record)
     for step in source.steps():
         yield step.accepted.record
-
-
-def _lies_before(record: "Record", seq: int | None, time_ms: int | None) -> bool:
-    return (seq is not None and record.seq < seq) or (time_ms is not None and record.time < time_ms)
 
 
 def _line(deed: "Deed") -> str:

@@ -30,7 +30,7 @@ from services.simulator.class_history import ClassHistory
 from services.simulator.drive import Arrival
 from services.simulator.outages import Outage, read_outages
 from services.simulator.reservations import of_series, outcome_of, outcomes_legend, outcomes_text
-from services.simulator.result import ReservationRow, SimulationResult
+from services.simulator.result import RESULTS, ReservationRow, SimulationResult
 from services.simulator.run import Options, check, simulate, total_capacity
 from services.simulator.schedule import ScheduleWriter, ShortSchedule
 from services.simulator.usage_history import UsageHistory
@@ -39,7 +39,7 @@ from services.simulator.workloads.workload_file import read_workload
 
 Jobs = list[tuple[int, Arrival]]
 
-REPORT, RESULTS = "index.html", "results.json"
+REPORT = "index.html"
 REJECTED_SHOWN_MAX = 10
 SERIES_SHOWN_MAX = 20
 

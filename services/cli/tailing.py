@@ -34,14 +34,14 @@ def tail(log: str, wanted: WantedRecords, *, last: int | None, since: str | None
             raise Wrong(f"--type: {name!r} is no type of record: one of {', '.join(sorted(NEWEST))}")
     if last is not None and since is not None:
         raise Wrong("--last: cannot be combined with --from")
-    seq, time_ms = point_of("--from", since)
+    first = point_of("--from", since)
     source, places = source_of(log), JobPlaces()
     for record in source.start.before if source.start is not None else ():
         places.names_in(record)
     shown: deque[tuple[Record, bytes]] = deque(maxlen=None if since is not None else LAST if last is None else last)
     results_elsewhere = since is None
     found = 0
-    if source.start is not None and point_of("--from", since).is_before(source.start.seq + 1, source.start.time):
+    if source.start is not None and first.is_before(source.start.seq + 1, source.start.time):
         note(begins_text(source.start))
     if follow and source.follow is None:
         raise Wrong("--follow: an exported log does not grow")
@@ -62,7 +62,7 @@ def tail(log: str, wanted: WantedRecords, *, last: int | None, since: str | None
         for accepted in counting(records, tell):
             record = accepted.record
             names = places.names_in(record)
-            if (seq is not None and record.seq < seq) or (time_ms is not None and record.time < time_ms):
+            if not first.is_reached_by(record.seq, record.time):
                 continue
             if not wanted.has(record, names):
                 continue

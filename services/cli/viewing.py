@@ -28,6 +28,7 @@ from services.gateway.http.serve import PortTaken, bound, serve
 from services.replay.onto_bus import put_onto
 from services.replay.source import Source
 from services.replay.viewing import viewing
+from services.simulator.result import RESULTS
 
 HOST = "127.0.0.1"
 
@@ -51,8 +52,6 @@ def view_log(log: str, *, port: int) -> None:
     asyncio.run(_view(source, place, port))
 
 
-RESULTS = "results.json"
-"""Where a report has its results."""
 _SUFFIX = ".json"
 
 

@@ -7,6 +7,9 @@ from typing import NotRequired, TypedDict
 
 from schemas.jobs import Outcome
 
+RESULTS = "results.json"
+"""The file in the folder of a report that has the results which it shows."""
+
 
 class Spread(TypedDict):
     """Of one figure over all jobs: its mean and nearest-rank percentiles."""
