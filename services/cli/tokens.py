@@ -3,11 +3,11 @@
 import os
 from pathlib import Path
 
+from schemas.access import TOKEN_CHARACTERS_MAX
 from services.cli.contexts import asked, config_path, current_context
 from services.cli.ending import Wrong
 
 FILE_VARIABLE, VARIABLE = "LARGESSE_TOKEN_FILE", "LARGESSE_TOKEN"
-TOKEN_CHARACTERS_MAX = 512
 
 
 def token_for(url_source: str) -> tuple[str | None, str]:

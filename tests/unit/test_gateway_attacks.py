@@ -6,8 +6,8 @@ import json
 import pytest
 import structlog
 
+from schemas.access import TOKEN_CHARACTERS_MAX
 from services.gateway.access import callers as access
-from services.gateway.access.callers import TOKEN_CHARACTERS_MAX
 from tests.http_rig import GUARD_S, run_over_http
 from tests.token_cell import bearer, job, request_of, run_with_tokens, secret
 

@@ -10,13 +10,10 @@ from hashlib import sha256
 from typing import Literal
 
 from schemas import Role
-from schemas.access import ROLES, RoleName, highest
+from schemas.access import ROLES, TOKEN_CHARACTERS_MAX, RoleName, highest
 from schemas.queue_tree import is_below
 from services.gateway.access.sessions import Sessions
 from services.gateway.view.state import State
-
-TOKEN_CHARACTERS_MAX = 512
-"""What is longer is no token, and is not looked at."""
 
 EVERYTHING = (Role("admin"),)
 
