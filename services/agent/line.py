@@ -26,7 +26,9 @@ ANSWER_MS = 5_000
 AGAIN_MS, AGAIN_MS_MAX = 500, 2_000
 RETRY_MS, RETRY_MS_MAX = 100, 5_000
 HELLO = b"hello"
-"""Retained until the cell has answered: a bridge that listens only to nodes that it knows looks for it."""
+"""Retained while a report is not answered in time, and before the first: a bridge that listens only to nodes that it
+knows looks for it.
+"""
 
 
 class Line:
@@ -57,6 +59,7 @@ class Line:
         self._gathering: Gathering[NodeDown] = Gathering()
         self._seq = -1
         self._refused: str | None = None
+        self._is_heard = False  # Whether the last report was answered in time.
         self._log = logger(service="agent", node=node)
 
     @property
@@ -75,7 +78,7 @@ class Line:
                     await session.subscribe(down_topic(self._cell, self._node))
                     self._session = session
                     self._connected.set()
-                    if self.sure_ms is None:
+                    if not self._is_heard:
                         await self._greet(session, HELLO)
                     await self._let_ask(session)
                     while True:
@@ -139,16 +142,24 @@ class Line:
                 async with asyncio.timeout(ANSWER_MS / 1_000):
                     await answered.wait()
             except TimeoutError:
+                await self._note_heard(False)
                 there = "no answer from a bridge" if self.is_open else "no session with the MQTT broker"
                 raise BusError(f"{there} within {ANSWER_MS} ms") from None
             finally:
                 self._awaited = None
                 repeating.cancel()
                 await asyncio.wait((repeating,))
-            is_first, self.sure_ms = self.sure_ms is None, begun_ms
-            if is_first and (session := self._session) is not None:
-                with suppress(MqttError):  # It is of no use any more, and does no harm.
-                    await self._greet(session, b"")
+            self.sure_ms = begun_ms
+            await self._note_heard(True)
+
+    async def _note_heard(self, is_heard: bool) -> None:
+        """Notes whether a report was answered, and says hello or takes it back where that has changed."""
+        if self._is_heard == is_heard:
+            return
+        self._is_heard = is_heard
+        if (session := self._session) is not None:
+            with suppress(MqttError):  # The next session says it; a word that is of no use any more does no harm.
+                await self._greet(session, b"" if is_heard else HELLO)
 
     async def _repeat(self, payloads: list[bytes]) -> None:
         again_ms = AGAIN_MS

@@ -276,6 +276,7 @@ class _Bridge:
         """Sessions with the broker, one after another, for ever."""
         retry_ms = RETRY_MS
         BRIDGE_CONNECTED.set(0)
+        BRIDGE_SHUT_OUT.set(0)
         topic = bridge_topic(self._settings.cell, self._name)
         while True:
             begun_ms = _mono_ms()

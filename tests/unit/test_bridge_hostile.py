@@ -2,13 +2,19 @@
 
 import asyncio
 import json
+from contextlib import asynccontextmanager
 
 import pytest
 
+from largesse.bus.port import BusError
 from largesse.mqtt.port import PAYLOAD_BYTES_MAX
 from largesse.mqtt.topics import down_topic, fetch_filter, hello_filter, hello_topic, node_topics, up_filter, up_topic
 from largesse.telemetry import BRIDGE_REFUSED, BRIDGE_REPORTS, BRIDGE_SHUT_OUT
 from schemas import NodeRegistered
+from services.agent import line as line_module
+from services.agent.fetches import Fetches
+from services.agent.line import HELLO, Line
+from services.agent.replies import Replies
 from services.bridge import allowance, floods, shell
 from services.bridge.floods import Strangers
 from tests.live.agent_cell import GUARD_SECONDS, end_tasks, eventually, outcome_of, settings
@@ -178,6 +184,51 @@ def test_a_node_that_floods_on_is_shut_out_for_a_while_and_a_new_one_is_heard_me
                 await eventually(lambda: hello_topic("default", "late") not in broker.retained)
             assert up_filter("default") not in topics(broker), "the cell heard of it by name"
             assert BRIDGE_SHUT_OUT._value.get() == 1
+
+    told(story)
+
+
+@asynccontextmanager
+async def line_of(broker, node):
+    """An agent's line to the bridges, without the agent."""
+    line = Line(
+        broker, "default", node, lambda *_: None, Replies("default", node, lambda _: None), Fetches("default", node)
+    )
+    line.epoch = "e"
+    running = asyncio.ensure_future(line.run())
+    try:
+        yield line
+    finally:
+        running.cancel()
+        await asyncio.wait((running,))
+
+
+def test_a_node_is_heard_that_was_answered_before_another_flooded_and_is_not_registered_yet(monkeypatch):
+    monkeypatch.setattr(allowance, "MS_MAX", 20)
+    monkeypatch.setattr(allowance, "MS_A_SECOND", 0)
+    monkeypatch.setattr(floods, "DROPPED_A_SECOND_MAX", 20)
+    monkeypatch.setattr(floods, "SHUT_OUT_MS", 600_000)
+    monkeypatch.setattr(shell, "LOOK_MS", 50)
+    monkeypatch.setattr(line_module, "ANSWER_MS", 300)
+
+    async def story(cell, broker):
+        hello = hello_topic("default", "late")
+        async with line_of(broker, "late") as line:
+            await line.say([])
+            assert hello not in broker.retained, "a bridge has answered"
+            assert cell.bodies(NodeRegistered) == []
+            async with broker.session("evil") as evil:
+                number = 0
+                while up_filter("default") in broker._links["b1"].filters:
+                    number += 1
+                    await evil.publish(UP, up(number))
+                with pytest.raises(BusError, match="no answer from a bridge"):
+                    await line.say([])
+                assert broker.retained[hello] == HELLO
+                await eventually(lambda: up_topic("default", "late") in broker._links["b1"].filters)
+                await line.say([])
+                assert hello not in broker.retained
+            assert up_filter("default") not in broker._links["b1"].filters
 
     told(story)
 
