@@ -11,8 +11,6 @@ ROLES: tuple[RoleName, ...] = ("viewer", "submitter", "operator", "admin")
 
 TOKENS_MAX = 1_000
 """Tokens of a cell that are neither revoked nor expired."""
-TOKEN_CHARACTERS_MAX = 512
-"""What is longer is no token, and is not looked at."""
 TOKEN_ROLES_MAX = 16
 ROLE_QUEUES_MAX = 64
 

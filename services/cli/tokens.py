@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from schemas.access import TOKEN_CHARACTERS_MAX
+from largesse.token_text import TOKEN_CHARACTERS_MAX, may_be_token
 from services.cli.contexts import asked, config_path, current_context
 from services.cli.ending import Wrong
 
@@ -49,6 +49,6 @@ def _read(path: str, source: str) -> str:
 
 def checked_token(text: str, source: str) -> str:
     """A token as a header can carry it. Raises Wrong, which does not repeat it."""
-    if not 0 < len(text) <= TOKEN_CHARACTERS_MAX or not text.isascii() or not text.isprintable() or " " in text:
+    if not may_be_token(text):
         raise Wrong(f"{source}: is no token: it has to be one word, as `largesse token make` wrote it")
     return text

@@ -86,23 +86,23 @@ def test_a_killed_broker_loses_and_doubles_nothing_that_was_acknowledged(broker)
 def test_a_send_whose_broker_stays_away_is_unknown_and_ends_the_writer(broker):
     async def story():
         topic = await make_topic(broker.address, new_name(), 1)
-        async with open_bus(broker.address, patience_ms=1_500) as bus, open_bus(broker.address) as reading:
-            writer = bus.writer()
+        async with open_bus(broker.address, patience_ms=5_000) as hasty, open_bus(broker.address) as patient:
+            writer = hasty.writer()
             await writer.send([out(topic, "before")])
-            assert await read_on(reading, topic, 0, 1) == [b"before"]
-            waiting = asyncio.create_task(reading.fetch(topic, 0, 1, wait_ms=LONG_MS))
+            assert await read_on(patient, topic, 0, 1) == [b"before"]
+            waiting = asyncio.create_task(patient.fetch(topic, 0, 1, wait_ms=LONG_MS))
             broker.kill()
             with pytest.raises(BusError):
                 await writer.send([out(topic, "unknown")])
             with pytest.raises(BusError):
                 await writer.send([out(topic, "never")])
             await asyncio.to_thread(broker.start)
-            await bus.writer().send([out(topic, "after")])
+            await patient.writer().send([out(topic, "after")])
 
             # Who was waiting goes on, as if nothing had been.
             assert [message.value for message in await waiting] in ([b"after"], [b"unknown"], [b"unknown", b"after"])
-            _, end = await reading.bounds(topic, 0)
-            assert await read_on(reading, topic, 0, end) in ([b"before", b"after"], [b"before", b"unknown", b"after"])
+            _, end = await patient.bounds(topic, 0)
+            assert await read_on(patient, topic, 0, end) in ([b"before", b"after"], [b"before", b"unknown", b"after"])
 
     tell(story)
 

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import Literal
 
+from largesse.token_text import may_be_token
 from schemas import Role
-from schemas.access import ROLES, TOKEN_CHARACTERS_MAX, RoleName, highest
+from schemas.access import ROLES, RoleName, highest
 from schemas.queue_tree import is_below
 from services.gateway.access.sessions import Sessions
 from services.gateway.view.state import State
@@ -86,7 +87,7 @@ class Callers:
 
     def by_token(self, text: str) -> Caller | Fault:
         """The holder of a token."""
-        if not 0 < len(text) <= TOKEN_CHARACTERS_MAX or not text.isascii():
+        if not may_be_token(text):
             return "malformed"
         return self.by_hash(sha256(text.encode()).hexdigest())
 
