@@ -8,6 +8,8 @@ others    who else waits takes what the obstacle's removal set free: with all ot
           starts earlier without the obstacle than with it;
 turn      room is gathered for one of those that wait, and goes to the next of them: with all others held back it
           starts at once, beside the one for which room was gathered as well;
+ordinary  without a reservation its job is one of its queue, and meets the limits there: without those, too, it starts
+          earlier;
 next      in the recording it starts in the next round already: nothing is earlier.
 """
 
@@ -24,6 +26,7 @@ from largesse.lifecycle.promises import active
 from schemas import JobCancelled, JobChanged, Queue, RoundClosed
 from schemas.edge.cluster import ClusterNode
 from schemas.grants import HeldRoom
+from schemas.queue_tree import upwards
 from services.gateway import view
 from services.gateway.view.state import NodeRow
 from services.gateway.why.room import is_for
@@ -215,7 +218,7 @@ def world_of(state: view.State, row: Named, more: tuple[tuple[str, str], ...] = 
 
 
 # ---------------------------------------------------------------- the judgement
-EXPLAINED = ("behind", "others", "turn", "next")
+EXPLAINED = ("behind", "others", "turn", "ordinary", "next")
 
 
 @dataclass
@@ -354,6 +357,10 @@ class Judge:
             row, self.recording.tried(world_of(state, row, (*row.also, *row.behind)), wanted)
         ):
             return "behind"
+        if row.reason in RESERVED:
+            limits = [(word, path) for path in upwards(row.queue) for word in LIMITS]
+            if self.is_earlier(row, self.recording.tried(world_of(state, row, (*row.also, *limits)), wanted)):
+                return "ordinary"
         without = replace(world_of(state, row, row.also), only=(row.job, *row.kept_for))
         beside = World(fork=state.seq, only=(row.job, *row.kept_for))
         wanted = {row.key: None}

@@ -259,6 +259,17 @@ def test_a_reserved_task_that_may_have_what_is_free_says_that_nothing_is(case):
     assert (rows[1]["reason"], rows[1]["numbers"]["also"], rows[1]["numbers"]["room_for_tasks"]) == ("no_room", True, 0)
 
 
+def test_a_task_that_a_promise_keeps_out_says_where_nodes_are_full_as_well():
+    story = promised_cell(step(HOUR, 2 * HOUR, 4))
+    story.take(job("j", builders.stage(tasks=2, duration_ms=2 * HOUR), queue="b"))
+    story.settle()
+    assert [row["reason"] for row in why_document(story.view, "j")["reasons"]] == ["promised"], "there is room"
+
+    rows = why_document(promised().view, "j")["reasons"]
+    assert [row["reason"] for row in rows] == ["promised", "no_room"]
+    assert (rows[1]["numbers"]["also"], rows[1]["numbers"]["room_for_tasks"]) == (True, 0)
+
+
 def test_a_task_whose_rules_bar_nodes_says_that_the_room_of_the_others_is_gathered():
     cell = spread()
     assert [row["reason"] for row in why_document(cell.view, "j")["reasons"]] == ["spread", "starting"]

@@ -86,11 +86,21 @@ class Census:
         return "labels" if self.room + self.labels_room >= needed and self.labels_room else None
 
 
-def census(state: State, stage: Stage, *, promised: bool = False, barred: Mapping[str, int] | None = None) -> Census:
-    """Looks at every node for tasks of a stage. `promised`: a reservation promises them room now; `barred`: nodes that
+def census(
+    state: State,
+    stage: Stage,
+    *,
+    gathered: Mapping[str, HeldRoom] | None = None,
+    promised: bool = False,
+    barred: Mapping[str, int] | None = None,
+) -> Census:
+    """Looks at every node for tasks of a stage. `gathered`: by node, the room held for others that counts, None:
+    all that is held; `promised`: a reservation promises them room now; `barred`: nodes that
     their rules bar to them, which leave one task to every other; None: there are no such rules.
     """
     found, policy = Census(), state.policy
+    if gathered is None:
+        gathered = {**state.vacated, **state.kept}
     devices = free_devices(state) if stage.demand.get("gpu") else {}
     demand = {kind: amount for kind, amount in counted_demand(policy, stage.demand).items() if amount}
     for name, node in state.nodes.items():
@@ -123,7 +133,7 @@ def census(state: State, stage: Stage, *, promised: bool = False, barred: Mappin
         if room:
             found.able += 1
             found.room += room
-            held = state.kept.get(name) or state.vacated.get(name)
+            held = gathered.get(name)
             if held is not None and not (is_for(held, stage) and (promised or held.why != "promise")):
                 left = {kind: free.get(kind, 0) - held.demand.get(kind, 0) for kind in demand}
                 beside = min(room, _room(devices.get(name, []), stage, demand, left))

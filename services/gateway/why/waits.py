@@ -26,7 +26,7 @@ ALSO, BEHIND = "and also: ", "behind that: "
 LIMITS = ("queue_max", "user_running_max", "running_limit", "running_max")
 RESERVED = ("lease", "promise_used")
 """Tasks of reserved jobs that wait for these may have what is free."""
-BARRED = (*RESERVED, "spread", "failed_there", "pool")
+BARRED = (*RESERVED, "promised", "spread", "failed_there", "pool")
 """Where there may be room, and not for them."""
 NEED_ROOM_TOO = ("no_room", "gang_no_room", "labels", "kept", "pool", "behind_head", "spread", "failed_there")
 
@@ -177,7 +177,10 @@ class Waits:
         row = self._state.reservations.get(job.spec.reservation or "")
         promised = row is not None and row.state == "accepted" and word not in RESERVED
         barred = None if word == "spread" else self._barred(job, at)
-        return census(self._state, job.graph.stages[at], promised=promised, barred=barred)
+        gathered = {**self._state.vacated, **self._state.kept}
+        if word == "promised":  # What is gathered for a promise is that same reason.
+            gathered = {name: held for name, held in gathered.items() if held.why != "promise"}
+        return census(self._state, job.graph.stages[at], gathered=gathered, promised=promised, barred=barred)
 
     def _barred(self, job: LiveJob, at: int) -> dict[str, int] | None:
         """The nodes on which the anti-affinity of a stage allows no further task; None: it has none."""
