@@ -66,7 +66,12 @@ def assignment_of(bus: Bus, settings: Settings, service: str, caught_up: CaughtU
     if settings.is_alone:
         return StaticAssignment(range(SHARDS_MAX))
     assert isinstance(bus, GroupBus), f"no group assigns shards on {settings.bus}"
-    return GroupAssignment(bus.join, f"largesse.{settings.cell}.{service}", caught_up)
+    return GroupAssignment(bus.join, group_of(settings.cell, service), caught_up)
+
+
+def group_of(cell: str, service: str) -> str:
+    """The consumer group of the instances of a service of one cell."""
+    return f"largesse.{cell}.{service}"
 
 
 class StaticAssignment:

@@ -138,6 +138,12 @@ def settings_page() -> str:
     )
 
 
+def variables() -> frozenset[str]:
+    """All variables that the page names, without LARGESSE_."""
+    client = (name.removeprefix(PREFIX) for name, *_ in _CLIENT if name.startswith(PREFIX))
+    return frozenset([*GATEWAY, *AGENT, *BRIDGE, *(knob.name.upper() for knob in fields(Settings)), *client])
+
+
 def _knobs() -> Iterable[Sequence[str]]:
     hints = get_type_hints(Policy)
     for knob in fields(Policy):

@@ -18,7 +18,7 @@ from types import TracebackType
 
 from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
-from aiokafka.errors import KafkaError, UnknownTopicOrPartitionError, for_code
+from aiokafka.errors import GroupCoordinatorNotAvailableError, KafkaError, UnknownTopicOrPartitionError, for_code
 
 from largesse.bus.kafka.client import Client, NoAnswer
 from largesse.bus.kafka.topic_settings import (
@@ -72,6 +72,20 @@ class TopicsAdmin:
     async def brokers(self) -> int:
         """How many brokers there are now."""
         return len((await self._admin.describe_cluster())["brokers"])
+
+    async def members(self, groups: Iterable[str]) -> dict[str, int]:
+        """How many members each consumer group has; 0 where there is no such group."""
+        found = dict.fromkeys(groups, 0)
+        for name in found:
+            try:
+                # One by one: of several groups in one answer aiokafka cannot read the second.
+                (response,) = await self._admin.describe_consumer_groups([name])
+            except GroupCoordinatorNotAvailableError:
+                continue  # Nobody has ever been in a group of this cluster.
+            for code, group, _state, _type, _protocol, members in response.groups:
+                _check(code, group)
+                found[group] = len(members)
+        return found
 
     async def describe(self, names: Iterable[str]) -> dict[str, Found]:
         """Those of these topics that exist."""

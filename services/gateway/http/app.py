@@ -158,7 +158,7 @@ def _add_health(app: FastAPI, api: Api) -> None:
         await api.is_ready()
         follower = api.follower
         silent_ms = 0 if api.recorded else int((time.monotonic() - follower.heard_s) * 1_000)
-        said = {"status": "ready", **standing_document(follower.state), "silent_ms": silent_ms}
+        said = {"status": "ready", "version": VERSION, **standing_document(follower.state), "silent_ms": silent_ms}
         return as_json({**said, "recorded": True} if api.recorded else said)
 
     @app.get("/metrics", tags=["health"], response_class=PlainTextResponse)

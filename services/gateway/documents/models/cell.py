@@ -75,11 +75,13 @@ class Live(BaseModel):
 
 
 class Ready(BaseModel):
-    """How far the gateway has read the log: `seq`, `round` and `time` of the last record. `silent_ms`: for how long no
+    """How far the gateway, of release `version`, has read the log: `seq`, `round` and `time` of the last record.
+    `silent_ms`: for how long no
     record has come, where the sequencer writes one each second at least. `recorded`: that is no cell's log any more,
     and nothing can be changed."""
 
     status: Literal["ready"]
+    version: str
     cell: str
     seq: Count
     round: Count

@@ -1,0 +1,1 @@
+"""What `largesse doctor` looks at: this machine, a cell by its gateway, and the bus that the cell is on."""
