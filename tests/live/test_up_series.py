@@ -5,7 +5,7 @@ import json
 from tests.live.up_jobs import PLANNED
 from tests.live.up_process import eventually, up
 
-WINDOW = "window(+5s, +30m, atom(b='1 cpu', g=1, h=1, l=5s, w=5s))"
+WINDOW = "window(+5s, +30m, atom(b='1 cpu', g=1, h=1, l=600s, w=600s))"
 
 
 def job(name, reservation):
