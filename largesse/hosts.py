@@ -38,6 +38,17 @@ def is_loopback_name(host: str) -> bool:
     return found is not None and is_loopback(found[1].strip("[]"))
 
 
+def is_host_name(host: str) -> bool:
+    """Whether a Host header names a host, without a port, that is no address and not this machine to itself."""
+    if _NAME.fullmatch(name := host.strip().lower()) is None or name == "localhost" or name.endswith(".localhost"):
+        return False
+    try:
+        ip_address(name)
+    except ValueError:
+        return True
+    return False
+
+
 class HostsWrong(ValueError):
     """A list of host names that cannot be used: says which entry, and what would be right."""
 

@@ -59,6 +59,9 @@ BRIDGE_NODES = Gauge("largesse_bridge_nodes", "Registered nodes that this bridge
 BRIDGE_SHUT_OUT = Gauge("largesse_bridge_shut_out_nodes", "Nodes that this bridge does not listen to, as they flood it")
 BRIDGE_SESSIONS = Counter("largesse_bridge_sessions", "Sessions of this bridge with the MQTT broker")
 HTTP_REFUSED = Counter("largesse_http_refused", "Requests to the gateway that were not let in", ["reason"])
+CERTIFICATE_EXPIRES = Gauge(
+    "largesse_certificate_expires_seconds", "When a certificate in use expires, in Unix time", ["file"]
+)
 STRUCK = Counter("largesse_struck_tasks", "Granted tasks that newer facts overtook")
 
 

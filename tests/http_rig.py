@@ -3,6 +3,7 @@
 import asyncio
 import json
 import socket
+import ssl
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
@@ -12,6 +13,7 @@ from largesse import shell
 from largesse.bus.memory import MemoryBus
 from largesse.log.reader import publish_input
 from largesse.settings import Settings
+from largesse.tls import server_tls
 from schemas.policy import LEASE_MS_MAX
 from services.admission import sequencer as admission
 from services.altruism import core as altruism
@@ -25,6 +27,9 @@ from services.gateway.http.dry_runs import config as dry_run
 from services.gateway.http.serve import bound, serve
 from services.leftover import core as leftover
 from services.planner import core as planner
+
+TLS = None
+"""Files of a certificate, where a whole module of stories is told over TLS."""
 
 GUARD_S = 240
 """Ends a story that hangs."""
@@ -101,20 +106,22 @@ def request(method, path, host, *, body=b"", **headers):
 
 
 class Served:
-    """A gateway that listens at `port`. `ahead_s`: how far the clock of its limits is ahead; a story may move it."""
+    """A gateway that listens at `port`. `ahead_s`: how far the clock of its limits is ahead; a story may move it.
+    `trust`: with what clients verify its certificate."""
 
     ahead_s = 0.0
+    trust = None
 
     def __init__(self, port, bus, follower, door, app):
         self.port, self.bus, self.follower, self.door = port, bus, follower, door
         self.watching, self.places = app.state.api.watching, app.state.api.watchers
-        self.what_ifs = app.state.api.what_ifs
+        self.callers = app.state.api.door.callers
         self.change_places = app.state.api.change_places
         self.what_ifs = app.state.api.what_ifs
         self._clients = []
 
     async def connect(self, host=None):
-        reader, writer = await asyncio.open_connection(HOST, self.port)
+        reader, writer = await asyncio.open_connection(HOST, self.port, ssl=self.trust)
         client = Client(reader, writer, host or f"{HOST}:{self.port}")
         self._clients.append(client)
         return client
@@ -126,7 +133,17 @@ class Served:
         deaf.setblocking(False)
         self._clients.append(deaf)
         await asyncio.get_running_loop().sock_connect(deaf, (HOST, self.port))
-        return deaf
+        return deaf if self.trust is None else await self._secured(deaf)
+
+    async def _secured(self, connected):
+        secured = self.trust.wrap_socket(connected, server_hostname=HOST, do_handshake_on_connect=False)
+        self._clients.append(secured)
+        while True:
+            try:
+                secured.do_handshake()
+                return secured
+            except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
+                await asyncio.sleep(0.005)
 
     async def ask(self, method, path, **request):
         """One request on a connection of its own."""
@@ -145,8 +162,9 @@ class Served:
 
 
 @asynccontextmanager
-async def gateway(*, address=HOST, hosts=None, limits=None, send_buffer=None):
-    """A cell with one node, served over a socket. `send_buffer`: bytes that the kernel keeps of an answer."""
+async def gateway(*, address=HOST, hosts=None, limits=None, send_buffer=None, tls=None):
+    """A cell with one node, served over a socket. `send_buffer`: bytes that the kernel keeps of an answer. `tls`: files
+    of a certificate."""
     bus, stop = MemoryBus(), asyncio.Event()
     settings = Settings(bus="file:memory")
     follower = Follower(bus, settings, stop=stop)
@@ -157,7 +175,8 @@ async def gateway(*, address=HOST, hosts=None, limits=None, send_buffer=None):
     if send_buffer is not None:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_buffer)  # Connections inherit it.
     clock = asyncio.get_running_loop().time
-    door = Door(limits or PATIENT, clock)
+    tls = tls or TLS
+    door = Door(limits or PATIENT, clock, None if tls is None else server_tls(tls.pair))
     app = make_app(follower, author="tester", hosts=hosts)
     running = [follower.run(), admission.run(bus, settings, stop=stop), serve(app, listening, stop, door)]
     running += [
@@ -165,6 +184,7 @@ async def gateway(*, address=HOST, hosts=None, limits=None, send_buffer=None):
     ]
     tasks = [asyncio.ensure_future(each) for each in running]
     served = Served(listening.getsockname()[1], bus, follower, door, app)
+    served.trust = None if tls is None else tls.trust()
     door.clock = lambda: clock() + served.ahead_s
     patch = pytest.MonkeyPatch()
     patch.setattr(api, "ANSWER_WAIT_S", GUARD_S)  # Wall-clock time, which a busy machine may use up.

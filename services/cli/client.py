@@ -13,6 +13,7 @@ from services.cli.ending import Broken, Ending, Later, Refused, Unanswered, Wron
 from services.cli.moments import point_of
 from services.cli.show import in_zone, moment
 from services.cli.tokens import context_source, token_for
+from services.cli.trust import SYSTEM, ca_file_for, fault_of, trusted
 
 if TYPE_CHECKING:  # Half of the time of a short command would go into importing it; `Gateway` does when it is made.
     import httpx
@@ -94,12 +95,14 @@ def gateway_url(url: str | None) -> tuple[str, str]:
 
 
 def settled(url: str | None) -> dict[str, dict[str, str]]:
-    """The `url`, `user` and `token` that count, each with `value` and `from`, which is what says so; of the token only
-    whether there is one. Raises Wrong.
+    """The `url`, `user`, `token` and `ca_file` that count, each with `value` and `from`, which is what says so; of the
+    token only whether there is one. Raises Wrong.
     """
     address = gateway_url(url)
     token, source = token_for(address[1])
+    path, names_it = ca_file_for(address[1])
     found = {"url": address, "user": _user(), "token": ("none" if token is None else "sent", source)}
+    found["ca_file"] = (path or SYSTEM, names_it)
     return {name: {"value": value, "from": source} for name, (value, source) in found.items()}
 
 
@@ -150,6 +153,7 @@ class Gateway:
         point_of("--at", at)
         self._at = at
         self.as_of: Row | None = None
+        verify = trusted(source) if self.url.startswith("https:") else True
         try:
             self._http = httpx.Client(
                 base_url=self.url,
@@ -158,6 +162,7 @@ class Gateway:
                 headers={USER_HEADER: user()} if token is None else {"Authorization": f"Bearer {token}"},
                 follow_redirects=False,  # A token goes nowhere else.
                 trust_env=proxied,
+                verify=verify,
             )
         except (ValueError, httpx.InvalidURL):  # Of a proxy that the environment names, or of the host.
             raise Wrong(f"{self.url} cannot be reached: check the address, HTTP_PROXY and HTTPS_PROXY") from None
@@ -299,7 +304,7 @@ class Gateway:
         raise Unanswered(text, text)
 
     def _unreachable(self, error: "httpx.HTTPError") -> Unanswered:
-        brief = f"no answer from {self.url}: {failure_text(error, self._timeout_s)}"
+        brief = f"no answer from {self.url}: {failure_text(error, self._timeout_s, self.url)}"
         return Unanswered(f"{brief}\n{_HINT}", brief)
 
 
@@ -334,8 +339,8 @@ def _event(text: str, response: "httpx.Response") -> Row:
     return document
 
 
-def failure_text(error: BaseException, timeout_s: float) -> str:
-    """Why there was no answer, in words: the library's own are for who knows it."""
+def failure_text(error: BaseException, timeout_s: float, url: str = "") -> str:
+    """Why there was no answer from a URL, in words: the library's own are for who knows it."""
     import ssl
     from socket import gaierror
 
@@ -345,7 +350,7 @@ def failure_text(error: BaseException, timeout_s: float) -> str:
     while cause is not None:
         match cause:
             case ssl.SSLCertVerificationError():
-                return f"its certificate is not valid: {cause.verify_message}"
+                return fault_of(cause, urlsplit(url).hostname or "it")
             case ssl.SSLError():
                 return "it does not answer as https; is it http?"
             case gaierror():

@@ -15,6 +15,8 @@ context_app = typer.Typer(
     cls=Group, no_args_is_help=True, rich_markup_mode=None, help="Keep addresses of cells in a config file."
 )
 
+_FILES = ("token_file", "ca_file")
+
 
 def _name(text: str) -> str:
     if (fault := name_fault(text)) is not None:
@@ -40,7 +42,7 @@ def list_contexts(json: Json = False) -> None:
     config = read_config()
     found = [
         {"context": each.name, "current": each.name == config.current, "url": each.url, "user": each.user}
-        | {"token_file": each.token_file}
+        | {"token_file": each.token_file, "ca_file": each.ca_file}
         for each in config.contexts.values()
     ]
     if json:
@@ -49,10 +51,10 @@ def list_contexts(json: Json = False) -> None:
     from services.cli.show import drawing
 
     rows = [
-        (each["context"], "*" if each["current"] else "", each["url"], each["user"], each["token_file"])
+        (each["context"], "*" if each["current"] else "", *(each[name] for name in ("url", "user", *_FILES)))
         for each in found
     ]
-    out(drawing()(("context", "current", "url", "user", "token file"), rows, kinds="kkkkk"))
+    out(drawing()(("context", "current", "url", "user", "token file", "CA file"), rows, kinds="kkkkkk"))
     if not rows:
         note(f"no contexts in {config_path()}: `largesse context set NAME --url URL` creates one")
 
@@ -83,13 +85,17 @@ def set_context(
     token_file: Annotated[
         Path | None, typer.Option("--token-file", help="where a token for its gateway lies", metavar="FILE")
     ] = None,
+    ca_file: Annotated[
+        Path | None,
+        typer.Option("--ca-file", help="where the authorities lie that sign its gateway's certificate", metavar="FILE"),
+    ] = None,
 ) -> None:
     """Create or change a context; the first one becomes the current one."""
     from services.cli.client import checked_url, checked_user
 
     config = read_config()
     context = config.contexts.get(name, Context(name))
-    if url is None and user is None and token_file is None and name not in config.contexts:
+    if all(each is None for each in (url, user, token_file, ca_file)) and name not in config.contexts:
         raise Wrong("--url: a context needs an address or a user: write --url URL, --user NAME, or both")
     if url is not None:
         context = replace(context, url=checked_url(url, "--url"))
@@ -97,6 +103,8 @@ def set_context(
         context = replace(context, user=checked_user(user, "--user"))
     if token_file is not None:
         context = replace(context, token_file=str(token_file.expanduser().absolute()))
+    if ca_file is not None:
+        context = replace(context, ca_file=str(ca_file.expanduser().absolute()))
     config.contexts[name] = context
     if len(config.contexts) == 1:
         config.current = name

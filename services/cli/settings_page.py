@@ -59,6 +59,11 @@ _CLIENT = (
     ("LARGESSE_USER", "your account's name", "the user in whose name they ask"),
     ("LARGESSE_TOKEN_FILE", "", "the file with the token that they send ([tokens](security.md#tokens))"),
     ("LARGESSE_TOKEN", "", "the token itself, where there is no file"),
+    (
+        "LARGESSE_CA_FILE",
+        "the system's",
+        "the file with the authorities that may sign the certificate of an `https://` gateway ([TLS](security.md#tls))",
+    ),
     ("LARGESSE_CONTEXT", "", "the context of the config file that they use"),
     ("XDG_CONFIG_HOME", "`~/.config`", "the folder in which `largesse` keeps its config file"),
     ("LARGESSE_DEBUG", "", "1: show the traceback of an internal error"),

@@ -70,6 +70,8 @@ INSTEAD = {
     "NODE_AT_END": "--stop-tasks",
     "NODE_CUT_OFF_SECONDS": "there is no bus to be cut off from",
     "ADVERTISE": "output is read from --data",
+    "TLS_CERT_FILE": "it listens on 127.0.0.1 alone, without TLS",
+    "TLS_KEY_FILE": "it listens on 127.0.0.1 alone, without TLS",
     "NODE_HOST": "tasks of gangs reach each other at 127.0.0.1",
 }
 """Settings of services that are processes of their own, by name without the prefix, and what `up` goes by instead."""

@@ -14,6 +14,7 @@ from largesse.bus.port import Bus
 from largesse.hosts import is_loopback
 from largesse.settings import PREFIX, Settings, SettingWrong, served_hosts
 from largesse.telemetry import logger
+from largesse.tls import read_pair, server_tls
 from services.gateway.follow import Follower
 from services.gateway.http.app import make_app
 from services.gateway.http.serve import bound, serve
@@ -33,6 +34,11 @@ VARIABLES = {
         "",
         "1: it listens on any address although the cell has no token: whoever reaches it may do everything there",
     ),
+    "TLS_CERT_FILE": (
+        "none",
+        "file with the certificate of the gateway, and those above it, in PEM: it then serves HTTPS only",
+    ),
+    "TLS_KEY_FILE": ("none", "file with the key of that certificate, in PEM, without a passphrase"),
     "USER": ("unknown", "author of requests that name none"),
 }
 """What only the gateway reads, by name without the prefix: default and what it is."""
@@ -52,6 +58,8 @@ async def run(bus: Bus, settings: Settings, *, stop: asyncio.Event) -> None:
     hosts = served_hosts(settings, host)
     bridges = read_bridges()
     is_open = read_open()
+    pair = read_pair("TLS_CERT_FILE", "TLS_KEY_FILE")
+    tls = None if pair is None else server_tls(pair)
     follower = Follower(bus, settings, stop=stop)
 
     async def served() -> None:
@@ -59,7 +67,7 @@ async def run(bus: Bus, settings: Settings, *, stop: asyncio.Event) -> None:
             await _check_closed(follower, f"{host}:{port}", is_open=is_open)
         app = make_app(follower, author=os.environ.get(f"{PREFIX}USER", "unknown"), hosts=hosts, bridges=bridges)
         if not stop.is_set():
-            await serve(app, listening or bound(host, port), stop)
+            await serve(app, listening or bound(host, port), stop, tls=tls)
 
     # Who may do what is known once the log has been read: until then nobody else's address is taken.
     listening = bound(host, port) if is_loopback(host) else None

@@ -1,5 +1,6 @@
 """An HTTP server on loopback that answers as a test says."""
 
+import ssl
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -7,7 +8,12 @@ from threading import Thread
 
 
 @contextmanager
-def serving(answer: Callable[[BaseHTTPRequestHandler, bytes], None], protocol: str = "HTTP/1.0") -> Iterator[str]:
+def serving(
+    answer: Callable[[BaseHTTPRequestHandler, bytes], None],
+    protocol: str = "HTTP/1.0",
+    *,
+    tls: ssl.SSLContext | None = None,
+) -> Iterator[str]:
     """Passes every request and its body to `answer`, which writes the response. Yields the server's address."""
 
     class Handler(BaseHTTPRequestHandler):
@@ -22,9 +28,11 @@ def serving(answer: Callable[[BaseHTTPRequestHandler, bytes], None], protocol: s
             pass
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        if tls is not None:
+            server.socket = tls.wrap_socket(server.socket, server_side=True)
         Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
         try:
-            yield f"http://127.0.0.1:{server.server_port}"
+            yield f"http{'s' if tls is not None else ''}://127.0.0.1:{server.server_port}"
         finally:
             server.shutdown()
 

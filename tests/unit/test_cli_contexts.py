@@ -92,6 +92,7 @@ def test_what_counts_is_told_with_what_says_so(file):
         "url": {"value": PROD, "from": f"context prod in {file}"},
         "user": {"value": "ann", "from": f"context prod in {file}"},
         "token": {"value": "none", "from": "nothing that names one"},
+        "ca_file": {"value": "the system's", "from": "nothing that names others"},
     }
 
 
@@ -101,7 +102,7 @@ def test_what_counts_is_told_with_what_says_so(file):
         ("context = 1", 'context: has to be a text of one line, like context = "..."'),
         ("contxt = 'a'", 'contxt: unknown field; did you mean "context"?'),
         ("contexts = 1", "contexts: has to be a table, like [contexts.prod]"),
-        ("[contexts]\nprod = 1", "contexts.prod: has to be a table with url, user and token_file"),
+        ("[contexts]\nprod = 1", "contexts.prod: has to be a table with url, user, token_file and ca_file"),
         ("[contexts.prod]\nulr = 'x'", 'contexts.prod: ulr: unknown field; did you mean "url"?'),
         ("[contexts.prod]\nurl = ''", 'contexts.prod: url: has to be a text of one line, like url = "..."'),
         ("[contexts.-x]\nurl = 'http://a'", "contexts.-x: a context's name may not begin with -, as options do"),
@@ -145,17 +146,17 @@ def test_contexts_are_made_used_shown_and_removed(home):
     def ask(*words):
         return largesse(*words, XDG_CONFIG_HOME=str(home))
 
-    assert ask("context", "list").out == "context\tcurrent\turl\tuser\ttoken file\n"
+    assert ask("context", "list").out == "context\tcurrent\turl\tuser\ttoken file\tCA file\n"
     assert ask("context", "set", "prod", "--url", PROD + "/", "--user", "ann").code == 0
     assert ask("context", "set", "test", "--url", TEST).code == 0
-    assert ask("context", "list").out.splitlines()[1:] == [f"prod\t*\t{PROD}\tann\t", f"test\t\t{TEST}\t\t"]
+    assert ask("context", "list").out.splitlines()[1:] == [f"prod\t*\t{PROD}\tann\t\t", f"test\t\t{TEST}\t\t\t"]
     assert ask("context", "use", "test").code == 0
     shown = json.loads(ask("context", "show", "--json").out)
     assert (shown["url"]["value"], shown["user"]["value"]) == (TEST, "the-account")
     assert ask("--context", "prod", "get", "jobs").err.startswith(f"largesse: no answer from {PROD}: ")
     assert ask("context", "remove", "test").out == "test is removed: no context is the current one now\n"
     assert json.loads(ask("context", "list", "--json").out) == [
-        {"context": "prod", "current": False, "url": PROD, "user": "ann", "token_file": None}
+        {"context": "prod", "current": False, "url": PROD, "user": "ann"} | {"token_file": None, "ca_file": None}
     ]
 
 

@@ -210,7 +210,7 @@ def test_a_variable_or_knob_of_the_docs_is_one(page):
     }
     known |= {
         PREFIX + name
-        for name in ("URL", "USER", "CONTEXT", "DEBUG", "TOKEN", "TOKEN_FILE", "UP_OPTIONS", "ATTEMPT_KEY")
+        for name in ("URL", "USER", "CONTEXT", "DEBUG", "TOKEN", "TOKEN_FILE", "CA_FILE", "UP_OPTIONS", "ATTEMPT_KEY")
     }
     known |= {*TASK_VARIABLES}
 

@@ -232,14 +232,14 @@ def test_what_all_clients_together_leave_untaken_has_a_limit():
         deaf = [await served.connect_deaf() for _ in range(10)]
         for each in deaf:
             each.send(request("GET", "/v1/jobs", HOST))
-        await until(lambda: sum(each.transport.get_write_buffer_size() for each in served.door.open) > 0)
+        await until(lambda: sum(unsent(served)) > 0)
         size = len((await served.ask("GET", "/v1/jobs")).body)
         # Some of them, and not for their slowness: that comes much later.
         await until(lambda: len(served.door.open) < len(deaf) and sum(unsent(served)) <= 100_000)
         return size, unsent(served)
 
     def unsent(served):
-        return [each.transport.get_write_buffer_size() for each in served.door.open]
+        return [each.unsent_bytes() for each in served.door.open]
 
     size, left = run_over_http(story, limits=limits, send_buffer=4_096)
     assert 10 * size > 200_000

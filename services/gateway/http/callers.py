@@ -133,7 +133,11 @@ class Doorkeeper:
             return
         origin, site = request.headers.get("origin"), request.headers.get("sec-fetch-site")
         host = request.headers.get("host", "").lower()
-        is_own = urlsplit(origin).netloc.lower() == host if origin is not None else site == "same-origin"
+        is_own = site == "same-origin"
+        if origin is not None:
+            scheme, netloc, *_ = urlsplit(origin)
+            # Without TLS here there may be a proxy that has it: the page is then of another scheme.
+            is_own = netloc.lower() == host and (not is_secure(request) or scheme.lower() == "https")
         if not is_own or (site is not None and site != "same-origin"):
             HTTP_REFUSED.labels("origin").inc()
             raise Problem(403, "origin", "a change by a browser's session has to come from a page of this gateway")
@@ -174,10 +178,18 @@ def _wanted(role: RoleName, why: str) -> str:
     )
 
 
+def is_secure(request: Request) -> bool:
+    """Whether it came over TLS: to the gateway itself, or to a proxy on this machine that says so."""
+    found: bool = request.scope.get("scheme") == "https"
+    return found
+
+
 def cookie_name(request: Request) -> str:
-    """Browsers share cookies among all ports of a host, where another cell may listen."""
+    """Browsers share cookies among all ports of a host, where another cell may listen. Over TLS the name also says that
+    only this host, over TLS, can have set it."""
     server = request.scope.get("server")
-    return f"{COOKIE}-{server[1]}" if server and server[1] else COOKIE
+    name = f"{COOKIE}-{server[1]}" if server and server[1] else COOKIE
+    return f"__Host-{name}" if is_secure(request) else name
 
 
 async def caller_of(

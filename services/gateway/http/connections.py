@@ -8,6 +8,7 @@ waits, the new one is answered with 503.
 
 import asyncio
 import json
+import ssl
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from http import HTTPStatus
@@ -17,6 +18,8 @@ import h11
 from uvicorn.config import Config
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import ServerState
+
+from services.gateway.http.handshakes import Handshake
 
 CONNECTIONS_MAX = 2_048
 """Less where the limit of open files is low: see largesse/descriptors.py."""
@@ -62,10 +65,12 @@ class Limits:
 @dataclass(slots=True)
 class Door:
     """All connections of one server. `heads`, `bodies`: those that have yet to send the rest of a request's head, or of
-    its body, longest first."""
+    its body, longest first. `tls`: with which every connection begins; None: with none. `shaking`: those that do."""
 
     limits: Limits
     clock: Callable[[], float]
+    tls: ssl.SSLContext | None = None
+    shaking: dict[Handshake, None] = field(default_factory=dict)
     open: dict["Connection", None] = field(default_factory=dict)
     heads: dict["Connection", None] = field(default_factory=dict)
     bodies: dict["Connection", None] = field(default_factory=dict)
@@ -80,8 +85,11 @@ class Door:
             server_state: ServerState,
             app_state: dict[str, Any],
             _loop: asyncio.AbstractEventLoop | None = None,
-        ) -> Connection:
-            return Connection(self, config, server_state, app_state, _loop)
+        ) -> Connection | Handshake:
+            def connection() -> Connection:
+                return Connection(self, config, server_state, app_state, _loop)
+
+            return connection() if self.tls is None else Handshake(self, self.tls, connection)
 
         return cast("type[asyncio.Protocol]", make)
 
@@ -123,13 +131,17 @@ class Door:
 
     def read_no_more(self) -> None:
         """The server is to end: a request that has not come whole by now is not waited for."""
+        for handshake in self.shaking:
+            handshake.transport.abort()
         for connection in list(self.bodies):
             connection.end(503, "ending", "the gateway is shutting down")
 
     def close(self) -> None:
         """Ends every connection, taken or not what was sent."""
-        for connection in [*self.open, *self.turned_away]:
-            connection.transport.abort()
+        for transport in [each.transport for found in (self.open, self.turned_away) for each in found]:
+            transport.abort()
+        for handshake in self.shaking:
+            handshake.transport.abort()
 
 
 class _Ending:
@@ -145,7 +157,9 @@ class _Ending:
 
 class Connection(H11Protocol):
     """One connection. `since`: when it came to where it stands. `unsent`: bytes that its client had not taken at the
-    last look; `taken_at`: when it last took any."""
+    last look; `taken_at`: when it last took any. `wire`: with TLS, the transport below that."""
+
+    wire: asyncio.Transport | None = None
 
     def __init__(
         self,
@@ -215,7 +229,7 @@ class Connection(H11Protocol):
         """No further request has come."""
         if self._lingers:
             return
-        if self.transport.get_write_buffer_size():
+        if self.unsent_bytes():
             return  # `look` ends it once it stands still.
         super().timeout_keep_alive_handler()
 
@@ -227,7 +241,8 @@ class Connection(H11Protocol):
             self._under.close()
             return
         self._lingers = True
-        self._under.write_eof()
+        if self._under.can_write_eof():  # TLS cannot end one direction alone.
+            self._under.write_eof()
         self.flow.resume_reading()
         self.loop.call_later(LINGER_SECONDS, self._under.abort)
 
@@ -236,7 +251,7 @@ class Connection(H11Protocol):
         """Ends the connection if it has taken too long. Returns how many bytes its client has not taken yet."""
         limits = self._door.limits
         self._note()
-        before, self.unsent = self.unsent, self.transport.get_write_buffer_size()
+        before, self.unsent = self.unsent, self.unsent_bytes()
         if not self.unsent or not before or self.unsent < before:
             self.taken_at = now
         elif now - self.taken_at >= limits.stall_s:
@@ -247,6 +262,10 @@ class Connection(H11Protocol):
         elif self._phase == "body" and now - self.since >= limits.body_s:
             self.end(408, "too_slow", f"the body of a request must arrive within {limits.body_s:g} s")
         return self.unsent
+
+    def unsent_bytes(self) -> int:
+        """What waits to be sent: under TLS also what is encrypted already."""
+        return self.transport.get_write_buffer_size() + (self.wire.get_write_buffer_size() if self.wire else 0)
 
     def _note(self) -> None:
         """Where the connection stands, and since when."""

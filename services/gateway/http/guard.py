@@ -3,6 +3,9 @@ memory for its body.
 
 Bytes of bodies are counted for all requests together, from their arrival until the request is answered: a limit for a
 single body would say little with thousands of connections.
+
+Over TLS, what has a host name to itself asks browsers to come by TLS alone (HSTS). They apply that to every port of the
+name, and other servers on those may have no TLS: so it is said only where the request names no port.
 """
 
 from dataclasses import dataclass
@@ -10,11 +13,13 @@ from dataclasses import dataclass
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from largesse.hosts import Hosts
+from largesse.hosts import Hosts, is_host_name
 from services.gateway.http.problems import Problem, response
 
 BODIES_BYTES_MAX = 32 << 20
 """Most bytes of bodies of all requests that are not answered yet; a request beyond it is answered with 503."""
+
+HSTS = (b"strict-transport-security", b"max-age=31536000")
 
 
 @dataclass(slots=True)
@@ -42,6 +47,8 @@ class Guard:
         if why := self._hosts.refusal(_only(headers, "host"), _only(headers, "origin"), headers.get("sec-fetch-site")):
             await response(Problem(403, "origin", why))(scope, receive, send)
             return
+        if scope.get("scheme") == "https" and is_host_name(headers.get("host", "")):
+            send = _with_hsts(send)
         budget, mine = self._budget, 0
 
         async def counted() -> Message:
@@ -59,6 +66,15 @@ class Guard:
             await self._app(scope, counted if scope["method"] in ("POST", "PUT") else receive, send)
         finally:
             budget.held -= mine
+
+
+def _with_hsts(send: Send) -> Send:
+    async def sent(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            message["headers"] = [*message.get("headers", ()), HSTS]
+        await send(message)
+
+    return sent
 
 
 def _only(headers: Headers, name: str) -> str | None:

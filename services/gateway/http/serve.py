@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import socket
+import ssl
 from collections.abc import Generator
 from contextlib import contextmanager
 
@@ -66,11 +67,19 @@ def bound(host: str, port: int) -> socket.socket:
     return found
 
 
-async def serve(app: FastAPI, listening: socket.socket, stop: asyncio.Event, door: Door | None = None) -> None:
+async def serve(
+    app: FastAPI,
+    listening: socket.socket,
+    stop: asyncio.Event,
+    door: Door | None = None,
+    *,
+    tls: ssl.SSLContext | None = None,
+) -> None:
     """Until `stop` is set; then open requests get LAST_WORDS_S seconds. `door`: by default one with as many connections
-    as the limit of open files allows, CONNECTIONS_MAX at most."""
+    as the limit of open files allows, CONNECTIONS_MAX at most, over `tls` where there is one."""
     if door is None:
-        door = Door(Limits(connections=connections_within(CONNECTIONS_MAX)), asyncio.get_running_loop().time)
+        limits = Limits(connections=connections_within(CONNECTIONS_MAX))
+        door = Door(limits, asyncio.get_running_loop().time, tls)
     # Errors of clients are answered, not logged: otherwise anybody could fill the disk with log lines.
     logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
     config = uvicorn.Config(

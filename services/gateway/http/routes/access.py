@@ -13,7 +13,7 @@ from services.gateway.access.sessions import SESSION_S
 from services.gateway.documents import Document
 from services.gateway.documents.access import token_document
 from services.gateway.documents.models.access import Session, Token, Tokens, UnreadToken
-from services.gateway.http.callers import Asker, cookie_name
+from services.gateway.http.callers import Asker, cookie_name, is_secure
 from services.gateway.http.openapi import Responses, answer, problems
 from services.gateway.http.problems import Problem, as_json, dumped, malformed
 from services.gateway.http.reading import message_of
@@ -131,5 +131,6 @@ def _document(caller: Caller | None, *, is_open: bool = False) -> Document:
 
 def _cookie(request: Request, text: str, seconds: int) -> str:
     """Over plain HTTP no browser keeps a cookie that is `Secure`; on the way to a loopback address nobody listens."""
-    where = "" if is_loopback_name(request.headers.get("host", "")) else "; Secure"
+    is_near = is_loopback_name(request.headers.get("host", "")) and not is_secure(request)
+    where = "" if is_near else "; Secure"
     return f"{cookie_name(request)}={text}; Path=/; Max-Age={seconds}; HttpOnly; SameSite=Strict{where}"
