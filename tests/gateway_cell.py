@@ -61,6 +61,7 @@ async def a_cell(
     answer_wait_s=GUARD_S,
     configured=True,
     bridges=(),
+    issued=None,
 ):
     """`answer_wait_s`: how long a request waits for the log. The gateway's own limits are wall-clock time, which a busy
     machine may use up. `configured`: the node, from which no agent reports, is never lost, however long a story takes.
@@ -77,7 +78,15 @@ async def a_cell(
             await publish_input(bus.writer(), "config", {"set": {"node_lease_ms": LEASE_MS_MAX}}, "tester")
         await publish_input(bus.writer(), "nodes", {"register": {**NODE["register"], "address": address}}, "n1")
     tasks = [asyncio.ensure_future(each) for each in running]
-    app = make_app(follower, read_output, read_results=read_results, author="tester", hosts=hosts, bridges=bridges)
+    app = make_app(
+        follower,
+        read_output,
+        read_results=read_results,
+        author="tester",
+        hosts=hosts,
+        bridges=bridges,
+        issued=issued,
+    )
     transport = httpx.ASGITransport(app, raise_app_exceptions=False)
     async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:8642") as http:
         patch = pytest.MonkeyPatch()

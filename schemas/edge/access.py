@@ -55,11 +55,12 @@ def read_access(document: object, author: str) -> TokenMade | TokenRevoked:
     for name in ("name", "user"):
         if not getattr(asked, name).isprintable():
             raise Malformed(f"make.{name}", "may hold no characters that cannot be seen")
-    roles = [_role(each, f"make.roles[{i}]") for i, each in enumerate(asked.roles)]
+    roles = [role_of(each, f"make.roles[{i}]") for i, each in enumerate(asked.roles)]
     return TokenMade(asked.name, asked.user, roles, asked.sha256, asked.expires_ms, author)
 
 
-def _role(asked: RoleInput, field: str) -> Role:
+def role_of(asked: RoleInput, field: str) -> Role:
+    """Raises Malformed."""
     if asked.queues and asked.role != "submitter":
         raise Malformed(f"{field}.queues", f"are only for the role submitter: {asked.role} is for the whole cell")
     queues = [queue_path(path, f"{field}.queues[{i}]") for i, path in enumerate(asked.queues)]

@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from largesse.token_text import TOKEN_CHARACTERS_MAX, may_be_token
+from largesse.token_text import JWT_CHARACTERS_MAX, can_be_sent
 from services.cli.contexts import asked, config_path, current_context
 from services.cli.ending import Wrong
 
@@ -41,7 +41,7 @@ def _in_environment() -> bool:
 def _read(path: str, source: str) -> str:
     try:
         with Path(path).open("rb") as file:
-            data = file.read(TOKEN_CHARACTERS_MAX + 2)
+            data = file.read(JWT_CHARACTERS_MAX + 2)
     except OSError as error:
         raise Wrong(f"{source}: {path}: {error.strerror}") from None
     return checked_token(data.decode("latin-1").strip(), f"{source}: {path}")
@@ -49,6 +49,6 @@ def _read(path: str, source: str) -> str:
 
 def checked_token(text: str, source: str) -> str:
     """A token as a header can carry it. Raises Wrong, which does not repeat it."""
-    if not may_be_token(text):
+    if not can_be_sent(text):
         raise Wrong(f"{source}: is no token: it has to be one word, as `largesse token make` wrote it")
     return text

@@ -70,6 +70,7 @@ INSTEAD = {
     "NODE_AT_END": "--stop-tasks",
     "NODE_CUT_OFF_SECONDS": "there is no bus to be cut off from",
     "ADVERTISE": "output is read from --data",
+    "OIDC_ISSUER": "it goes by tokens alone",
     "TLS_CERT_FILE": "it listens on 127.0.0.1 alone, without TLS",
     "TLS_KEY_FILE": "it listens on 127.0.0.1 alone, without TLS",
     "NODE_HOST": "tasks of gangs reach each other at 127.0.0.1",

@@ -8,6 +8,7 @@ else keeps others away.
 import asyncio
 import os
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from largesse.bridges import read_bridges
 from largesse.bus.port import Bus
@@ -15,9 +16,14 @@ from largesse.hosts import is_loopback
 from largesse.settings import PREFIX, Settings, SettingWrong, served_hosts
 from largesse.telemetry import logger
 from largesse.tls import read_pair, server_tls
+from services.gateway.access.oidc import VARIABLES as OIDC
+from services.gateway.access.oidc import Oidc, read_oidc
 from services.gateway.follow import Follower
 from services.gateway.http.app import make_app
 from services.gateway.http.serve import bound, serve
+
+if TYPE_CHECKING:
+    from services.gateway.access.jwts import Jwts
 
 HTTP_DEFAULT = "127.0.0.1:8642"
 
@@ -40,6 +46,7 @@ VARIABLES = {
     ),
     "TLS_KEY_FILE": ("none", "file with the key of that certificate, in PEM, without a passphrase"),
     "USER": ("unknown", "author of requests that name none"),
+    **OIDC,
 }
 """What only the gateway reads, by name without the prefix: default and what it is."""
 PORT_MAX = 65_535
@@ -60,12 +67,15 @@ async def run(bus: Bus, settings: Settings, *, stop: asyncio.Event) -> None:
     is_open = read_open()
     pair = read_pair("TLS_CERT_FILE", "TLS_KEY_FILE")
     tls = None if pair is None else server_tls(pair)
+    oidc = read_oidc()
+    issued = None if oidc is None else await _begun(oidc)
     follower = Follower(bus, settings, stop=stop)
 
     async def served() -> None:
-        if not is_loopback(host):
+        if issued is None and not is_loopback(host):
             await _check_closed(follower, f"{host}:{port}", is_open=is_open)
-        app = make_app(follower, author=os.environ.get(f"{PREFIX}USER", "unknown"), hosts=hosts, bridges=bridges)
+        author = os.environ.get(f"{PREFIX}USER", "unknown")
+        app = make_app(follower, author=author, hosts=hosts, bridges=bridges, issued=issued)
         if not stop.is_set():
             await serve(app, listening or bound(host, port), stop, tls=tls)
 
@@ -79,6 +89,12 @@ async def run(bus: Bus, settings: Settings, *, stop: asyncio.Event) -> None:
     finally:
         stop.set()
         await asyncio.gather(*parts, return_exceptions=True)
+
+
+async def _begun(oidc: Oidc) -> "Jwts":
+    from services.gateway.access.jwts import begun  # It takes long to import, and most gateways have no issuer.
+
+    return await begun(oidc)
 
 
 async def _check_closed(follower: Follower, address: str, *, is_open: bool) -> None:

@@ -204,7 +204,18 @@ ROOMS = (
         ("services/gateway/*",),
         ours=("schemas", "largesse", "services.gateway"),
         others=STDLIB
-        | {"cronsim", "fastapi", "h11", "httpx", "prometheus_client", "pydantic", "starlette", "uvicorn", "yaml"},
+        | {
+            "cronsim",
+            "fastapi",
+            "h11",
+            "httpx",
+            "jwt",
+            "prometheus_client",
+            "pydantic",
+            "starlette",
+            "uvicorn",
+            "yaml",
+        },
     ),
     Room(
         "the agent",

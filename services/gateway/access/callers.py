@@ -7,7 +7,7 @@ import time
 from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass
 from hashlib import sha256
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from largesse.token_text import may_be_token
 from schemas import Role
@@ -16,13 +16,16 @@ from schemas.queue_tree import is_below
 from services.gateway.access.sessions import Sessions
 from services.gateway.view.state import State
 
+if TYPE_CHECKING:  # It takes long to import what verifies them, and most gateways have no issuer.
+    from services.gateway.access.jwts import Jwts
+
 EVERYTHING = (Role("admin"),)
 
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who makes a request. `token`: the name of the token, "" in an open cell; there `user` is whom the request names,
-    "" where it names nobody.
+    """Who makes a request. `token`: the name of the token, of a JWT its issuer, "" in an open cell; there `user` is
+    whom the request names, "" where it names nobody.
     """
 
     user: str
@@ -59,19 +62,32 @@ class Caller:
         return paths is None or any(is_below(queue, path) for path in paths)
 
 
-Fault = Literal["malformed", "unknown", "expired"]
-"""What is wrong with a token or a session. One that was revoked is as unknown as one that never was."""
+# fmt: off
+Fault = Literal[
+    "malformed", "unknown", "expired",
+    "too_large", "algorithm", "no_kid", "key", "signature", "issuer", "audience", "not_yet", "too_long", "user",
+    "no_role", "no_keys",
+]
+# fmt: on
+"""What is wrong with a token or a session. One that was revoked is as unknown as one that never was. The others are
+those of JWTs; with the last two nothing is wrong but what the gateway knows of them."""
 
 
 class Callers:
     """The holders of one cell's tokens. `state`: the cell as the log says now. `is_open`: whoever asks may do
-    everything, whatever the log says."""
+    everything, whatever the log says. `issued`: JWTs count, too, and the cell is closed."""
 
     def __init__(
-        self, state: Callable[[], State], *, is_open: bool = False, clock: Callable[[], float] = time.time
+        self,
+        state: Callable[[], State],
+        *,
+        is_open: bool = False,
+        issued: "Jwts | None" = None,
+        clock: Callable[[], float] = time.time,
     ) -> None:
         self._state = state
         self._is_open = is_open
+        self.issued = issued
         self._clock = clock
         self.sessions = Sessions(clock)
 
@@ -82,8 +98,8 @@ class Callers:
 
     @property
     def is_open(self) -> bool:
-        """Whether no token has ever been made: then everybody may do everything."""
-        return self._is_open or not self._state().tokens_made
+        """Whether no token has ever been made, and there is no issuer: then everybody may do everything."""
+        return self._is_open or (self.issued is None and not self._state().tokens_made)
 
     def by_token(self, text: str) -> Caller | Fault:
         """The holder of a token."""
@@ -97,11 +113,11 @@ class Callers:
         return "unknown" if found is None else self.by_hash(found)
 
     def by_hash(self, digest: str) -> Caller | Fault:
-        """The holder of the token with this SHA-256."""
+        """The holder of the token with this SHA-256, or of a JWT that was verified."""
         state = self._state()
         name = state.token_names.get(digest)
         if name is None:
-            return "unknown"
+            return "unknown" if self.issued is None else self.issued.by_hash(digest)
         row = state.tokens[name]
         if row.expires_ms is not None and row.expires_ms <= self.now_ms:
             return "expired"

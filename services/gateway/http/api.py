@@ -4,7 +4,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterable
 from itertools import chain, islice
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fastapi import Request
 from fastapi.responses import Response
@@ -46,6 +46,9 @@ from services.gateway.http.watching import WATCHERS_MAX, Watching
 from services.gateway.past import PastBusy
 from services.gateway.view.state import State
 
+if TYPE_CHECKING:
+    from services.gateway.access.jwts import Jwts
+
 ANSWER_WAIT_S = 10.0
 """How long a request waits for the log's answer; after that it is answered with 202."""
 
@@ -73,7 +76,8 @@ NEAREST_AMONG = 200
 
 class Api:
     """What the routes share. `author`: recorded for requests that do not say who makes them. `bridges`: who asks nodes
-    over MQTT, as HOST:PORT. `recorded`: the log is not a cell's own: nobody answers inputs, and none is taken."""
+    over MQTT, as HOST:PORT. `recorded`: the log is not a cell's own: nobody answers inputs, and none is taken.
+    `issued`: JWTs that count."""
 
     def __init__(
         self,
@@ -85,9 +89,11 @@ class Api:
         *,
         recorded: bool = False,
         log: str = "",
+        issued: "Jwts | None" = None,
     ) -> None:
         self.follower = follower
-        self.door = Doorkeeper(Callers(lambda: follower.state, is_open=recorded), Failures(time.monotonic))
+        callers = Callers(lambda: follower.state, is_open=recorded, issued=issued)
+        self.door = Doorkeeper(callers, Failures(time.monotonic))
         self.recorded = recorded
         self.log = log
         self.read_output = read_output or self._ask_agent
@@ -128,6 +134,7 @@ class Api:
 
     async def admit(self, request: Request) -> None:
         """Finds out who makes a request, which routes then know. Raises Problem where they may not make it."""
+        await self.door.look_up(request)
         request.state.caller = self.door.admit(request, is_ready=self.follower.ready)
 
     async def check_parameters(self, request: Request) -> None:

@@ -5,7 +5,7 @@ header Largesse-User, which nothing checks, says who it is: such a gateway liste
 """
 
 import time
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 from urllib.parse import quote
 
 from fastapi import Depends, FastAPI, Header, Query, Request
@@ -69,6 +69,9 @@ from services.gateway.http.streams import EventStream
 from services.gateway.http.watching import was_sent
 from services.gateway.view.state import ENDED_JOBS_MAX
 
+if TYPE_CHECKING:
+    from services.gateway.access.jwts import Jwts
+
 TAIL_LINES_MAX = 1_000_000
 
 JOBS_MAX = 10_000
@@ -97,12 +100,13 @@ def make_app(
     bridges: tuple[str, ...] = (),
     recorded: bool = False,
     log: str = "",
+    issued: "Jwts | None" = None,
 ) -> FastAPI:
     """The API of one cell. `read_output`, `read_results`: read what tasks print and leave; by default it is fetched
     from the agents. `hosts`: names under which it may be requested; by default those of the loopback interface.
     `bridges`: who asks nodes over MQTT. `recorded`: it shows a recorded log, and takes no inputs;
-    `log`: where another process reads that, where the bus cannot say."""
-    api = Api(follower, read_output, read_results, author, bridges, recorded=recorded, log=log)
+    `log`: where another process reads that, where the bus cannot say. `issued`: JWTs that count beside tokens."""
+    api = Api(follower, read_output, read_results, author, bridges, recorded=recorded, log=log, issued=issued)
     app = FastAPI(
         title="Largesse",
         summary="A hierarchically fair scheduler for shared clusters",

@@ -14,6 +14,7 @@ from fastapi.routing import APIRoute
 
 from largesse.hosts import is_loopback
 from largesse.telemetry import HTTP_REFUSED, logger
+from largesse.token_text import JWT_CHARACTERS_MAX, is_jwt
 from schemas.access import RoleName, role_text
 from schemas.queue_tree import QUEUE_DEFAULT
 from services.gateway.access.callers import EVERYTHING, Caller, Callers, Fault
@@ -34,6 +35,18 @@ _FAULTS: dict[Fault, str] = {
     "malformed": "what was sent is no token",
     "unknown": "this token is not known here, or was revoked",
     "expired": "this token has expired",
+    "too_large": f"this JWT is longer than {JWT_CHARACTERS_MAX} characters",
+    "algorithm": "this JWT is signed by nobody, or in a way that does not count here",
+    "no_kid": "this JWT does not name its key (`kid`)",
+    "key": "this JWT is signed by a key that the issuer does not have, or not any more",
+    "signature": "the signature of this JWT is wrong",
+    "issuer": "this JWT is of another issuer",
+    "audience": "this JWT is made for somebody else (`aud`)",
+    "not_yet": "this JWT is not valid yet",
+    "too_long": "this JWT is valid for more than 24 hours, and nobody could revoke it",
+    "user": "this JWT has no user's name in the claim that the gateway reads",
+    "no_role": "the issuer gives its holder no role here",
+    "no_keys": "the issuer of JWTs does not answer, and its keys are not known",
 }
 
 
@@ -44,6 +57,12 @@ class Doorkeeper:
         self.callers = callers
         self.failures = failures
         self._log = logger(service="gateway")
+
+    async def look_up(self, request: Request) -> None:
+        """Verifies the JWT of a request, which may take a question to its issuer; for others it does nothing."""
+        issued = self.callers.issued
+        if issued is not None and (text := _bearer(request)) is not None and is_jwt(text):
+            request.state.issued = await issued.look_up(text)
 
     def admit(self, request: Request, *, is_ready: bool) -> Caller:
         """Who makes the request. Raises Problem where they may not."""
@@ -77,16 +96,24 @@ class Doorkeeper:
                 "missing", 401, "unauthenticated", _wanted(least, "this cell wants to know who asks"), least
             )
         if said:
-            scheme, _, text = said[0].partition(" ")
-            is_bearer = scheme.lower() == "bearer" and len(said) == 1
-            found = self.callers.by_token(text.strip()) if is_bearer else "malformed"
+            text = _bearer(request)
+            found = getattr(request.state, "issued", None) or self.callers.by_token(text or "")
         else:
             found = self.callers.by_session(cookie or "")
         if not isinstance(found, Caller):
-            raise self.failure(request, found, least)
+            raise self._refused(request, found, least)
         if not said:
             self.check_origin(request)
         return found
+
+    def _refused(self, request: Request, fault: Fault, least: RoleName) -> Problem:
+        """How a request is answered whose token or session does not count."""
+        if fault == "no_role":
+            return self.refusal("role", 403, "forbidden", f"{_FAULTS[fault]}: ask for it there, or an admin", least)
+        if fault == "no_keys":
+            HTTP_REFUSED.labels(fault).inc()
+            return Problem(503, "issuer_silent", f"{_FAULTS[fault]}: try again")
+        return self.failure(request, fault, least)
 
     def failure(self, request: Request, fault: Fault, least: RoleName) -> Problem:
         """A failed attempt: counted, logged where it is the first of its address for a while. How it is answered."""
@@ -150,6 +177,13 @@ def _right(request: Request, route: object) -> Right:
         return right_of(request.method, route.path)
     except KeyError:
         return UNKNOWN_ROUTE
+
+
+def _bearer(request: Request) -> str | None:
+    """The token of a request; None: it has none, or more than one."""
+    said = request.headers.getlist("authorization")
+    scheme, _, text = said[0].partition(" ") if len(said) == 1 else ("", "", "")
+    return text.strip() if scheme.lower() == "bearer" else None
 
 
 def _is_dry(request: Request) -> bool:
