@@ -9,6 +9,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from largesse.bus import open as buses
+from largesse.bus.kafka.cluster import Access, AccessWrong
 from largesse.bus.port import Bus
 from largesse.hosts import HOSTS_VARIABLE, Hosts, HostsWrong, hosts_of
 
@@ -23,10 +24,12 @@ class SettingWrong(ValueError):
 class Settings:
     """How one process is wired.
 
-    `bus`: `kafka://HOST:PORT`, `file:DIRECTORY` or `memory:` (bus/open.py). `partition`: where the cell's log lies
-    in every topic. `shard`: which altruism shard this instance serves; without it, what the bus assigns to it. A
-    snapshot is taken at the first closing after `snapshot_rounds` rounds, of a large state later (log/snapshots.py).
-    `checkpoints`: how many past states the gateway keeps at most, so that it can show any moment soon (0: none).
+    `bus`: `kafka[s]://HOST:PORT`, `file:DIRECTORY` or `memory:` (bus/open.py). `kafka_user`, `kafka_password_file`,
+    `kafka_ca_file`: as whom this process comes to Kafka, and whom it trusts (bus/kafka/cluster.py). `partition`: where
+    the cell's log lies in every topic. `shard`: which altruism shard this instance serves; without it, what the bus
+    assigns to it. A snapshot is taken at the first closing after `snapshot_rounds` rounds, of a large state later
+    (log/snapshots.py). `checkpoints`: how many past states the gateway keeps at most, so that it can show any moment
+    soon (0: none).
     `inputs_most`: messages taken from one input topic before what they came to is appended. `gap_wait_ms`: how long
     a decision that a closing names may stay away before it counts as lost. `wait_ms`: the longest a service sleeps
     without looking up. `standby_wait_ms`: so long after its own decision a standby still waits for the active
@@ -37,6 +40,9 @@ class Settings:
     """
 
     bus: str = "file:largesse-data"
+    kafka_user: str = ""
+    kafka_password_file: str = ""
+    kafka_ca_file: str = ""
     cell: str = "default"
     partition: int = 0
     shard: int | None = None
@@ -84,7 +90,10 @@ def served_hosts(settings: Settings, bound: str, *more: str) -> Hosts:
 
 def open_bus(settings: Settings) -> Bus:
     """The bus that `settings.bus` names. Raises SettingWrong, and what opening that bus raises."""
+    access = Access(settings.kafka_user, settings.kafka_password_file, settings.kafka_ca_file)
     try:
-        return buses.open_bus(settings.bus, cache_bytes=settings.bus_cache_mib << 20)
+        return buses.open_bus(settings.bus, cache_bytes=settings.bus_cache_mib << 20, access=access)
+    except AccessWrong as error:
+        raise SettingWrong(str(error)) from error
     except buses.BusUrlWrong as error:
         raise SettingWrong(f"{PREFIX}BUS={settings.bus}: {error}") from error

@@ -6,11 +6,10 @@ ahead, says whether the round is over. An error ends the service at that record:
 
 import asyncio
 from collections.abc import Sequence
-from contextlib import suppress
 from typing import Generic
 
 from largesse import failpoints
-from largesse.bus.port import Bus, BusError, Writer
+from largesse.bus.port import Bus, BusError, BusRefused, Writer
 from largesse.core import RULES, Core, OpenRound, S
 from largesse.folding import CoreStopped, Folded
 from largesse.log.checkpoint_keeper import CheckpointKeeper
@@ -128,10 +127,13 @@ class Shell(Generic[S]):
 
     async def has_caught_up(self) -> bool:
         """Whether it has folded the log but for CAUGHT_UP_WITHIN messages. False where the bus does not say."""
-        with suppress(BusError):
+        try:
             _, end = await self._bus.bounds(LOG, self._settings.partition)
-            return end - self.log.offset <= CAUGHT_UP_WITHIN
-        return False
+        except BusRefused:
+            raise
+        except BusError:
+            return False
+        return end - self.log.offset <= CAUGHT_UP_WITHIN
 
     async def close(self) -> None:
         """Gives the producer up."""

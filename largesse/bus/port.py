@@ -42,6 +42,12 @@ class BusFull(BusError):
     """
 
 
+class BusRefused(BusError):
+    """The bus does not let this process in, or not do this: names who lacks what, and what mends it. Waiting does not,
+    so a service ends with it.
+    """
+
+
 @dataclass(frozen=True, slots=True)
 class Message:
     """What lies at one offset. `headers` carry what a producer says of itself (`author`)."""

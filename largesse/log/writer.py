@@ -10,7 +10,7 @@ from copy import deepcopy
 from dataclasses import dataclass, replace
 
 from largesse import failpoints
-from largesse.bus.port import Bus, BusError, BusFull, Message, Outgoing, PositionGap, Writer
+from largesse.bus.port import Bus, BusError, BusFull, BusRefused, Message, Outgoing, PositionGap, Writer
 from largesse.ids import log_id, opening_id
 from largesse.log.codec import encode, record_of, wrap
 from largesse.log.fencing import Accepted, LogOrder, advance, note, split
@@ -100,7 +100,7 @@ class LogWriter:
     async def flush(self, wait_ms: int) -> list[Accepted]:
         """Sends the batch durably and reads it back: the same bytes in the same order, within `wait_ms`.
 
-        Raises Fenced; BusFull; PositionGap where the log does not go on from where it was read.
+        Raises Fenced; BusFull; BusRefused; PositionGap where the log does not go on from where it was read.
         """
         batch, self._batch = self._batch, []
         if not batch:
@@ -108,7 +108,7 @@ class LogWriter:
         failpoints.hit(self._name, "before_append")
         try:
             offsets = await self._writer.send(batch, durable=True)
-        except BusFull:
+        except (BusFull, BusRefused):
             raise
         except BusError as error:
             raise Fenced(f"the append failed, or may have: {error}") from error
@@ -132,7 +132,7 @@ class LogWriter:
         order = self.reader.order
         try:
             messages = await self.reader.fetch(wait_ms)
-        except (PositionGap, BusFull):
+        except (PositionGap, BusFull, BusRefused):
             raise
         except BusError as error:
             raise Fenced(f"the log cannot be read: {error}") from error

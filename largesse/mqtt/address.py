@@ -6,11 +6,12 @@ The password stands in a file of its own, never in the address, which is printed
 import re
 import ssl
 from dataclasses import dataclass
-from pathlib import Path
 from urllib.parse import unquote
 
+from largesse.secret_file import SecretUnreadable, secret_in
+
 PORT, TLS_PORT = 1883, 8883
-PORT_MAX = PASSWORD_BYTES_MAX = 65_535
+PORT_MAX = 65_535
 SHAPE = "mqtt[s]://[USER@]HOST[:PORT]"
 
 _PLACE = re.compile(r"(?P<host>[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?|\[[0-9A-Fa-f:.]+\])(?::(?P<port>.*))?")
@@ -74,12 +75,6 @@ def read_password(address: MqttAddress, path: str) -> str:
     if not address.user:
         raise AddressWrong(f"a password is given, but no user: write {SHAPE} with the user")
     try:
-        text = Path(path).read_bytes()[: PASSWORD_BYTES_MAX + 1].decode()
-    except OSError as error:
-        raise AddressWrong(f"no password can be read from {path}: {error.strerror}") from None
-    except UnicodeDecodeError:
-        raise AddressWrong(f"no password can be read from {path}: it is not UTF-8") from None
-    password = text.removesuffix("\n").removesuffix("\r")
-    if not password or _CONTROL.search(password) or len(text) > PASSWORD_BYTES_MAX:
-        raise AddressWrong(f"no password can be read from {path}: it has to stand on the only line")
-    return password
+        return secret_in(path)
+    except SecretUnreadable as error:
+        raise AddressWrong(str(error)) from None

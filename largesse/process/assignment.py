@@ -12,7 +12,7 @@ from typing import Protocol, runtime_checkable
 
 import structlog
 
-from largesse.bus.port import Bus, BusError
+from largesse.bus.port import Bus, BusError, BusRefused
 from largesse.settings import Settings
 from schemas.policy import SHARDS_MAX
 
@@ -51,6 +51,9 @@ class Assignment(Protocol):
 
     def active(self, shard: int) -> asyncio.Event:
         """Set as long as the shard is this instance's own."""
+
+    async def refused(self) -> None:
+        """Waits for as long as it takes part. Raises BusRefused: it is not let."""
 
     async def close(self) -> None:
         """Gives everything back."""
@@ -98,6 +101,10 @@ class StaticAssignment:
             event.set()
         return event
 
+    async def refused(self) -> None:
+        """See Assignment."""
+        await asyncio.Event().wait()
+
     async def close(self) -> None:
         """See Assignment."""
         self._set(())
@@ -124,6 +131,10 @@ class GroupAssignment(StaticAssignment):
         self._caught_up = caught_up
         self._task = asyncio.create_task(self._take_part(join))
 
+    async def refused(self) -> None:
+        """See Assignment."""
+        await asyncio.shield(self._task)
+
     async def close(self) -> None:
         """See Assignment."""
         self._task.cancel()
@@ -135,10 +146,13 @@ class GroupAssignment(StaticAssignment):
             try:
                 await self._caught_up()
                 await join(self._group, self._on_assigned)
+            except BusRefused:
+                raise
             except BusError as error:
                 _log.warning("group_left", group=self._group, reason=str(error))
             except Exception:
-                # This task is never awaited: an error that ended it would leave this instance as it is, for good.
+                # Nobody waits for this task but for a refusal: an error that ended it would leave this instance as it
+                # is, for good.
                 _log.exception("group_failed", group=self._group, again_after_ms=REJOIN_MS)
             # Who is in no group serves nothing: the others have been dealt what was its own.
             self._set(())

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 
 from largesse.bus.file.bus import DirectoryHeld, JournalDamaged
-from largesse.bus.port import Bus
+from largesse.bus.port import Bus, BusRefused
 from largesse.core import Core, S
 from largesse.descriptors import raise_limit
 from largesse.hosts import Hosts
@@ -65,6 +65,9 @@ def serve(
     except (SettingWrong, AddressTaken, DirectoryHeld, JournalDamaged) as error:
         sys.stderr.write(with_way_out(str(error), error, log) + "\n")
         return WRONG_USAGE
+    except BusRefused as error:
+        logger().error("stopped", refused=str(error))
+        return INTERNAL
     except Exception as error:
         helps = way_out(error, log)
         logger().exception("stopped", **({"way_out": helps} if helps else {}))

@@ -17,6 +17,7 @@ from largesse.core import Core, S
 from largesse.process.assignment import assignment_of
 from largesse.settings import Settings
 from largesse.shell import Shell, drive
+from largesse.waiting import until_first_ends
 from schemas.topics import SHARDED
 
 LOOK_MS = 200
@@ -40,7 +41,7 @@ async def run_assigned(
     assignment = assignment_of(bus, settings, core.NAME, lambda: _until_caught_up(lambda: [shell]))
     shell.active = assignment.active(0)
     try:
-        await drive(shell, bus, settings, stop)
+        await until_first_ends([drive(shell, bus, settings, stop), assignment.refused()])
     finally:
         await assignment.close()
 
@@ -93,13 +94,16 @@ class _Shards(Generic[S]):
 
     async def run(self, stop: asyncio.Event) -> None:
         try:
-            while not stop.is_set():
-                self._assignment.changed.clear()
-                await self._follow()
-                await self._wait(stop)
+            await until_first_ends([self._run(stop), self._assignment.refused()])
         finally:
             await self._assignment.close()
             await self._end(list(self._running))
+
+    async def _run(self, stop: asyncio.Event) -> None:
+        while not stop.is_set():
+            self._assignment.changed.clear()
+            await self._follow()
+            await self._wait(stop)
 
     def _shells(self) -> list[Shell[S]]:
         return [each.shell for each in self._running.values()]

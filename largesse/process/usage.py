@@ -15,7 +15,10 @@ WIDTH = 100
 HELP = ("-h", "--help")
 
 DESCRIPTIONS = {
-    "bus": "kafka://HOST:PORT[,HOST:PORT], file:DIRECTORY or memory:",
+    "bus": "kafka://HOST:PORT[,HOST:PORT], kafkas:// over TLS, file:DIRECTORY or memory:",
+    "kafka_user": "as whom this process comes to Kafka (kafkas://); without it as nobody",
+    "kafka_password_file": "file with that user's password, read again for each connection",
+    "kafka_ca_file": "file with the certificates that are trusted in place of the system's (kafkas://)",
     "cell": "name of the cell",
     "partition": "partition of this cell in every topic",
     "shard": "altruism shard that this instance serves; without it, the bus assigns shards",

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from copy import deepcopy
 
 from largesse import failpoints
-from largesse.bus.port import Bus, BusError, BusFull, PositionGap, Writer
+from largesse.bus.port import Bus, BusError, BusFull, BusRefused, PositionGap, Writer
 from largesse.folding import FOLDING, CoreStopped
 from largesse.ids import content_hash
 from largesse.log.fencing import Accepted, LogOrder
@@ -127,8 +127,8 @@ class Sequencer:
             if self._leading is not None:
                 return await self._lead(self._leading)
             return await self._stand_by()
-        except (PositionGap, BusFull):
-            # Standing by mends neither: a bus that is full takes no claim any more.
+        except (PositionGap, BusFull, BusRefused):
+            # Standing by mends none of them: a bus that is full takes no claim any more.
             raise
         except (Fenced, BusError) as why:
             was_leading = self.is_leading

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 
 from largesse import failpoints
-from largesse.bus.port import Bus, BusError, PositionGap
+from largesse.bus.port import Bus, BusError, BusRefused, PositionGap
 from largesse.lifecycle import node_work as core
 from largesse.lifecycle.handed import Handed
 from largesse.lifecycle.node_work import Action, NodeWork, Start
@@ -171,7 +171,7 @@ class LogFollower:
         begun_ms = mono_ms()
         try:
             batch = await self._reader.read(wait_ms)
-        except PositionGap:
+        except (PositionGap, BusRefused):
             raise
         except BusError as error:
             await self._wait_for_bus(error)
@@ -181,5 +181,7 @@ class LogFollower:
         return batch
 
     async def _wait_for_bus(self, error: BusError) -> None:
+        if isinstance(error, BusRefused):
+            raise error
         self._log.warning("the log cannot be read at the moment", error=str(error))
         await asyncio.sleep(RETRY_MS / 1_000)

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from largesse import failpoints
-from largesse.bus.port import Bus, BusError, Outgoing
+from largesse.bus.port import Bus, BusError, BusRefused, Outgoing
 from largesse.lifecycle.node_work import NodeWork
 from largesse.telemetry import logger
 from schemas.edge.nodes import FOLDER_MAX
@@ -191,6 +191,8 @@ class Reporter:
         try:
             partition, early = self._node.partition, topic == "tasks"  # As a rule a record follows these at once.
             await self._writer.send([Outgoing(topic, partition, value, "", headers, early) for value in values])
+        except BusRefused:
+            raise
         except BusError as error:
             self._log.warning("the bus took no message at the moment", topic=topic, error=str(error))
             await self._writer.drop()

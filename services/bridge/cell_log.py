@@ -7,7 +7,7 @@ import asyncio
 from collections.abc import Callable
 
 from largesse import failpoints
-from largesse.bus.port import Bus, BusError, PositionGap, Writer
+from largesse.bus.port import Bus, BusError, BusRefused, PositionGap, Writer
 from largesse.lifecycle import node_work
 from largesse.log.fencing import Accepted
 from largesse.log.reader import LogReader
@@ -65,7 +65,7 @@ class CellLog:
                     await self._restore()
                     end = await self.end()
                 batch = await self._reader.read(READ_WAIT_MS if self.is_caught_up else 0)
-            except PositionGap:
+            except (PositionGap, BusRefused):
                 raise
             except BusError as error:
                 self._log.warning("the log cannot be read at the moment", error=str(error))

@@ -14,7 +14,7 @@ import time
 from itertools import count
 
 from largesse import failpoints
-from largesse.bus.port import Bus, BusError, Outgoing
+from largesse.bus.port import Bus, BusError, BusRefused, Outgoing
 from largesse.mqtt.parts import DocumentTooLarge, payloads_of
 from largesse.mqtt.port import Broker, MqttError, Session, Will
 from largesse.mqtt.topics import (
@@ -250,6 +250,8 @@ class _Bridge:
                     await self._writer.send(batch)
                     failpoints.hit(SERVICE, "after_publish")
                 end = await self._cell_log.end()
+            except BusRefused:
+                raise
             except BusError as error:
                 # Nodes say it again, so nothing is kept.
                 self._log.warning("the bus took no reports at the moment", error=str(error))

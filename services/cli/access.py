@@ -39,7 +39,7 @@ Bus = Annotated[
     str | None,
     typer.Option(
         "--bus",
-        help="straight to the cell's bus: kafka://HOST:PORT, or the data folder of a `largesse up` that is not running",
+        help="straight to the cell's bus: kafka[s]://HOST:PORT, or the data folder of a `largesse up` that has ended",
         metavar="BUS",
     ),
 ]

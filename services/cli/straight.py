@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from largesse.bus.file.bus import DirectoryHeld, FileBus, JournalDamaged
 from largesse.bus.file.journal import has_journal
-from largesse.bus.port import Bus, BusError, PositionGap
+from largesse.bus.port import Bus, BusError, BusRefused, PositionGap
 from largesse.folding import CoreStopped
 from largesse.log.codec import Undecodable
 from largesse.log.decisions import DecisionGap
@@ -48,6 +48,8 @@ def straight(address: str, ask: Callable[[Follower], Awaitable[T]]) -> T:
         raise Wrong(str(error)) from None
     except OSError as error:
         raise Wrong(f"--bus: {error.filename}: {error.strerror}") from None
+    except BusRefused as error:
+        raise Wrong(f"--bus: {error}") from None
     except BusError as error:
         raise Unanswered(f"--bus: {error}", f"no answer from {address}") from None
     except (CoreStopped, DecisionGap, InputStopped, PositionGap, Undecodable) as error:
@@ -63,7 +65,7 @@ def _opened(address: str) -> tuple[Settings, Bus]:
     data = Path(address.removeprefix("file:")).absolute()
     folder = next((each for each in (data / BUS, data) if each.is_dir() and has_journal(each)), None)
     if folder is None:
-        raise Wrong(f"--bus: {data}: there is no journal in this folder; another bus is written kafka://HOST:PORT")
+        raise Wrong(f"--bus: {data}: there is no journal in this folder; another bus is written kafka[s]://HOST:PORT")
     settings = replace(settings, bus=f"file:{folder}", cell=CELL, partition=0, snapshot_rounds=NO_SNAPSHOTS)
     return settings, FileBus(folder)
 

@@ -7,7 +7,8 @@ import asyncio
 import time
 from typing import Literal
 
-from largesse.bus.port import Bus, BusError, Message, PositionGap
+from largesse.bus.port import Bus, BusError, BusRefused, Message, PositionGap
+from largesse.telemetry import logger
 
 TOPIC = "nodes"
 AGENT = "agent:"
@@ -31,7 +32,7 @@ class HeardNodes:
         return self._last.get(node)
 
     async def follow(self) -> None:
-        """Reads for ever; a bus that fails for a while is waited for."""
+        """Reads for ever; a bus that fails for a while is waited for, and one that refuses it is not asked again."""
         position: int | None = None
         while True:
             try:
@@ -43,6 +44,10 @@ class HeardNodes:
             except PositionGap:
                 position = None
                 continue
+            except BusRefused as error:
+                logger().warning("nodes_not_heard", reason=str(error))
+                self.is_reading = False
+                return
             except BusError:
                 await asyncio.sleep(RETRY_S)
                 continue

@@ -8,7 +8,7 @@ import asyncio
 import time
 from collections.abc import Callable
 
-from largesse.bus.port import Bus, BusError, Writer
+from largesse.bus.port import Bus, BusError, BusRefused, Writer
 from largesse.log.reader import publish_input
 from largesse.settings import Settings
 from largesse.shell import Shell
@@ -40,6 +40,8 @@ class Renewer:
             try:
                 if self._is_active() and has_series(self._shell.state) and await self._shell.has_caught_up():
                     await self.renew()
+            except BusRefused:
+                raise
             except (BusError, ValueError) as error:
                 self._said.warning("series", failed=str(error))
             await is_set_within(stop, LOOK_S)

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import largesse.shell
 from largesse import failpoints
-from largesse.bus.port import Bus, BusError, Writer
+from largesse.bus.port import Bus, BusError, BusRefused, Writer
 from largesse.log.reader import publish_input
 from largesse.settings import Settings
 from largesse.shell import Shell
@@ -95,6 +95,8 @@ class Reorganiser:
                 self._next_s = loop.time() + self._shell.state.policy.reservation_solver_ms / 1_000
                 try:
                     await self.ask()
+                except BusRefused:
+                    raise
                 except (OSError, BusError, ValueError, TimeoutError) as error:
                     self._said.warning("solver", failed=str(error) or type(error).__name__)
             await is_set_within(stop, LOOK_S)

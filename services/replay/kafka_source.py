@@ -1,4 +1,4 @@
-"""A log that lies on Kafka: `kafka://HOST:PORT[,HOST:PORT]/CELL`, read as far as it goes when one begins to read.
+"""A log that lies on Kafka: `kafka[s]://HOST:PORT[,HOST:PORT]/CELL`, read as far as it goes when one begins to read.
 
 What the topics hold comes out as one sequence of messages, every decision before the closing that may name it.
 """
@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from heapq import heappop, heappush
 
+from largesse.bus.kafka.cluster import cluster_of
 from largesse.bus.open import BusUrlWrong, open_bus
 from largesse.bus.port import Bus, BusError, Message
 from largesse.log.answers import fits, name_of
@@ -16,7 +17,6 @@ from largesse.log.fencing import LogOrder, advance, read_piece
 from schemas.policy import SHARDS_MAX
 from schemas.topics import DECISIONS, LOG, SHARDED
 
-SCHEME = "kafka://"
 CELL = "default"
 _CLOSED, _ABANDONED = b'"content":{"type":"RoundClosed"', b'"content":{"type":"RoundAbandoned"'
 _PIECE = b',"piece":'
@@ -40,13 +40,14 @@ class CellTopics:
 
 
 def place_of(url: str) -> CellTopics:
-    """The place that `kafka://HOST:PORT/CELL` names; without a cell: `default`. Raises CellUnknown, BusUrlWrong,
+    """The place that `kafka[s]://HOST:PORT/CELL` names; without a cell: `default`. Raises CellUnknown, BusUrlWrong,
     BusError.
     """
-    brokers, _, cell = url.removeprefix(SCHEME).partition("/")
-    bus, cell = SCHEME + brokers, cell.rstrip("/") or CELL
+    scheme, _, rest = url.partition("://")
+    brokers, _, cell = rest.partition("/")
+    bus, cell = f"{scheme}://{brokers}", cell.rstrip("/") or CELL
     if "/" in cell:
-        raise BusUrlWrong(f"{url!r} is no log: write kafka://HOST:PORT/CELL")
+        raise BusUrlWrong(f"{url!r} is no log: write kafka[s]://HOST:PORT/CELL")
     with asyncio.Runner() as runner:
         found = runner.run(_cells(bus))
     if cell not in found:
@@ -63,7 +64,7 @@ async def _cells(url: str) -> dict[str, int]:
     cells: dict[str, int] = {}
     bus = open_bus(url, client_id="largesse-replay")
     try:
-        for partition in range(await partitions_now(url.removeprefix(SCHEME), LOG)):
+        for partition in range(await partitions_now(cluster_of(url), LOG)):
             cell = await _cell_in(bus, partition)
             if cell is not None:
                 cells.setdefault(cell, partition)

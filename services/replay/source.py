@@ -12,6 +12,7 @@ from pathlib import Path
 
 from largesse.bus.file.journal import has_journal
 from largesse.bus.file.reading import follow_journal, read_journal
+from largesse.bus.kafka.cluster import is_cluster
 from largesse.bus.open import BusUrlWrong
 from largesse.bus.port import BusError, Message
 from largesse.ids import content_hash, decision_id
@@ -26,7 +27,7 @@ from schemas.topics import DECISIONS, LOG, SHARDED
 from services.replay import kafka_source
 from services.replay.bundle import is_bundle, read_bundle, start_of
 from services.replay.endings import Last, last_in_export, last_in_folder
-from services.replay.kafka_source import SCHEME, CellUnknown
+from services.replay.kafka_source import CellUnknown
 from services.replay.start import Start
 
 Hear = Callable[[str, bytes], None]
@@ -79,10 +80,10 @@ class Source:
 
 
 def open_source(location: Path | str, partition: int = 0) -> Source:
-    """The log at `location`: a folder of the embedded bus, an exported file, a bundle, kafka://HOST:PORT/CELL. Raises
-    NoLog, and of a bundle ExportDamaged.
+    """The log at `location`: a folder of the embedded bus, an exported file, a bundle, kafka[s]://HOST:PORT/CELL.
+    Raises NoLog, and of a bundle ExportDamaged.
     """
-    if str(location).startswith(SCHEME):
+    if is_cluster(str(location)):
         return _on_kafka(str(location))
     path = Path(location)
     if path.is_dir():

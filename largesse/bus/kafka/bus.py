@@ -17,12 +17,14 @@ from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.errors import KafkaError
 
 from largesse.bus.kafka.client import LONG_POLL_MS, QUESTION_BACKOFF_MS, Client, said
+from largesse.bus.kafka.cluster import Cluster
 from largesse.bus.kafka.reader import Follower
+from largesse.bus.kafka.refusals import REFUSALS, may_not
 from largesse.bus.kafka.topic_settings import MEMBERSHIP, TOPICS, Found, command, faults, is_volatile
 from largesse.bus.kafka.topics_admin import TopicsAdmin
 from largesse.bus.kafka.writer import ABANDON_MS, KafkaWriter
 from largesse.bus.local import Wakeups, position_gap
-from largesse.bus.port import BusError, Fetched, PositionGap
+from largesse.bus.port import BusError, BusRefused, Fetched, PositionGap
 from schemas.topics import Topic
 
 __all__ = ["KafkaBus", "KafkaWriter"]
@@ -42,20 +44,23 @@ _warned: dict[str, bool] = {}
 
 
 class KafkaBus:
-    """A cluster at `bootstrap` (`host:port[,host:port]`). Connects when it is first used; belongs to one event loop.
+    """A cluster, or the brokers (`host:port[,host:port]`) of one without TLS. Connects when it is first used; belongs
+    to one event loop.
 
     `topics`: what is known about topics by name; one that is not in there has to exist, no more.
     """
 
     def __init__(
         self,
-        bootstrap: str,
+        cluster: Cluster | str,
         *,
         client_id: str = "largesse",
         patience_ms: int = PATIENCE_MS,
         topics: Mapping[str, Topic] = TOPICS,
     ) -> None:
-        self._client = Client(bootstrap, client_id, patience_ms)
+        cluster = cluster if isinstance(cluster, Cluster) else Cluster(cluster)
+        self._cluster = cluster
+        self._client = Client(cluster, client_id, patience_ms)
         self._topics = topics
         self._found: dict[str, Found] = {}
         self._admitted: dict[_Place, bool] = {}
@@ -118,7 +123,8 @@ class KafkaBus:
             seen = end if seeing is asking else await seeing.end_offsets([at])
             return first[at], end[at], seen[at]
 
-        first, end, readable = await self._client.patiently(f"offsets of {topic} partition {partition}", ask)
+        about = f"offsets of {topic} partition {partition}"
+        first, end, readable = await self._client.patiently(about, ask, ("read", f"topic {topic}"))
         self._refuse_if_closed()
         if readable < known:
             # What is known was acknowledged before the question: the partition has lost its tail.
@@ -161,8 +167,10 @@ class KafkaBus:
                 # Nothing is ever read: it is how aiokafka tells of what went wrong.
                 await member.getmany(timeout_ms=LONG_POLL_MS)
                 self._refuse_if_closed()
+        except REFUSALS as error:
+            raise may_not(self._cluster, "take part in", f"group {group}") from error
         except KafkaError as error:
-            raise BusError(f"kafka://{self._client.bootstrap}: {group}: {said(error)}") from error
+            raise BusError(f"{self._cluster.url}: {group}: {said(error)}") from error
         finally:
             await member.stop()
 
@@ -197,6 +205,7 @@ class KafkaBus:
             return found
         committed = self._is_committed(place[0])
         found = Follower(
+            self._cluster,
             *place,
             offset,
             lambda: self._client.consumer(committed=committed),
@@ -209,12 +218,16 @@ class KafkaBus:
         return found
 
     def _covering(self, place: _Place, offset: int) -> Follower | None:
-        """A follower that covers the offset, from now on the first in its list: the last one is given up first."""
+        """A follower that covers the offset, from now on the first in its list: the last one is given up first. Raises
+        BusRefused where one has been refused."""
         followers = self._followers.get(place, [])
         ended = [follower for follower in followers if follower.error is not None]
         for follower in ended:
             _log.warning("follower_ended", topic=place[0], partition=place[1], reason=str(follower.error))
             followers.remove(follower)
+        for follower in ended:
+            if isinstance(follower.error, BusRefused):
+                raise follower.error
         for number, follower in enumerate(followers):
             if follower.covers(offset):
                 followers.insert(0, followers.pop(number))
@@ -235,20 +248,20 @@ class KafkaBus:
                 if not wrong:
                     break
                 if not look_again:
-                    mend = command(self._client.bootstrap, topic, partition, found)
-                    raise BusError(f"kafka://{self._client.bootstrap}: {'; '.join(wrong)}. Run: {mend}")
+                    mend = command(self._cluster.shown, topic, partition, found)
+                    raise BusError(f"{self._cluster.url}: {'; '.join(wrong)}. Run: {mend}")
                 self._found.pop(topic, None)
-                self._found |= await self._look([topic])
+                self._found |= await self._look([topic], refuse=True)
         self._admitted[topic, partition] = True
-        if self._client.bootstrap not in _warned and is_volatile(self._topics.get(topic), self._found.get(topic)):
-            _warned[self._client.bootstrap] = True
-            mend = f"{command(self._client.bootstrap, topic, partition, self._found.get(topic))} --flush"
+        if self._cluster.brokers not in _warned and is_volatile(self._topics.get(topic), self._found.get(topic)):
+            _warned[self._cluster.brokers] = True
+            mend = f"{command(self._cluster.shown, topic, partition, self._found.get(topic))} --flush"
             _log.warning("one_replica_not_flushed", topic=topic, risk="a power cut loses acknowledged jobs", mend=mend)
 
-    async def _look(self, names: list[str]) -> dict[str, Found]:
+    async def _look(self, names: list[str], *, refuse: bool = False) -> dict[str, Found]:
         async def ask() -> dict[str, Found]:
-            async with TopicsAdmin(self._client.bootstrap) as admin:
-                return await admin.describe(names)
+            async with TopicsAdmin(self._cluster) as admin:
+                return await admin.describe(names, refuse=refuse)
 
         return await self._client.patiently("describe topics", ask)
 

@@ -1,6 +1,7 @@
 """aiokafka as we use it: consumers that only read, producers that only append, both known by one client id.
 
-An unreachable broker is tried again until `patience_ms` is over; then BusError says what was tried. aiokafka's own
+An unreachable broker is tried again until `patience_ms` is over; then BusError says what was tried. One that lets this
+process not in, or refuses what it asks for, is not: BusRefused says why (refusals.py). aiokafka's own
 lines are thinned out, so that an outage does not drown everything else.
 """
 
@@ -13,9 +14,11 @@ from typing import TypeVar
 import structlog
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, ConsumerRebalanceListener, TopicPartition
 from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
-from aiokafka.errors import KafkaConnectionError, KafkaError, KafkaTimeoutError
+from aiokafka.errors import KafkaConnectionError, KafkaError, KafkaTimeoutError, NodeNotReadyError
 
-from largesse.bus.port import BusError
+from largesse.bus.kafka.cluster import AccessWrong, Cluster
+from largesse.bus.kafka.refusals import REFUSALS, may_not, why_not_let_in
+from largesse.bus.port import BusError, BusRefused
 
 BATCH_BYTES_MAX = 1_000_000
 """What one append holds at most. Has room for MESSAGE_BYTES_MAX of bus.py, as MESSAGE_BYTES_MIN of topics_admin has for
@@ -32,16 +35,18 @@ SESSION_MS = 6_000
 """A killed member's share is dealt out again after so long (the least that brokers take); who ends in order says so."""
 HEARTBEAT_MS = 1_500
 SAME_LINE_SECONDS = 10
+LOOK_SECONDS = 3
+"""How often it is looked why a broker lets nobody in, while it is tried."""
 
 _log = structlog.get_logger(__name__)
 _T = TypeVar("_T")
 
 
 class Client:
-    """What every connection to one cluster has in common. `bootstrap`: `host:port[,host:port]`."""
+    """What every connection to one cluster has in common."""
 
-    def __init__(self, bootstrap: str, client_id: str, patience_ms: int) -> None:
-        self.bootstrap = bootstrap
+    def __init__(self, cluster: Cluster, client_id: str, patience_ms: int) -> None:
+        self.cluster = cluster
         self.client_id = client_id
         self.patience_ms = patience_ms
         thin_out_log()
@@ -54,7 +59,7 @@ class Client:
 
         async def start() -> AIOKafkaConsumer:
             consumer = AIOKafkaConsumer(
-                bootstrap_servers=self.bootstrap,
+                **self.cluster.options(),
                 client_id=self.client_id,
                 group_id=None,
                 enable_auto_commit=False,
@@ -78,7 +83,7 @@ class Client:
 
         async def start() -> AIOKafkaProducer:
             producer = AIOKafkaProducer(
-                bootstrap_servers=self.bootstrap,
+                **self.cluster.options(),
                 client_id=self.client_id,
                 enable_idempotence=True,
                 acks="all",
@@ -94,7 +99,7 @@ class Client:
                 raise
             return producer
 
-        return await self.patiently("connect", start)
+        return await self.patiently("connect", start, ("write to", "any topic"))
 
     async def member(self, group: str, topic: str, on_assigned: Callable[[list[int]], None]) -> AIOKafkaConsumer:
         """A started member of a consumer group that is dealt partitions and reads nothing. Raises BusError.
@@ -104,7 +109,7 @@ class Client:
 
         async def start() -> AIOKafkaConsumer:
             consumer = AIOKafkaConsumer(
-                bootstrap_servers=self.bootstrap,
+                **self.cluster.options(),
                 client_id=self.client_id,
                 group_id=group,
                 enable_auto_commit=False,
@@ -124,24 +129,38 @@ class Client:
                 raise
             return consumer
 
-        return await self.patiently(f"join {group}", start)
+        return await self.patiently(f"join {group}", start, ("take part in", f"group {group}"))
 
-    async def patiently(self, what: str, ask: Callable[[], Awaitable[_T]]) -> _T:
-        """Asks until there is an answer. Raises BusError when patience is over or asking again would not help."""
+    async def patiently(
+        self, what: str, ask: Callable[[], Awaitable[_T]], right: tuple[str, str] = ("do", "this")
+    ) -> _T:
+        """Asks until there is an answer. Raises BusError when patience is over or asking again would not help, and
+        BusRefused. `right`: what the answer depends on, to do what with what.
+        """
         last: Exception | None = None
+        look_s = 0.0
+        clock = asyncio.get_running_loop().time
         try:
             async with asyncio.timeout(self.patience_ms / 1_000):
                 while True:
                     try:
                         return await ask()
+                    except REFUSALS as error:
+                        raise may_not(self.cluster, *right) from error
+                    except AccessWrong as error:
+                        raise BusRefused(f"{self.cluster.url}: {error}") from None
                     except KafkaError as error:
                         if not error.retriable and not isinstance(error, KafkaTimeoutError):
-                            raise BusError(f"kafka://{self.bootstrap}: {what}: {said(error)}") from error
+                            raise BusError(f"{self.cluster.url}: {what}: {said(error)}") from error
                         last = error
+                    if isinstance(last, (KafkaConnectionError, NodeNotReadyError)) and clock() >= look_s:
+                        if (refused := await why_not_let_in(self.cluster)) is not None:
+                            raise refused from last
+                        look_s = clock() + LOOK_SECONDS
                     await asyncio.sleep(BACKOFF_MS / 1_000)
         except TimeoutError:
             why = said(last) if last else "no answer"
-            tried = f"kafka://{self.bootstrap}: {what}: {why}, tried for {self.patience_ms} ms"
+            tried = f"{self.cluster.url}: {what}: {why}, tried for {self.patience_ms} ms"
             raise NoAnswer(tried) from last
 
 

@@ -16,6 +16,8 @@ from aiokafka.errors import KafkaError, OffsetOutOfRangeError
 from aiokafka.structs import ConsumerRecord
 
 from largesse.bus.kafka.client import said
+from largesse.bus.kafka.cluster import Cluster
+from largesse.bus.kafka.refusals import REFUSALS, may_not
 from largesse.bus.port import BusError, Message
 
 AHEAD_BYTES_MAX = 2 << 20
@@ -36,6 +38,7 @@ class Follower:
 
     def __init__(
         self,
+        cluster: Cluster,
         topic: str,
         partition: int,
         offset: int,
@@ -43,6 +46,7 @@ class Follower:
         wake: Callable[[], None],
     ) -> None:
         self.error: BusError | None = None
+        self._cluster = cluster
         self._place = TopicPartition(topic, partition)
         self._first = offset
         self._next = offset
@@ -106,6 +110,9 @@ class Follower:
             self.error = error
         except OffsetOutOfRangeError as error:
             self.error = BusError(f"{_name(self._place)}: offset {self._next} is gone")
+            self.error.__cause__ = error
+        except REFUSALS as error:
+            self.error = may_not(self._cluster, "read", f"topic {self._place.topic}")
             self.error.__cause__ = error
         except KafkaError as error:
             self.error = BusError(f"{_name(self._place)} at offset {self._next}: {said(error)}")

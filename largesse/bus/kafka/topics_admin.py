@@ -18,9 +18,18 @@ from types import TracebackType
 
 from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
-from aiokafka.errors import GroupCoordinatorNotAvailableError, KafkaError, UnknownTopicOrPartitionError, for_code
+from aiokafka.errors import (
+    GroupCoordinatorNotAvailableError,
+    KafkaError,
+    TopicAuthorizationFailedError,
+    UnknownTopicOrPartitionError,
+    for_code,
+)
+from aiokafka.protocol.metadata import MetadataRequest
 
 from largesse.bus.kafka.client import Client, NoAnswer
+from largesse.bus.kafka.cluster import PLAIN, AccessWrong, BusUrlWrong, Cluster, cluster_of
+from largesse.bus.kafka.refusals import may_not, why_not_let_in
 from largesse.bus.kafka.topic_settings import (
     FLUSH,
     REPLICAS,
@@ -48,12 +57,12 @@ SHOWN_LOOKS, SHOWN_LOOK_SECONDS = 100, 0.1
 class TopicsAdmin:
     """A connection for questions about topics, and for changing them. Every call may raise KafkaError."""
 
-    def __init__(self, bootstrap: str) -> None:
-        self._bootstrap = bootstrap
+    def __init__(self, cluster: Cluster | str) -> None:
+        self.cluster = cluster if isinstance(cluster, Cluster) else Cluster(cluster)
         self._client: AIOKafkaAdminClient | None = None
 
     async def __aenter__(self) -> "TopicsAdmin":
-        self._client = AIOKafkaAdminClient(bootstrap_servers=self._bootstrap, client_id="largesse-topics")
+        self._client = AIOKafkaAdminClient(**self.cluster.options(), client_id="largesse-topics")
         try:
             await self._client.start()
         except BaseException:
@@ -87,12 +96,14 @@ class TopicsAdmin:
                 found[group] = len(members)
         return found
 
-    async def describe(self, names: Iterable[str]) -> dict[str, Found]:
-        """Those of these topics that exist."""
+    async def describe(self, names: Iterable[str], *, refuse: bool = False) -> dict[str, Found]:
+        """Those of these topics that exist, and that this process may see; `refuse`: the others raise BusRefused."""
         # Asked for by name, a missing topic would be made by a broker that makes topics on the fly.
         wanted = dict.fromkeys(names)
         exist = {each["topic"]: each["partitions"] for each in await self._admin.describe_topics()}
         there = [name for name in wanted if exist.get(name)]
+        if refuse:
+            await self._refuse_hidden([name for name in wanted if not exist.get(name)])
         if not there:
             return {}
         answers = await self._admin.describe_configs([ConfigResource(ConfigResourceType.TOPIC, name) for name in there])
@@ -100,11 +111,25 @@ class TopicsAdmin:
         for code, message, _, name, entries in (each[:5] for answer in answers for each in answer.resources):
             if code == UnknownTopicOrPartitionError.errno and name not in await self._names():
                 continue  # It was deleted between the two questions.
+            if code == TopicAuthorizationFailedError.errno and not refuse:
+                continue
+            if code == TopicAuthorizationFailedError.errno:
+                raise may_not(self.cluster, "see the settings of", f"topic {name}")
             _check(code, f"settings of {name}: {message}")
             settings = {entry[0]: entry[1] for entry in entries}
             own = {entry[0]: entry[1] for entry in entries if entry[3] == _SET_ON_TOPIC}
             described[name] = Found(len(exist[name]), len(exist[name][0]["replicas"]), settings, own)
         return described
+
+    async def _refuse_hidden(self, names: list[str]) -> None:
+        """A topic that this process may not even see looks like one that is missing, unless it is asked for by name.
+        Raises BusRefused."""
+        if not names:
+            return
+        answer = await self._admin._send_request(MetadataRequest(names, allow_auto_topic_creation=False))
+        for each in answer.to_object()["topics"]:
+            if each["error_code"] == TopicAuthorizationFailedError.errno:
+                raise may_not(self.cluster, "see", f"topic {each['topic']}")
 
     async def _names(self) -> list[str]:
         return [each["topic"] for each in await self._admin.describe_topics()]
@@ -128,13 +153,16 @@ class TopicsAdmin:
         await self._admin.create_partitions({name: NewPartitions(partitions)})
 
 
-async def partitions_now(bootstrap: str, name: str) -> int:
+async def partitions_now(cluster: Cluster | str, name: str) -> int:
     """How many partitions a topic has; 0 where it is missing. Raises BusError."""
+    admin = TopicsAdmin(cluster)
     try:
-        async with TopicsAdmin(bootstrap) as admin:
-            found = (await admin.describe([name])).get(name)
+        async with admin:
+            found = (await admin.describe([name], refuse=True)).get(name)
     except KafkaError as error:
-        raise BusError(f"kafka://{bootstrap}: {error}") from error
+        if (why := await why_not_let_in(admin.cluster)) is not None:
+            raise why from error
+        raise BusError(f"{admin.cluster.url}: {error}") from error
     return found.partitions if found is not None else 0
 
 
@@ -144,7 +172,7 @@ def _check(code: int, about: str) -> None:
 
 
 async def put_right(
-    bootstrap: str,
+    cluster: Cluster | str,
     topics: Iterable[Topic],
     *,
     cells: int,
@@ -157,7 +185,7 @@ async def put_right(
     right now. `replicas` 0: three, or as many as there are brokers. Raises KafkaError.
     """
     lines, right = [], True
-    async with TopicsAdmin(bootstrap) as admin:
+    async with TopicsAdmin(cluster) as admin:
         copies = replicas or min(REPLICAS, await admin.brokers())
         all_topics = list(topics)
         there = await admin.describe(topic.name for topic in all_topics)
@@ -230,8 +258,10 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="python -m largesse.bus.kafka.topics_admin", description=__doc__.partition("\n")[0]
     )
-    default = os.environ.get("LARGESSE_BUS", "").removeprefix("kafka://")
-    parser.add_argument("--bootstrap", default=default, help="host:port[,host:port]; by default that of LARGESSE_BUS")
+    default = os.environ.get("LARGESSE_BUS", "").removeprefix(PLAIN)
+    parser.add_argument(
+        "--bootstrap", default=default, help="host:port[,host:port], or kafkas://; that of LARGESSE_BUS"
+    )
     parser.add_argument("--cells", type=_positive, default=1, help="how many cells share the cluster (1)")
     parser.add_argument("--replicas", type=_positive, default=0, help="of new topics (3, or the number of brokers)")
     parser.add_argument("--grow", action="store_true", help="add partitions where there are too few")
@@ -241,7 +271,11 @@ def main(arguments: list[str] | None = None) -> int:
         "--wait", type=_positive, default=WAIT_S, metavar="SECONDS", help=f"for a cluster that starts ({WAIT_S})"
     )
     options = parser.parse_args(arguments)
-    if ":" not in options.bootstrap or "/" in options.bootstrap:
+    try:
+        cluster = cluster_of(options.bootstrap if "://" in options.bootstrap else PLAIN + options.bootstrap)
+    except AccessWrong as error:
+        parser.error(str(error))
+    except BusUrlWrong:
         parser.error("which cluster? --bootstrap HOST:PORT, or LARGESSE_BUS=kafka://HOST:PORT")
 
     async def work() -> tuple[list[str], bool]:
@@ -252,8 +286,9 @@ def main(arguments: list[str] | None = None) -> int:
             "check": options.check,
             "flush": options.flush,
         }
-        client = Client(options.bootstrap, "largesse-topics", 1_000 * options.wait)
-        return await client.patiently("topics", lambda: put_right(options.bootstrap, TOPICS.values(), **how))
+        client = Client(cluster, "largesse-topics", 1_000 * options.wait)
+        right = ("make or change", "topics")
+        return await client.patiently("topics", lambda: put_right(cluster, TOPICS.values(), **how), right)
 
     configure()
     try:

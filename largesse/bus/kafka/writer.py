@@ -14,7 +14,8 @@ from aiokafka import AIOKafkaProducer
 from aiokafka.errors import KafkaError
 
 from largesse.bus.kafka.client import Client, abandon, said
-from largesse.bus.port import BusError, Outgoing, check_sizes
+from largesse.bus.kafka.refusals import REFUSALS, may_not, why_not_let_in
+from largesse.bus.port import BusError, BusRefused, Outgoing, check_sizes
 
 APPEND_MESSAGES_MAX = 10_000
 """Messages of one append; more wait for the next."""
@@ -64,13 +65,13 @@ class KafkaWriter:
         self._more = asyncio.Event()
         self._producer: AIOKafkaProducer | None = None
         self._task: asyncio.Task[None] | None = None
-        self._refusal: str | None = None
+        self._refusal: BusError | None = None
 
     async def send(self, batch: list[Outgoing], *, durable: bool = True) -> list[int]:
         """See the port. Raises BusError; MessageTooLarge, which leaves the writer as it was; TypeError for texts that
         are no Unicode. Cancelling it takes nothing back."""
         if self._refusal is not None:
-            raise BusError(self._refusal)
+            raise type(self._refusal)(str(self._refusal))
         check_sizes(batch)
         if not batch:
             return []
@@ -88,14 +89,15 @@ class KafkaWriter:
         """See the port. Returns at once; connections close in the background."""
         self.give_up("this writer was dropped")
 
-    def give_up(self, why: str) -> None:
-        """Fails what is not acknowledged, and all that comes later, with BusError(why)."""
+    def give_up(self, why: str, *, refused: bool = False) -> None:
+        """Fails what is not acknowledged, and all that comes later, with BusError(why), or BusRefused."""
         if self._refusal is not None:
             return
-        self._refusal = why
+        self._refusal = BusRefused(why) if refused else BusError(why)
         for send in (*self._sent, *self._queue):
             if not send.done.done():
-                send.done.set_exception(BusError(f"{why}; what was on its way may or may not arrive"))
+                unknown = f"{why}; what was on its way may or may not arrive"
+                send.done.set_exception(BusRefused(why) if refused else BusError(unknown))
         self._queue.clear()
         self._on_drop(self, self._end())
 
@@ -114,10 +116,12 @@ class KafkaWriter:
                 self._more.clear()
                 while self._queue:
                     await self._append(self._producer)
+        except BusRefused as error:
+            self.give_up(str(error), refused=True)
         except BusError as error:
             self.give_up(str(error))
         except (KafkaError, TimeoutError, AssertionError, ValueError) as error:
-            self.give_up(f"kafka://{self._client.bootstrap}: append: {said(error)}")
+            self.give_up(f"{self._client.cluster.url}: append: {said(error)}")
 
     async def _append(self, producer: AIOKafkaProducer) -> None:
         """Sends what waits, and answers each sender when all of its messages are acknowledged. Raises as aiokafka."""
@@ -140,7 +144,10 @@ class KafkaWriter:
     async def _send_all(self, producer: AIOKafkaProducer, packed: list[tuple[_Place, object, list[_Item]]]) -> None:
         async def send(place: _Place, batch: object, items: list[_Item]) -> None:
             topic, partition = place
-            done = await (await producer.send_batch(batch, topic, partition=partition))
+            try:
+                done = await (await producer.send_batch(batch, topic, partition=partition))
+            except REFUSALS as error:
+                raise may_not(self._client.cluster, "write to", f"topic {topic}") from error
             if done.offset < 0:
                 raise BusError(f"{topic} partition {partition}: appended, but the broker does not tell where")
             self._note(place, done.offset + len(items))
@@ -156,6 +163,8 @@ class KafkaWriter:
                 # All are waited for: what another partition acknowledges is acknowledged all the same.
                 outcomes = await asyncio.gather(*sends, return_exceptions=True)
         except TimeoutError:
+            if (why := await why_not_let_in(self._client.cluster)) is not None:
+                raise why from None
             raise BusError(f"append: no acknowledgement within {self._client.patience_ms} ms") from None
         for outcome in outcomes:
             if isinstance(outcome, BaseException):

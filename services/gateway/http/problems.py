@@ -11,7 +11,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.routing import BaseRoute, Match
 
-from largesse.bus.port import MESSAGE_BYTES_MAX, BusError, MessageTooLarge
+from largesse.bus.port import MESSAGE_BYTES_MAX, BusError, BusRefused, MessageTooLarge
 from schemas.edge.read import Malformed
 from schemas.edge.validated import parameter_reason
 
@@ -100,6 +100,8 @@ def install(app: FastAPI) -> None:
 
     @app.exception_handler(BusError)
     async def bus(request: Request, error: BusError) -> Response:
+        if isinstance(error, BusRefused):
+            return response(Problem(503, "bus", f"the bus does not take it from this gateway: {error}"))
         return response(Problem(503, "bus", f"the bus did not accept the message, or may not have: {error}"))
 
     @app.exception_handler(ClientDisconnect)

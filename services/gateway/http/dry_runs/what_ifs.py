@@ -8,6 +8,7 @@ from collections.abc import AsyncGenerator
 from contextlib import suppress
 from pathlib import Path
 
+from largesse.bus.kafka.cluster import is_cluster
 from services.gateway.documents import Document
 from services.gateway.follow import Follower
 from services.gateway.http.dry_runs.processes import Asked, process_of
@@ -34,7 +35,7 @@ def location_of(follower: Follower, log: str = "") -> str:
     kind, _, place = follower.address.partition(":")
     if kind == "file":
         return str(Path(place.removeprefix("//")).resolve())
-    if kind == "kafka":
+    if is_cluster(follower.address):
         return f"{follower.address.rstrip('/')}/{follower.cell}"
     raise Problem(503, "no_log", "the log of this cell is in its process's memory: no other process can read it")
 
