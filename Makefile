@@ -50,6 +50,7 @@ check: setup ## Formatting, lint, types, the house, drift of published schemas
 	$(RUN) -m services.cli.settings_page --check
 	$(RUN) -m services.cli.records_page --check
 	$(RUN) -m services.cli.rights_page --check
+	$(RUN) -m services.cli.kafka_rights_page --check
 
 # Each test goes to the next process that is free, groups of tests to one (tests/conftest.py).
 SPREAD := --dist loadgroup --no-loadscope-reorder
@@ -78,9 +79,10 @@ up: ## A cell in containers on this machine: http://127.0.0.1:8642 (docker-compo
 down: ## End that cell and keep its data (DATA=1: not even that)
 	docker compose --profile observability --profile edge down $(if $(DATA),--volumes)
 
-topics: setup ## Make the topics of a Kafka cluster, or mend them (KAFKA=host:port, CELLS=1, GROW=1 adds partitions, FLUSH=1)
+topics: setup ## Make the topics of a Kafka cluster, or mend them (KAFKA=host:port, CELLS=1, GROW=1 adds partitions, FLUSH=1, ACLS=1 sets rights, PRUNE=1)
 	@test -n "$(KAFKA)" || { echo "which cluster? make topics KAFKA=host:port" >&2; exit 2; }
-	$(RUN) -m largesse.bus.kafka.topics_admin --bootstrap "$(KAFKA)" --cells $(or $(CELLS),1) $(if $(GROW),--grow) $(if $(FLUSH),--flush)
+	$(RUN) -m largesse.bus.kafka.topics_admin --bootstrap "$(KAFKA)" --cells $(or $(CELLS),1) $(if $(GROW),--grow) $(if $(FLUSH),--flush) \
+	  $(if $(ACLS),--acls) $(if $(PRUNE),--prune)
 
 sim: setup ## One random workload in virtual time under every preset and two hash seeds (SEED=7 repeats one)
 	$(RUN) -m services.simulator $(if $(SEED),--seed $(SEED))
@@ -105,10 +107,11 @@ page: setup ## Types and lint of the page in services/gateway/page (needs Node; 
 vendor: setup ## Fetch the libraries of the page anew, as tests/page/package-lock.json has them (needs Node; CHECK=1 only compares)
 	$(RUN) -m tests.page.vendor $(if $(CHECK),--check)
 
-docs: setup ## Write docs/settings.md, docs/records.md and docs/rights.md from the code
+docs: setup ## Write docs/settings.md, docs/records.md, docs/rights.md and docs/kafka-rights.md from the code
 	$(RUN) -m services.cli.settings_page
 	$(RUN) -m services.cli.records_page
 	$(RUN) -m services.cli.rights_page
+	$(RUN) -m services.cli.kafka_rights_page
 
 compile: $(COMPILED)/.ready ## Compile the cores: a wheel in dist/, unpacked in build/compiled (needs a C compiler and Python's headers)
 

@@ -1,4 +1,7 @@
-"""Topics: what they carry, who writes, who reads, how they are keyed and kept."""
+"""Topics: what they carry, who writes, who reads, how they are keyed and kept.
+
+Writers and readers are no prose: the rights of each principal of a Kafka cluster are made of them (principals.py).
+"""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -33,21 +36,33 @@ _LOG_BODIES = (
     "RoundAbandoned TokenMade TokenRevoked"
 )
 
+_CORES = ("admission", "fairness", "altruism", "leftover", "estimator", "planner", "gateway")
+_SNAPSHOTS = (*_CORES, "bridge")
+_ASIDE = ("readers", "operators")
+"""Who reads a log beside its services."""
+
+
+def _decided(*services: str) -> tuple[str, ...]:
+    """Readers of a decision: whoever decides by it (and who wrote it: a standby looks whether another instance was
+    sooner), who puts it into a closing, who shows it, who decides it again."""
+    return (*services, "admission", "gateway", *_ASIDE)
+
+
 TOPICS = (
     Topic("jobs", "input", ("JobSubmission", "JobCancellation", "JobChange"), ("clients", "gateway"), ("admission",)),
     Topic("reservations", "input", ("ReservationInput",), ("clients", "gateway", "planner"), ("admission",)),
-    Topic("nodes", "input", ("NodeInput",), ("agent", "gateway"), ("admission",)),
-    Topic("tasks", "input", ("TaskInput",), ("agent",), ("admission",)),
+    Topic("nodes", "input", ("NodeInput",), ("agent", "bridge", "gateway"), ("admission", "gateway", "operators")),
+    Topic("tasks", "input", ("TaskInput",), ("agent", "bridge"), ("admission",)),
     Topic("access", "input", ("AccessInput",), ("operators", "gateway"), ("admission",)),
     Topic("config", "input", ("ConfigInput",), ("operators", "gateway"), ("admission",)),
-    Topic(LOG, "log", tuple(_LOG_BODIES.split()), ("admission",), ("all",)),
-    Topic("releases", "decision", ("Releases",), ("estimator",), ("admission", "gateway")),
-    Topic("plans", "decision", ("Plans",), ("planner",), ("admission", "gateway")),
-    Topic("shares", "decision", ("Shares",), ("fairness",), ("altruism", "leftover", "admission", "gateway")),
-    Topic("asks", "decision", ("Asks",), ("altruism",), ("leftover", "admission", "gateway")),
-    Topic("grants", "decision", ("Grants",), ("leftover",), ("admission", "gateway")),
-    Topic(DEADLETTER, "aside", ("InputRefused",), ("admission",), ("operators",)),
-    Topic(SNAPSHOTS, "aside", ("Snapshot",), ("all",), ("all",), "compact"),
+    Topic(LOG, "log", tuple(_LOG_BODIES.split()), ("admission",), (*_CORES, "agent", "bridge", *_ASIDE)),
+    Topic("releases", "decision", ("Releases",), ("estimator",), _decided("estimator")),
+    Topic("plans", "decision", ("Plans",), ("planner",), _decided("planner")),
+    Topic("shares", "decision", ("Shares",), ("fairness",), _decided("fairness", "altruism", "leftover")),
+    Topic("asks", "decision", ("Asks",), ("altruism",), _decided("altruism", "leftover")),
+    Topic("grants", "decision", ("Grants",), ("leftover",), _decided("leftover")),
+    Topic(DEADLETTER, "aside", ("InputRefused",), ("admission",), ("admission", "operators")),
+    Topic(SNAPSHOTS, "aside", ("Snapshot",), _SNAPSHOTS, (*_SNAPSHOTS, "operators"), "compact"),
 )
 
 

@@ -12,6 +12,7 @@ from typing import Protocol, runtime_checkable
 
 import structlog
 
+from largesse.bus.kafka.rights import group_of
 from largesse.bus.port import Bus, BusError, BusRefused
 from largesse.settings import Settings
 from schemas.policy import SHARDS_MAX
@@ -69,12 +70,7 @@ def assignment_of(bus: Bus, settings: Settings, service: str, caught_up: CaughtU
     if settings.is_alone:
         return StaticAssignment(range(SHARDS_MAX))
     assert isinstance(bus, GroupBus), f"no group assigns shards on {settings.bus}"
-    return GroupAssignment(bus.join, group_of(settings.cell, service), caught_up)
-
-
-def group_of(cell: str, service: str) -> str:
-    """The consumer group of the instances of a service of one cell."""
-    return f"largesse.{cell}.{service}"
+    return GroupAssignment(bus.join, group_of(service, settings.cell), caught_up)
 
 
 class StaticAssignment:

@@ -88,7 +88,7 @@ def _written(name: str) -> str:
     said = []
     for topic in TOPICS:
         if topic.name in _topics(name):
-            readers = "every service" if topic.readers == ("all",) else ", ".join(topic.readers)
+            readers = "everybody but clients" if topic.name == LOG else ", ".join(topic.readers)
             said.append(f"in `{topic.name}`, written by {', '.join(topic.writers)}, read by {readers}")
     return f"Version {NEWEST[name].version}; {'; '.join(said)}."
 

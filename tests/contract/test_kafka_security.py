@@ -35,7 +35,7 @@ def broker(tmp_path_factory):
 
 def refused(cluster: Cluster, act) -> str:
     """What the bus says to this, in a second or two and not when patience is over."""
-    said = []
+    said: list[str] = []
 
     async def story():
         async with open_bus(cluster, patience_ms=SOON_MS) as bus, asyncio.timeout(SOON_MS / 2_000):

@@ -57,7 +57,7 @@ def test_what_is_dealt_out_counts_until_it_is_dealt_anew_or_the_group_is_lost():
         deals: asyncio.Queue[list[int] | None] = asyncio.Queue()
 
         async def join(group, on_assigned):
-            assert group == "largesse.c.altruism"
+            assert group == "largesse.altruism.c"
             while (shards := await deals.get()) is not None:
                 on_assigned(shards)
             raise BusError("thrown out")
@@ -68,7 +68,7 @@ def test_what_is_dealt_out_counts_until_it_is_dealt_anew_or_the_group_is_lost():
             await assignment.changed.wait()
             return assignment.shards()
 
-        assignment = GroupAssignment(join, "largesse.c.altruism", caught_up)
+        assignment = GroupAssignment(join, "largesse.altruism.c", caught_up)
         active = assignment.active(3)
         assert await after([3, 1]) == (1, 3)
         assert active.is_set()
@@ -99,7 +99,7 @@ def test_any_error_of_a_group_is_said_and_ends_in_another_try_with_nothing_of_it
             joined_again.set()
             await asyncio.Event().wait()
 
-        assignment = GroupAssignment(join, "largesse.c.altruism", caught_up)
+        assignment = GroupAssignment(join, "largesse.altruism.c", caught_up)
         await asyncio.wait_for(joined_again.wait(), 5)
 
         assert owned == [(), ()]

@@ -19,6 +19,8 @@ from schemas.presets import PRESETS, Preset
 from schemas.registry import NEWEST
 from services.agent.settings import VARIABLES as AGENT
 from services.bridge.settings import VARIABLES as BRIDGE
+from services.cli.kafka_rights_page import PAGE as KAFKA_RIGHTS_PAGE
+from services.cli.kafka_rights_page import kafka_rights_page
 from services.cli.records_page import PAGE as RECORDS
 from services.cli.records_page import records_page
 from services.cli.rights_page import PAGE as RIGHTS_PAGE
@@ -241,6 +243,7 @@ def test_the_page_of_settings_is_current():
 
 def test_the_page_of_rights_is_current():
     assert RIGHTS_PAGE.read_text(encoding="utf-8") == rights_page(), "run `make docs`"
+    assert KAFKA_RIGHTS_PAGE.read_text(encoding="utf-8") == kafka_rights_page(), "run `make docs`"
 
 
 def test_the_page_of_records_is_current_and_has_each_with_an_example():

@@ -24,7 +24,7 @@ FLUSH = "flush.messages"
 FLUSHED = ("input", "log", "decision")
 """Kinds of topics that have to be on disk together: a closing names decisions, and a record its input."""
 
-MEMBERSHIP = Topic("shards", "aside", (), (), ("all",))
+MEMBERSHIP = Topic("shards", "aside", (), (), ("fairness", "altruism", "leftover", "estimator", "planner"))
 """Nothing is ever written here: its partitions stand for shards, and who is assigned one serves that shard."""
 
 TOPICS = {**BY_NAME, MEMBERSHIP.name: MEMBERSHIP}

@@ -1,11 +1,12 @@
 """Kafka topics as Largesse needs them: made where missing, mended where they would lose or refuse messages.
 
     python -m largesse.bus.kafka.topics_admin --bootstrap HOST:PORT
-        [--cells N] [--grow] [--replicas N] [--flush] [--check] [--wait SECONDS]
+        [--cells N] [--grow] [--replicas N] [--flush] [--acls [--prune]] [--check] [--wait SECONDS]
 
 What is right already is left alone, so it may run any number of times. Partitions are added only with --grow, and never
 taken away. With --flush, a broker that holds the only copy of a topic writes every message to its disk before it
-acknowledges it. Exit codes: 0 all is right now, 1 it is not (what, and what would mend it, on stdout), 2 wrong usage,
+acknowledges it. With --acls each principal gets its rights (rights.py); what principals have beyond them is taken away
+only with --prune. Exit codes: 0 all is right now, 1 it is not (what, and what would mend it, on stdout), 2 wrong usage,
 3 the cluster does not answer.
 """
 
@@ -27,6 +28,7 @@ from aiokafka.errors import (
 )
 from aiokafka.protocol.metadata import MetadataRequest
 
+from largesse.bus.kafka.acls import put_rights
 from largesse.bus.kafka.client import Client, NoAnswer
 from largesse.bus.kafka.cluster import PLAIN, AccessWrong, BusUrlWrong, Cluster, cluster_of
 from largesse.bus.kafka.refusals import may_not, why_not_let_in
@@ -71,16 +73,17 @@ class TopicsAdmin:
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, error: object, trace: TracebackType | None) -> None:
-        await self._admin.close()
+        await self.client.close()
 
     @property
-    def _admin(self) -> AIOKafkaAdminClient:
+    def client(self) -> AIOKafkaAdminClient:
+        """While it is open."""
         assert self._client is not None, "used outside of `async with`"
         return self._client
 
     async def brokers(self) -> int:
         """How many brokers there are now."""
-        return len((await self._admin.describe_cluster())["brokers"])
+        return len((await self.client.describe_cluster())["brokers"])
 
     async def members(self, groups: Iterable[str]) -> dict[str, int]:
         """How many members each consumer group has; 0 where there is no such group."""
@@ -100,13 +103,13 @@ class TopicsAdmin:
         """Those of these topics that exist, and that this process may see; `refuse`: the others raise BusRefused."""
         # Asked for by name, a missing topic would be made by a broker that makes topics on the fly.
         wanted = dict.fromkeys(names)
-        exist = {each["topic"]: each["partitions"] for each in await self._admin.describe_topics()}
+        exist = {each["topic"]: each["partitions"] for each in await self.client.describe_topics()}
         there = [name for name in wanted if exist.get(name)]
         if refuse:
             await self._refuse_hidden([name for name in wanted if not exist.get(name)])
         if not there:
             return {}
-        answers = await self._admin.describe_configs([ConfigResource(ConfigResourceType.TOPIC, name) for name in there])
+        answers = await self.client.describe_configs([ConfigResource(ConfigResourceType.TOPIC, name) for name in there])
         described = {}
         for code, message, _, name, entries in (each[:5] for answer in answers for each in answer.resources):
             if code == UnknownTopicOrPartitionError.errno and name not in await self._names():
@@ -126,17 +129,17 @@ class TopicsAdmin:
         Raises BusRefused."""
         if not names:
             return
-        answer = await self._admin._send_request(MetadataRequest(names, allow_auto_topic_creation=False))
+        answer = await self.client._send_request(MetadataRequest(names, allow_auto_topic_creation=False))
         for each in answer.to_object()["topics"]:
             if each["error_code"] == TopicAuthorizationFailedError.errno:
                 raise may_not(self.cluster, "see", f"topic {each['topic']}")
 
     async def _names(self) -> list[str]:
-        return [each["topic"] for each in await self._admin.describe_topics()]
+        return [each["topic"] for each in await self.client.describe_topics()]
 
     async def make(self, name: str, partitions: int, replicas: int, settings: dict[str, str]) -> None:
         """Makes a topic. Another that is made at the same time is no error."""
-        answer = await self._admin.create_topics([NewTopic(name, partitions, replicas, topic_configs=settings)])
+        answer = await self.client.create_topics([NewTopic(name, partitions, replicas, topic_configs=settings)])
         for each in answer.topic_errors:
             if for_code(each[1]).__name__ != "TopicAlreadyExistsError":
                 _check(each[1], f"topic {name}: {each[2] if len(each) > 2 else ''}")
@@ -144,13 +147,13 @@ class TopicsAdmin:
     async def mend(self, name: str, found: Found, settings: dict[str, str]) -> None:
         """Sets these settings on a topic; those that were made on it before stay."""
         whole = {**found.own, **settings}
-        for answer in await self._admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, name, whole)]):
+        for answer in await self.client.alter_configs([ConfigResource(ConfigResourceType.TOPIC, name, whole)]):
             for each in answer.resources:
                 _check(each[0], f"settings of {name}: {each[1]}")
 
     async def grow(self, name: str, partitions: int) -> None:
         """Adds partitions up to this number."""
-        await self._admin.create_partitions({name: NewPartitions(partitions)})
+        await self.client.create_partitions({name: NewPartitions(partitions)})
 
 
 async def partitions_now(cluster: Cluster | str, name: str) -> int:
@@ -266,6 +269,8 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--replicas", type=_positive, default=0, help="of new topics (3, or the number of brokers)")
     parser.add_argument("--grow", action="store_true", help="add partitions where there are too few")
     parser.add_argument("--flush", action="store_true", help="of topics with one replica, flush every message to disk")
+    parser.add_argument("--acls", action="store_true", help="give each service's principal its rights")
+    parser.add_argument("--prune", action="store_true", help="with --acls: take away what is not in the table")
     parser.add_argument("--check", action="store_true", help="change nothing, only say what is wrong")
     parser.add_argument(
         "--wait", type=_positive, default=WAIT_S, metavar="SECONDS", help=f"for a cluster that starts ({WAIT_S})"
@@ -288,7 +293,16 @@ def main(arguments: list[str] | None = None) -> int:
         }
         client = Client(cluster, "largesse-topics", 1_000 * options.wait)
         right = ("make or change", "topics")
-        return await client.patiently("topics", lambda: put_right(cluster, TOPICS.values(), **how), right)
+        lines, good = await client.patiently("topics", lambda: put_right(cluster, TOPICS.values(), **how), right)
+        if options.acls:
+            rights = ("see or set", "rights: a superuser of the cluster may")
+            more, fine = await client.patiently("rights", given, rights)
+            lines, good = lines + more, good and fine
+        return lines, good
+
+    async def given() -> tuple[list[str], bool]:
+        async with TopicsAdmin(cluster) as admin:
+            return await put_rights(admin.client, prune=options.prune, check=options.check)
 
     configure()
     try:

@@ -1,0 +1,154 @@
+"""A whole cell on a broker that asks: each service is a principal of its own and does its part, also where instances
+are killed; jobs of a foreign client and over HTTP with a token run to their end, and who only reads verifies the log.
+"""
+
+import asyncio
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from aiokafka import AIOKafkaProducer
+
+from largesse.bus.kafka.acls import put_rights, rules_there
+from largesse.bus.kafka.bus import KafkaBus
+from largesse.bus.kafka.rights import compared
+from largesse.bus.kafka.topic_settings import TOPICS
+from largesse.bus.kafka.topics_admin import TopicsAdmin
+from schemas import NodeRegistered, TokenMade
+from schemas.principals import PRINCIPALS
+from tests.contract.kafka_rig import put_right_at_once
+from tests.contract.secure_rig import secure_broker
+from tests.live.kafka_cell import READY_SECONDS, KafkaCell
+from tests.mosquitto import Mosquitto
+from tests.secure_kafka import ADMIN, SecureBroker
+from tests.unit.cli_process import largesse
+
+pytestmark = [pytest.mark.kafka, pytest.mark.slow, pytest.mark.xdist_group("kafka cells")]
+
+COPIES = {
+    "admission": 2, "fairness": 1, "altruism": 2, "leftover": 2, "estimator": 1, "planner": 1, "gateway": 1,
+    "bridge": 1, "agent": 2,
+}  # fmt: skip
+JOBS = 6
+HIDDEN = "LARGESSE_KAFKA_"
+
+
+class SecureCell(KafkaCell):
+    """Every process comes as its service; `agent-1` reaches the MQTT broker alone."""
+
+    def __init__(self, broker: SecureBroker, folder: Path, mqtt: str) -> None:
+        self._broker, self._mqtt = broker, mqtt
+        super().__init__(broker.secure, 0, "secure", folder, COPIES)
+        self.bus = KafkaBus(broker.cluster("reader"))
+        self.publishing = KafkaBus(broker.cluster("client"))
+
+    @property
+    def url(self) -> str:
+        return f"kafkas://{self.address}/{self.name}"
+
+    def _environment(self, service: str, name: str, port: int) -> dict[str, str]:
+        said = super()._environment(service, name, port) | dict(self._broker.environment(service))
+        if service == "bridge":
+            said["LARGESSE_MQTT"] = self._mqtt
+        if name == "agent-1":
+            said = {key: text for key, text in said.items() if not key.startswith(HIDDEN)}
+            said["LARGESSE_BUS"] = self._mqtt
+        return said
+
+    def has(self, kind: type, count: int = 1) -> bool:
+        """Whether the log has so many records of a type."""
+        return sum(isinstance(accepted.record.body, kind) for accepted in self.records) >= count
+
+    def complaints(self) -> list[str]:
+        """Lines in which a process says that it may not do something."""
+        logs = [(self.folder / f"{name}.log").read_text() for name in self.members]
+        return [line for log in logs for line in log.splitlines() if "may not" in line or "uthoriz" in line]
+
+
+def job(name: str) -> dict[str, Any]:
+    stages = [
+        {"stage": "map", "tasks": 4, "demand": {"cpu": "500m"}, "command": ["sh", "-c", "sleep 0.2"], "retries": 5},
+        {"stage": "reduce", "after": ["map"], "tasks": 1, "demand": {"cpu": "1"}, "command": ["true"], "retries": 5},
+    ]
+    return {"job": name, "stages": stages}
+
+
+@pytest.fixture
+def mosquitto(tmp_path):
+    broker = Mosquitto(tmp_path)
+    broker.start()
+    yield broker
+    broker.kill()
+
+
+@pytest.fixture
+def broker(tmp_path):
+    with secure_broker(tmp_path / "kafka", [each.name for each in PRINCIPALS]) as own:
+        asyncio.run(put_right_at_once(own.address, TOPICS.values(), cells=1))
+        asyncio.run(given(own))
+        yield own
+
+
+async def given(broker: SecureBroker) -> None:
+    async with TopicsAdmin(broker.cluster(ADMIN)) as admin, asyncio.timeout(READY_SECONDS):
+        await put_rights(admin.client, prune=True, check=False)
+        while compared(await rules_there(admin.client)) != ([], []):  # noqa: ASYNC110
+            await asyncio.sleep(0.05)
+
+
+async def published(broker: SecureBroker, document: dict[str, Any]) -> None:
+    """By a program that knows nothing of Largesse but the topic."""
+    async with AIOKafkaProducer(**broker.cluster("client").options()) as producer:
+        await producer.send_and_wait("jobs", json.dumps(document).encode(), partition=0)
+
+
+def test_each_service_does_its_part_with_the_rights_of_its_principal(broker, mosquitto, tmp_path):
+    token = tmp_path / "admin.token"
+    operator = dict(broker.environment("operator"))
+
+    async def story() -> str:
+        cell = SecureCell(broker, tmp_path / "cell", f"mqtt://127.0.0.1:{mosquitto.port}")
+        async with cell:
+            cell.start(*cell.members.values())
+            made = await asyncio.to_thread(
+                largesse, "token", "make", "admin", "--user", "ann", "--role", "admin", "--out", token,
+                "--bus", operator["LARGESSE_BUS"], **operator, LARGESSE_CELL=cell.name,
+            )  # fmt: skip
+            assert made.code == 0, made.err
+            assert cell.has(TokenMade)
+            await cell.ready()
+            await cell.until(lambda: cell.has(NodeRegistered, 2), READY_SECONDS)
+            async with httpx.AsyncClient(
+                base_url=f"http://127.0.0.1:{cell.http}",
+                headers={"Authorization": f"Bearer {token.read_text().strip()}"},
+                timeout=READY_SECONDS,
+            ) as http:
+                config = {"set": {"altruism_shards": 2, "node_lease_ms": 60_000}}
+                assert (await http.put("/v1/config", json=config)).status_code < 300
+                for number in range(JOBS):
+                    await published(broker, job(f"foreign-{number}"))
+                    answer = await http.post("/v1/jobs", json=job(f"http-{number}"))
+                    assert answer.status_code < 300, answer.text
+                    victim = ("admission-0", "altruism-1", "leftover-0", "fairness-0", "gateway-0", "bridge-0")[number]
+                    if number < 3:
+                        cell.members[victim].kill()
+                await cell.until(lambda: len(cell.ended) == 2 * JOBS, READY_SECONDS)
+                assert set(cell.ended.values()) == {"succeeded"}
+            assert cell.complaints() == []
+            assert {name: member.own_accord for name, member in cell.members.items() if member.own_accord} == {}
+            assert set((await cell.drain()).values()) == {0}
+            assert cell.complaints() == []
+            await cell.publishing.close()
+        return cell.url
+
+    url = asyncio.run(story())
+    for name in list(os.environ):
+        assert not name.startswith(HIDDEN)
+    verified = largesse("replay", url, "--verify", **dict(broker.environment("reader")))
+    assert verified.code == 0, json.dumps([verified.out, verified.err])
+    refused = largesse("replay", url, "--verify", **dict(broker.environment("client")))
+    assert refused.code != 0
+    assert "User:client may not see topic cluster.log" in refused.err.replace("\n", " ")
