@@ -5,8 +5,8 @@ from contextlib import suppress
 
 import pytest
 
+from largesse.bus.kafka.rights import group_of
 from largesse.bus.kafka.topic_settings import TOPICS
-from largesse.process.assignment import group_of
 from services.cli.doctor.bus import ANSWERING, of_bus
 from tests.contract.kafka_rig import new_name, put_right_at_once
 from tests.contract.test_kafka_bus import address, needs_kafka, open_bus, tell
@@ -36,7 +36,7 @@ def test_instances_of_each_service_are_counted_and_topics_looked_at(address):
         ]
 
         async with open_bus(address) as one, open_bus(address) as other:
-            group = group_of(cell, "fairness")
+            group = group_of("fairness", cell)
             joining = [asyncio.create_task(bus.join(group, lambda _: None)) for bus in (one, other)]
             try:
                 while ("services", "ok", "fairness has 2 instances") not in await told(address, cell):  # noqa: ASYNC110

@@ -6,14 +6,16 @@ from dataclasses import dataclass, field
 from aiokafka.errors import KafkaError
 
 from largesse.bus.kafka.client import Client, said
+from largesse.bus.kafka.cluster import Cluster
+from largesse.bus.kafka.rights import group_of
 from largesse.bus.kafka.topic_settings import TOPICS
 from largesse.bus.kafka.topics_admin import TopicsAdmin, put_right
 
 
 @dataclass(slots=True)
 class Checkup:
-    """`wrong`: what is not right with topics, a line each, of `topics` that were looked at. `members`: how many each
-    group has; `refused`: why the cluster does not say, empty where it does.
+    """`wrong`: what is not right with topics, a line each, of `topics` that were looked at. `members`: how many
+    instances of each service take part; `refused`: why the cluster does not say, empty where it does.
     """
 
     topics: int
@@ -23,17 +25,19 @@ class Checkup:
     refused: str = ""
 
 
-async def checkup(bootstrap: str, partition: int, groups: Iterable[str], within_ms: int) -> Checkup:
+async def checkup(cluster: Cluster, cell: str, partition: int, services: Iterable[str], within_ms: int) -> Checkup:
     """Looks, and changes nothing. Raises BusError where the cluster does not answer in time."""
-    client = Client(bootstrap, "largesse-doctor", within_ms)
+    client = Client(cluster, "largesse-doctor", within_ms)
     lines, _ = await client.patiently(
-        "topics", lambda: put_right(bootstrap, TOPICS.values(), cells=partition + 1, check=True)
+        "topics", lambda: put_right(cluster, TOPICS.values(), cells=partition + 1, check=True)
     )
     found = Checkup(len(TOPICS), [line for line in lines if not line.endswith(": right")])
     try:
-        async with TopicsAdmin(bootstrap) as admin:
+        async with TopicsAdmin(cluster) as admin:
             found.brokers = await admin.brokers()
-            found.members = await admin.members(groups)
+            groups = {service: group_of(service, cell) for service in services}
+            members = await admin.members(groups.values())
+            found.members = {service: members[group] for service, group in groups.items()}
     except KafkaError as error:
         found.refused = said(error)
     return found

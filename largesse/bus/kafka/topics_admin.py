@@ -91,7 +91,7 @@ class TopicsAdmin:
         for name in found:
             try:
                 # One by one: of several groups in one answer aiokafka cannot read the second.
-                (response,) = await self._admin.describe_consumer_groups([name])
+                (response,) = await self.client.describe_consumer_groups([name])
             except GroupCoordinatorNotAvailableError:
                 continue  # Nobody has ever been in a group of this cluster.
             for code, group, _state, _type, _protocol, members in response.groups:

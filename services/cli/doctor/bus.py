@@ -14,18 +14,18 @@ FREE_WARN, FREE_BAD = 2 << 30, 256 << 20
 """Bytes that should be free where the log lies: it is written to whatever happens."""
 ANSWERING = ("estimator", "planner", "fairness", "altruism", "leftover")
 """Services whose instances share their work in a group of Kafka's."""
-KAFKA = "kafka://"
+KAFKA = ("kafka://", "kafkas://")
 JOURNALS = "journal-*.jsonl"
 
 
 def of_bus(bus: str, cell: str, partition: int) -> Findings:
     """`bus`: kafka://HOST:PORT, or a data folder. Raises Wrong for what is neither."""
     if bus.startswith(KAFKA):
-        yield from asyncio.run(_of_kafka(bus.removeprefix(KAFKA).removesuffix("/"), cell, partition))
+        yield from asyncio.run(_of_kafka(bus, cell, partition))
         return
     folder = Path(bus.removeprefix("file:").removeprefix("//"))
     if not folder.is_dir():
-        raise Wrong(f"--bus: {bus} is neither kafka://HOST:PORT nor a data folder")
+        raise Wrong(f"--bus: {bus} is neither {KAFKA[0]}HOST:PORT nor a data folder")
     yield from _of_folder(folder)
 
 
@@ -59,23 +59,26 @@ def _room(free: int, text: str) -> Finding:
 
 
 # ---------------------------------------------------------------- Kafka
-async def _of_kafka(bootstrap: str, cell: str, partition: int) -> list[Finding]:
+async def _of_kafka(url: str, cell: str, partition: int) -> list[Finding]:
     from largesse.bus.kafka.checkup import checkup
+    from largesse.bus.kafka.cluster import BusUrlWrong, cluster_of
     from largesse.bus.port import BusError
-    from largesse.process.assignment import group_of
 
-    groups = {service: group_of(cell, service) for service in ANSWERING}
     try:
-        looked = await checkup(bootstrap, partition, groups.values(), ANSWER_MS)
+        cluster = cluster_of(url)
+    except BusUrlWrong as error:
+        raise Wrong(f"--bus: {error}") from None
+    try:
+        looked = await checkup(cluster, cell, partition, ANSWERING, ANSWER_MS)
     except BusError as error:
         return [Finding("bus", "bad", str(error), "are the brokers up, and is this where they listen for clients?")]
     cells = f" CELLS={partition + 1}" if partition else ""
-    found = [Finding("topics", "bad", line, f"make topics KAFKA={bootstrap}{cells}") for line in looked.wrong]
+    found = [Finding("topics", "bad", line, f"make topics KAFKA={cluster.shown}{cells}") for line in looked.wrong]
     if not looked.wrong:
         found.append(Finding("topics", "ok", f"{plural(looked.topics, 'topic')} are as Largesse needs them"))
     if looked.refused:
         return [*found, Finding("services", "unknown", looked.refused, "ask with rights to describe groups")]
-    return [*found, _copies(looked.brokers), *(_instances(name, looked.members[of]) for name, of in groups.items())]
+    return [*found, _copies(looked.brokers), *(_instances(name, count) for name, count in looked.members.items())]
 
 
 def _copies(brokers: int) -> Finding:
