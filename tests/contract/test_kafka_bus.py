@@ -193,7 +193,7 @@ def test_a_partition_that_lost_its_tail_stops_the_reader_with_the_name_of_the_ga
             waiting = asyncio.create_task(bus.fetch(topic, 0, 5, wait_ms=LONG_MS))
             # Gone and made anew: offsets are given again from zero, as after a broker that came back without its disk.
             async with TopicsAdmin(address) as admin:
-                await admin._admin.delete_topics([topic])
+                await admin.client.delete_topics([topic])
                 while topic in await admin.describe([topic]):
                     pass
             await make_topic(address, topic, 1)
@@ -211,9 +211,9 @@ def test_a_topic_that_goes_while_it_is_looked_at_is_none(address, monkeypatch):
     async def story():
         topic = await make_topic(address, new_name(), 1)
         async with TopicsAdmin(address) as admin:
-            listed = [each for each in await admin._admin.describe_topics() if each["topic"] == topic]
+            listed = [each for each in await admin.client.describe_topics() if each["topic"] == topic]
             answers = [[*listed, {**listed[0], "topic": new_name()}], listed]
-            monkeypatch.setattr(admin._admin, "describe_topics", lambda: asyncio.sleep(0, answers.pop(0)))
+            monkeypatch.setattr(admin.client, "describe_topics", lambda: asyncio.sleep(0, answers.pop(0)))
             found = await admin.describe([answers[0][1]["topic"], topic])
 
         assert (list(found), answers) == ([topic], [])

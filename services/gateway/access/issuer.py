@@ -10,7 +10,6 @@ import ssl
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
 
 import httpx
 import jwt
@@ -154,7 +153,7 @@ def _trusted(ca_file: str) -> ssl.SSLContext:
         raise SettingWrong(f"{PREFIX}OIDC_CA_FILE={ca_file}: it cannot be read: {error.strerror}") from None
 
 
-async def _document(client: httpx.AsyncClient, url: str) -> dict[str, Any]:
+async def _document(client: httpx.AsyncClient, url: str) -> dict[str, object]:
     """A JSON object. Raises IssuerSilent, and SettingWrong where there certainly is none."""
     try:
         async with asyncio.timeout(ANSWER_SECONDS), client.stream("GET", url) as response:

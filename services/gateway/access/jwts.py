@@ -4,7 +4,6 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from hashlib import sha256
-from typing import Any
 
 import jwt
 
@@ -79,7 +78,7 @@ class Jwts:
         claims = self._claims(text, signer)
         if not isinstance(claims, dict):
             return claims
-        until_s = float(claims["exp"]) + LEEWAY_SECONDS
+        until_s = float(str(claims["exp"])) + LEEWAY_SECONDS
         if until_s - self._clock() > LIFETIME_SECONDS_MAX + 2 * LEEWAY_SECONDS:
             return "too_long"
         user, roles = claim_of(claims, self._oidc.user_claim), self._oidc.roles_of(claims)
@@ -93,9 +92,9 @@ class Jwts:
         self._known[digest] = Known(caller, name, signer, until_s)
         return caller
 
-    def _claims(self, text: str, signer: jwt.PyJWK) -> dict[str, Any] | Fault:
+    def _claims(self, text: str, signer: jwt.PyJWK) -> dict[str, object] | Fault:
         try:
-            return jwt.decode(
+            found: dict[str, object] = jwt.decode(
                 text,
                 signer,
                 algorithms=[signer.algorithm_name],
@@ -104,6 +103,7 @@ class Jwts:
                 leeway=LEEWAY_SECONDS,
                 options={"require": ["exp", "iss", "aud"]},
             )
+            return found
         except jwt.ExpiredSignatureError:
             return "expired"
         except jwt.ImmatureSignatureError:
