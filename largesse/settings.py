@@ -47,7 +47,7 @@ class Settings:
     partition: int = 0
     shard: int | None = None
     snapshot_rounds: int = 1_000
-    checkpoints: int = 512
+    checkpoints: int = 1_024
     inputs_most: int = 256
     gap_wait_ms: int = 5_000
     wait_ms: int = 1_000
