@@ -35,8 +35,9 @@ class Settings:
     without looking up. `standby_wait_ms`: so long after its own decision a standby still waits for the active
     instance's answer; then it gives its own. `metrics_host`, `metrics_port`: where health and counters are served
     (port 0: nowhere). `http_hosts`: names by which this process is asked over HTTP beside those that are always its
-    own (hosts.py), commas between. `log_format`: `console` or `json`. `bus_cache_mib`: MiB of what was written to a
-    directory's bus last that stay in memory.
+    own (hosts.py), commas between. `peer_cert_file`, `peer_key_file`: the certificate of this process among services
+    and agents (tls.py); `peer_ca_file`: the authorities whose certificates the others have to show. `log_format`:
+    `console` or `json`. `bus_cache_mib`: MiB of what was written to a directory's bus last that stay in memory.
     """
 
     bus: str = "file:largesse-data"
@@ -55,6 +56,9 @@ class Settings:
     metrics_host: str = "127.0.0.1"
     metrics_port: int = 0
     http_hosts: str = ""
+    peer_cert_file: str = ""
+    peer_key_file: str = ""
+    peer_ca_file: str = ""
     log_format: str = "console"
     bus_cache_mib: int = 8
 

@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Self
 
-from largesse.settings import PREFIX, SettingWrong
+from largesse.settings import PREFIX, Settings, SettingWrong
 from largesse.telemetry import CERTIFICATE_EXPIRES, logger
 
 LOOK_SECONDS = 1
@@ -96,19 +96,19 @@ class Pair:
 
 def read_pair(certificate: str, key: str, environment: Mapping[str, str] | None = None) -> Pair | None:
     """The pair that two variables name; None: neither is set. Raises SettingWrong where one alone is."""
-    pair = Pair(read_file(certificate, environment), read_file(key, environment))
+    environment = os.environ if environment is None else environment
+    return pair_of(*(FileOf(f"{PREFIX}{name}", environment.get(f"{PREFIX}{name}", "")) for name in (certificate, key)))
+
+
+def pair_of(certificate: FileOf, key: FileOf) -> Pair | None:
+    """The pair of two files; None: neither is named. Raises SettingWrong where one alone is."""
+    pair = Pair(certificate, key)
     if not pair.certificate.path and not pair.key.path:
         return None
     for missing, there in ((pair.certificate, pair.key), (pair.key, pair.certificate)):
         if not missing.path:
             raise SettingWrong(f"{there}: a certificate and its key go together: set {missing.variable}, too")
     return pair
-
-
-def read_file(name: str, environment: Mapping[str, str] | None = None) -> FileOf:
-    """What a variable names, which may be nothing."""
-    environment = os.environ if environment is None else environment
-    return FileOf(f"{PREFIX}{name}", environment.get(f"{PREFIX}{name}", ""))
 
 
 class Followed:
@@ -167,8 +167,9 @@ class ServerTls(ssl.SSLContext):
         return self._followed.context().wrap_bio(incoming, outgoing, server_side, server_hostname, session)
 
 
-def server_tls(pair: Pair, *, clock: Callable[[], float] = time.time) -> ServerTls:
-    """For a server with this certificate, TLS 1.2 or later. Raises CertificateWrong."""
+def server_tls(pair: Pair, ca: FileOf | None = None, *, clock: Callable[[], float] = time.time) -> ServerTls:
+    """For a server with this certificate, TLS 1.2 or later. `ca`: clients have to show a certificate of these
+    authorities. Raises CertificateWrong."""
 
     def make(now: datetime) -> ssl.SSLContext:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -177,9 +178,66 @@ def server_tls(pair: Pair, *, clock: Callable[[], float] = time.time) -> ServerT
         context.set_alpn_protocols(["http/1.1"])
         until = pair.load_into(context, now)
         CERTIFICATE_EXPIRES.labels(pair.certificate.path).set(until.timestamp())
+        if ca is not None:
+            _trust(context, ca)
+            context.verify_mode = ssl.CERT_REQUIRED
         return context
 
-    return ServerTls(Followed(make, pair.state, clock=clock))
+    return ServerTls(Followed(make, lambda: (pair.state(), ca and ca.state()), clock=clock))
+
+
+@dataclass(frozen=True, slots=True)
+class Peers:
+    """TLS among services and agents. `server`: for the port of this process; None: it serves HTTP. `client`: with what
+    it asks others. `is_mutual`: nobody is asked, or answered, without a certificate of the authorities."""
+
+    server: ServerTls | None
+    client: Followed
+    is_mutual: bool
+
+
+def read_peers(settings: Settings) -> Peers | None:
+    """As the settings have it; None: there is no TLS among them. Raises SettingWrong."""
+    certificate, key, ca = (
+        FileOf(f"{PREFIX}{name.upper()}", getattr(settings, name))
+        for name in ("peer_cert_file", "peer_key_file", "peer_ca_file")
+    )
+    pair = pair_of(certificate, key)
+    if pair is None and not ca.path:
+        return None
+    if pair is None and settings.metrics_port:
+        text = (
+            f"a port that asks others for a certificate needs one: set {certificate.variable} and {key.variable}, too"
+        )
+        raise SettingWrong(f"{ca}: {text}")
+    authorities = ca if ca.path else None
+    return Peers(
+        None if pair is None else server_tls(pair, authorities), client_tls(pair, authorities), authorities is not None
+    )
+
+
+def client_tls(pair: Pair | None, ca: FileOf | None) -> Followed:
+    """For who asks servers whose certificates are of these authorities, by default the system's. `pair`: what it shows
+    of itself. Raises CertificateWrong."""
+
+    def make(now: datetime) -> ssl.SSLContext:
+        context = ssl.create_default_context() if ca is None else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        if ca is not None:
+            _trust(context, ca)
+        if pair is not None:
+            pair.load_into(context, now)
+        return context
+
+    return Followed(make, lambda: (pair and pair.state(), ca and ca.state()))
+
+
+def _trust(context: ssl.SSLContext, ca: FileOf) -> None:
+    _text(ca, "CERTIFICATE")
+    try:
+        context.load_verify_locations(ca.path)
+    except OSError as error:
+        raise CertificateWrong(f"{ca}: it cannot be read as certificates: {error}") from None
 
 
 def _until(file: FileOf, now: datetime) -> datetime:

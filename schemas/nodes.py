@@ -71,8 +71,9 @@ class NodeRegistered:
     named before (AttemptsKnown).
 
     `lost`: attempts held under the older epoch that it does not know, ended by this record (the sequencer fills it in).
-    `address`: where its agent shows what tasks print (`HOST:PORT`); empty: nowhere. `unschedulable`: why its agent
-    takes no new tasks at the moment (its disk is full, for instance); empty: it does. What runs there runs on.
+    `address`: where its agent shows what tasks print (`HOST:PORT`, with TLS `https://HOST:PORT`); empty: nowhere.
+    `unschedulable`: why its agent takes no new tasks at the moment (its disk is full, for instance); empty: it does.
+    What runs there runs on.
     `parts`: how many AttemptsKnown went before it; `attempts` has what they named, too. `results`: what it keeps of
     ended jobs; None: it does not say. `spare`: ended attempts that do not end their task. `host`: by which name tasks
     on other nodes reach those on this one; empty: by the node's. `port_first`, `port_last`: from where to where gangs'

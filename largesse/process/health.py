@@ -5,6 +5,7 @@ the bus answers and the process is not ending, else 503 with the reason. /metric
 """
 
 import asyncio
+import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -20,6 +21,8 @@ REQUEST_BYTES_MAX = 8_192
 REQUEST_SECONDS = 5
 CONNECTIONS_MAX = 64
 """Connections at once; beyond them the oldest gives way. They are out of the reserve of largesse/descriptors.py."""
+SENT_SECONDS = 0.01
+"""Between two looks whether an answer has been sent."""
 READY_SECONDS = 2
 """So long may the bus take before it counts as silent."""
 
@@ -76,34 +79,42 @@ async def served(
     hosts: Hosts | None = None,
     *,
     seconds: float = REQUEST_SECONDS,
+    tls: ssl.SSLContext | None = None,
 ) -> AsyncIterator[int]:
     """Answers on host and port while the context is open; yields the port (0: any free one). Raises AddressTaken.
 
     `pages`: what a service answers besides. `hosts`: the names that it answers to; by default those of `host`.
-    `seconds`: for one request and its answer.
+    `seconds`: for one request and its answer. `tls`: with which it is served; who does not get through the handshake
+    gets nothing.
     """
     names = hosts or hosts_of(host)
 
-    open_now: dict[asyncio.StreamWriter, None] = {}
+    open_now: dict[asyncio.WriteTransport, None] = {}
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if len(open_now) >= CONNECTIONS_MAX:
-            next(iter(open_now)).transport.abort()  # It has had the longest time.
-        open_now[writer] = None
+            next(iter(open_now)).abort()  # It has had the longest time.
+        wire = writer.transport
+        open_now[wire] = None
         # Nothing is left to be sent once `drain` returns, so a client that does not read cannot block this.
-        writer.transport.set_write_buffer_limits(0)
+        wire.set_write_buffer_limits(0)
         try:
             async with asyncio.timeout(seconds):
+                if tls is not None:
+                    reader, writer = await _secured(wire, tls)
                 head = await reader.readuntil(b"\r\n\r\n")
                 writer.write(await _response(head, names, why_not_ready, pages))
                 await writer.drain()
+                while wire.get_write_buffer_size():  # noqa: ASYNC110 - under TLS nothing else says so
+                    await asyncio.sleep(SENT_SECONDS)
             writer.close()
+            wire.close()  # Under TLS: without waiting for the client's goodbye.
         except (TimeoutError, OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
             pass  # The client has gone, or asks for something else.
         finally:
-            del open_now[writer]
-            if not writer.is_closing():
-                writer.transport.abort()
+            del open_now[wire]
+            if not wire.is_closing():
+                wire.abort()
 
     try:
         server = await asyncio.start_server(answer, host, port, limit=REQUEST_BYTES_MAX, backlog=ACCEPTED_AT_ONCE)
@@ -113,6 +124,20 @@ async def served(
         yield server.sockets[0].getsockname()[1]
     finally:
         server.close()
+
+
+async def _secured(
+    wire: asyncio.WriteTransport, tls: ssl.SSLContext
+) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """What is read from and written to once the handshake is done. Before it, nothing may be read. Raises OSError."""
+    loop = asyncio.get_running_loop()
+    reader = asyncio.StreamReader(REQUEST_BYTES_MAX, loop)
+    protocol = asyncio.StreamReaderProtocol(reader, loop=loop)
+    transport = await loop.start_tls(wire, protocol, tls, server_side=True)
+    if transport is None:
+        raise ConnectionResetError
+    protocol.connection_made(transport)
+    return reader, asyncio.StreamWriter(transport, protocol, reader, loop)
 
 
 async def _response(head: bytes, hosts: Hosts, why_not_ready: WhyNot, pages: Pages | None) -> bytes:

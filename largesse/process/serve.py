@@ -19,6 +19,7 @@ from largesse.process.usage import Usage, answered
 from largesse.process.ways_out import way_out, with_way_out
 from largesse.settings import Settings, SettingWrong, open_bus, read_settings, served_hosts
 from largesse.telemetry import configure, logger
+from largesse.tls import read_peers
 
 Start = Callable[[Bus, Settings, asyncio.Event], Awaitable[None]]
 
@@ -100,10 +101,12 @@ async def _serve(
     trimming = asyncio.ensure_future(heap.keep_small(stop))
     try:
         async with AsyncExitStack() as open_now:
+            peers = read_peers(settings)
             if settings.metrics_port:
                 why_not = readiness(bus, settings.partition, stop)
                 host, port = settings.metrics_host, settings.metrics_port
-                await open_now.enter_async_context(served(host, port, why_not, pages, hosts))
+                tls = None if peers is None else peers.server
+                await open_now.enter_async_context(served(host, port, why_not, pages, hosts, tls=tls))
             await _until_ended(start(bus, settings, stop), stop)
     finally:
         trimming.cancel()

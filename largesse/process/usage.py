@@ -31,6 +31,9 @@ DESCRIPTIONS = {
     "metrics_host": "address on which /livez, /readyz and /metrics are served",
     "metrics_port": "port for them; 0: not served",
     "http_hosts": "further host names that HTTP requests may use, separated by commas",
+    "peer_cert_file": "file with this process's certificate among services and agents: metrics_port then serves HTTPS",
+    "peer_key_file": "file with the key of that certificate",
+    "peer_ca_file": "file with the authorities of the others' certificates; nobody without one is answered or believed",
     "log_format": "console or json",
     "bus_cache_mib": "of a bus in a folder, how much of what was written last, for a minute at most, stays in memory",
 }

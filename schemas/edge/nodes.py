@@ -48,6 +48,8 @@ DEVICES_MAX = 1_024  # GPUs of one node, listed or not.
 DEVICE_MILLI = 1_000  # A device as a whole; a smaller one is a part of a device that was divided.
 
 ADDRESS_MAX = 300
+HTTPS = "https://"
+"""Before the address of an agent that speaks TLS."""
 HOST_MAX = 255
 FOLDER_MAX = 4_096  # Characters of a path on a node.
 UNSCHEDULABLE_MAX = 300
@@ -211,10 +213,11 @@ def read_node(document: object, author: str) -> NodeMessage:
 
 
 def check_address(address: str, field: str) -> None:
-    """Nothing, or `HOST:PORT` with a name or a number as its host (`[::1]:9464`). Raises Malformed."""
-    host, _, port = address.rpartition(":")
+    """Nothing, or `HOST:PORT` with a name or a number as its host (`[::1]:9464`), `https://` before it where TLS is
+    spoken there. Raises Malformed."""
+    host, _, port = address.removeprefix(HTTPS).rpartition(":")
     if address and not (_is_host(host) and re.fullmatch("[0-9]{1,5}", port) and 0 < int(port) <= PORT_MAX):
-        raise Malformed(field, f"has to be HOST:PORT, like node-1:9464, is {shown(address)}")
+        raise Malformed(field, f"has to be [https://]HOST:PORT, like node-1:9464, is {shown(address)}")
 
 
 def check_host(host: str, field: str) -> None:

@@ -9,6 +9,7 @@ from largesse.process.health import Pages
 from largesse.process.serve import serve
 from largesse.process.usage import Usage
 from largesse.settings import Settings
+from schemas.edge.nodes import HTTPS
 from services.agent.edge import opened
 from services.agent.settings import VARIABLES, read_node_settings
 from services.agent.shell import run
@@ -30,7 +31,7 @@ def _pages(settings: Settings) -> Pages:
 
 def _name(settings: Settings) -> str:
     """The host that LARGESSE_ADVERTISE names: the gateway asks for it. Over MQTT it may name none."""
-    address = read_node_settings(settings).address
+    address = read_node_settings(settings).address.removeprefix(HTTPS)
     return address.rpartition(":")[0].strip("[]").lower() or socket.gethostname().lower()
 
 

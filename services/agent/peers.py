@@ -8,6 +8,7 @@ from urllib.parse import quote
 
 from largesse.agents_http import NOT_FOUND, NoAnswer, asked
 from largesse.task_results import BadAnswer, FilePiece, Listed, WantedResults, answer_of, path_of
+from largesse.tls import Peers
 from services.agent.local import mono_ms
 from services.agent.task_results import read_results
 
@@ -27,10 +28,10 @@ class NotServed(Exception):
     """There is nothing to ask: says why."""
 
 
-def by_address(address_of: Callable[[str], str | None], bridge: Peer | None = None) -> Peer:
+def by_address(address_of: Callable[[str], str | None], bridge: Peer | None = None, peers: Peers | None = None) -> Peer:
     """Asks agents where they say that they can be reached, and by a bridge where they say nothing or are silent there.
     `address_of`: HOST:PORT of a node; "" where its agent does not say, None where the cell does not know the node.
-    `bridge`: None where there is none.
+    `bridge`: None where there is none. `peers`: TLS of this process.
     """
     detours: dict[str, int] = {}
 
@@ -46,7 +47,7 @@ def by_address(address_of: Callable[[str], str | None], bridge: Peer | None = No
         silent = ""
         if address and (bridge is None or mono_ms() >= detours.get(address, 0)):
             try:
-                return _asked(address, node, path_of(wanted), wanted)
+                return _asked(address, node, path_of(wanted), wanted, peers)
             except Silent as why:
                 if bridge is None:
                     raise
@@ -62,7 +63,7 @@ def by_address(address_of: Callable[[str], str | None], bridge: Peer | None = No
     return ask
 
 
-def by_bridges(bridges: tuple[str, ...]) -> Peer | None:
+def by_bridges(bridges: tuple[str, ...], peers: Peers | None = None) -> Peer | None:
     """Asks by the first of these bridges, HOST:PORT, that answers; None: there are none."""
     if not bridges:
         return None
@@ -74,7 +75,7 @@ def by_bridges(bridges: tuple[str, ...]) -> Peer | None:
         silent = []
         for bridge in bridges:
             try:
-                return _asked(bridge, node, path, wanted)
+                return _asked(bridge, node, path, wanted, peers)
             except Silent as why:
                 silent.append(f"by bridge {why}")
         raise Silent("; ".join(silent))
@@ -99,10 +100,10 @@ def found_in(wanted: WantedResults, status: int, headers: Mapping[str, str], bod
     return None if status == NOT_FOUND else answer_of(wanted, lambda name: headers.get(name, ""), body)
 
 
-def _asked(address: str, node: str, path: str, wanted: WantedResults) -> Listed | FilePiece | None:
+def _asked(address: str, node: str, path: str, wanted: WantedResults, peers: Peers | None) -> Listed | FilePiece | None:
     """Raises Silent."""
     try:
-        found = asked(address, node, path)
+        found = asked(address, node, path, peers)
         return found_in(wanted, found.status, found.headers, found.body)
     except NoAnswer as why:
         raise Silent(str(why)) from None

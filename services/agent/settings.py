@@ -12,9 +12,10 @@ from typing import Any, Literal, get_args
 from largesse.bridges import read_bridges
 from largesse.mqtt.settings import is_mqtt
 from largesse.settings import PREFIX, Settings, SettingWrong
+from largesse.tls import Peers, read_peers
 from schemas import Device, Vector
 from schemas.edge.base import sorted_map
-from schemas.edge.nodes import PORT_MAX, NodeReport, check_address, check_host, offered
+from schemas.edge.nodes import HTTPS, PORT_MAX, NodeReport, check_address, check_host, offered
 from schemas.edge.read import Malformed
 from schemas.edge.strict_json import loads
 from schemas.edge.validated import validated
@@ -86,7 +87,7 @@ VARIABLES = {
     ),
     "BRIDGES": (
         "none",
-        "where bridges answer for nodes over MQTT, HOST:PORT with their LARGESSE_METRICS_PORT, commas between",
+        "where bridges answer for nodes over MQTT, [https://]HOST:PORT with LARGESSE_METRICS_PORT, commas between",
     ),
 }
 """What only an agent reads, by name without the prefix: default and what it is. `read_node_settings` says more."""
@@ -122,9 +123,10 @@ class NodeSettings:
     tasks run on when the agent is asked to end, for the next one to take them over. `leaves`: the agent then says that
     the node goes, and what it holds is run elsewhere at once. `departing`: the node is not run any more: its agent
     reports what has ended, ends the rest, and leaves. `address`: where the agent shows what tasks print and leave, as
-    `HOST:PORT`; empty: nowhere. `bridges`: where results of nodes over MQTT are asked for. `task_user`: as whom tasks
-    run; None: as the agent's own user, who can write wherever the agent can. `host`: at which tasks on other nodes
-    reach those here; `ports`: those that tasks of gangs are given, from the first to the last; 0: none.
+    `[https://]HOST:PORT`; empty: nowhere. `peers`: its TLS among agents. `bridges`: where results of nodes over MQTT
+    are asked for. `task_user`: as whom tasks run; None: as the agent's own user, who can write wherever the agent can.
+    `host`: at which tasks on other nodes reach those here; `ports`: those that tasks of gangs are given, from the first
+    to the last; 0: none.
     """
 
     name: str
@@ -156,6 +158,7 @@ class NodeSettings:
     departing: bool = False
     address: str = ""
     bridges: tuple[str, ...] = ()
+    peers: Peers | None = None
     task_user: TaskUser | None = None
     host: str = "127.0.0.1"
     ports: tuple[int, int] = (21_000, 28_999)
@@ -195,6 +198,7 @@ def read_node_settings(settings: Settings, environment: Mapping[str, str] | None
         leaves=leaves,
         address=_address(settings, environment.get(f"{PREFIX}ADVERTISE", "")),
         bridges=read_bridges(environment),
+        peers=read_peers(settings),
         task_user=read_task_user(environment),
         host=_host(environment.get(f"{PREFIX}NODE_HOST") or socket.gethostname()),
     )
@@ -304,6 +308,8 @@ def _address(settings: Settings, advertised: str) -> str:
     host = settings.metrics_host
     host = socket.gethostname() if host in ANY_HOST else f"[{host}]" if ":" in host else host
     address = advertised or f"{host}:{settings.metrics_port}"
+    if settings.peer_cert_file and not address.startswith(HTTPS):
+        address = HTTPS + address
     try:
         check_address(address, "")
     except Malformed as fault:

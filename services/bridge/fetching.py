@@ -22,6 +22,7 @@ from largesse.mqtt.topics import NameWrong, ask_topic, fetched_topic, fetcher_of
 from largesse.task_output import NODE
 from largesse.task_results import WantedResults, path_of, wanted_of
 from largesse.telemetry import BRIDGE_FETCHED
+from largesse.tls import Peers
 from schemas.edge.base import Malformed
 from schemas.edge.mqtt import NodeFetch, NodeReply, read_fetch
 from services.bridge.asking import ANSWER_MS, Asking
@@ -52,9 +53,10 @@ class _Turns:
 
 
 class Fetching:
-    """Passes on for one bridge. `state`: what the log says so far."""
+    """Passes on for one bridge. `state`: what the log says so far. `peers`: its TLS among agents."""
 
-    def __init__(self, cell: str, asking: Asking, state: Callable[[], State]) -> None:
+    def __init__(self, cell: str, asking: Asking, state: Callable[[], State], peers: Peers | None = None) -> None:
+        self._peers = peers
         self._cell, self._asking, self._state = cell, asking, state
         self._handed = HandedOn()
         self._heard_ms: dict[str, int] = {}
@@ -156,7 +158,9 @@ class Fetching:
 
     async def _asked_over_http(self, fetch: NodeFetch, wanted: WantedResults, address: str) -> bytes:
         """Raises NoAnswer."""
-        work = asyncio.get_running_loop().run_in_executor(self._pool, asked, address, fetch.of, path_of(wanted))
+        work = asyncio.get_running_loop().run_in_executor(
+            self._pool, asked, address, fetch.of, path_of(wanted), self._peers
+        )
         found = await work
         body = found.body if wanted.file is None else found.body[:PIECE_BYTES]
         headers = {name: text for name, text in found.headers.items() if name.startswith("Largesse-") and name != NODE}

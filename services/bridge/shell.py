@@ -45,6 +45,7 @@ from largesse.telemetry import (
     BRIDGE_TOLD,
     logger,
 )
+from largesse.tls import read_peers
 from largesse.waiting import is_set_within, until_first_ends
 from schemas.edge.base import REASON_MAX
 from schemas.edge.mqtt import NodeAnswered, NodeDown
@@ -104,7 +105,7 @@ class _Bridge:
         self._log = logger(service=SERVICE, bridge=name)
         self._cell_log = CellLog(bus, settings, self._log_moved, lambda: self._bridges.serves(SNAPSHOTS))
         self._intake = Intake(settings.cell)
-        self._fetching = Fetching(settings.cell, asking, lambda: self._cell_log.state)
+        self._fetching = Fetching(settings.cell, asking, lambda: self._cell_log.state, read_peers(settings))
         self._bridges = Bridges(name)
         self._writer = bus.writer()
         self._inbox: dict[str, Said] = {}  # The last report of each node that the bus has not.

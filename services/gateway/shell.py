@@ -15,7 +15,7 @@ from largesse.bus.port import Bus
 from largesse.hosts import is_loopback
 from largesse.settings import PREFIX, Settings, SettingWrong, served_hosts
 from largesse.telemetry import logger
-from largesse.tls import read_pair, server_tls
+from largesse.tls import read_pair, read_peers, server_tls
 from services.gateway.access.oidc import VARIABLES as OIDC
 from services.gateway.access.oidc import Oidc, read_oidc
 from services.gateway.follow import Follower
@@ -34,7 +34,7 @@ VARIABLES = {
     ),
     "BRIDGES": (
         "none",
-        "where bridges answer for nodes over MQTT, HOST:PORT with their LARGESSE_METRICS_PORT, commas between",
+        "where bridges answer for nodes over MQTT, [https://]HOST:PORT with LARGESSE_METRICS_PORT, commas between",
     ),
     "OPEN": (
         "",
@@ -67,6 +67,7 @@ async def run(bus: Bus, settings: Settings, *, stop: asyncio.Event) -> None:
     is_open = read_open()
     pair = read_pair("TLS_CERT_FILE", "TLS_KEY_FILE")
     tls = None if pair is None else server_tls(pair)
+    peers = read_peers(settings)
     oidc = read_oidc()
     issued = None if oidc is None else await _begun(oidc)
     follower = Follower(bus, settings, stop=stop)
@@ -75,7 +76,7 @@ async def run(bus: Bus, settings: Settings, *, stop: asyncio.Event) -> None:
         if issued is None and not is_loopback(host):
             await _check_closed(follower, f"{host}:{port}", is_open=is_open)
         author = os.environ.get(f"{PREFIX}USER", "unknown")
-        app = make_app(follower, author=author, hosts=hosts, bridges=bridges, issued=issued)
+        app = make_app(follower, author=author, hosts=hosts, bridges=bridges, issued=issued, peers=peers)
         if not stop.is_set():
             await serve(app, listening or bound(host, port), stop, tls=tls)
 

@@ -17,6 +17,7 @@ from largesse.moments import moment_of
 from largesse.readers import Readers, ReadersBusy
 from largesse.task_output import Piece, Wanted
 from largesse.task_results import FilePiece, Listed, WantedResults
+from largesse.tls import Peers
 from schemas import InputRefused
 from schemas.edge.base import at_key, author_of
 from schemas.edge.read import Malformed
@@ -77,7 +78,7 @@ NEAREST_AMONG = 200
 class Api:
     """What the routes share. `author`: recorded for requests that do not say who makes them. `bridges`: who asks nodes
     over MQTT, as HOST:PORT. `recorded`: the log is not a cell's own: nobody answers inputs, and none is taken.
-    `issued`: JWTs that count."""
+    `issued`: JWTs that count. `peers`: TLS among gateway and agents."""
 
     def __init__(
         self,
@@ -90,8 +91,10 @@ class Api:
         recorded: bool = False,
         log: str = "",
         issued: "Jwts | None" = None,
+        peers: Peers | None = None,
     ) -> None:
         self.follower = follower
+        self.peers = peers
         callers = Callers(lambda: follower.state, is_open=recorded, issued=issued)
         self.door = Doorkeeper(callers, Failures(time.monotonic))
         self.recorded = recorded
@@ -129,8 +132,8 @@ class Api:
         only its neighbours reach."""
         heard = self.follower.heard.of(node)
         if self.bridges and (not address or (heard is not None and heard[0] == "bridge")):
-            return Way(self.bridges, by_bridge=True)
-        return Way((address,)) if address else None
+            return Way(self.bridges, by_bridge=True, peers=self.peers)
+        return Way((address,), peers=self.peers) if address else None
 
     async def admit(self, request: Request) -> None:
         """Finds out who makes a request, which routes then know. Raises Problem where they may not make it."""

@@ -15,6 +15,7 @@ from largesse.hosts import Hosts, hosts_of
 from largesse.release import VERSION
 from largesse.task_output import ATTEMPT, CUT, END, NUMBER_MAX, Stream, Wanted, cut_text
 from largesse.telemetry import exposition
+from largesse.tls import Peers
 from schemas import InputRepeated, JobAdmitted, JobRejected, JobRerun
 from schemas.edge.read import Malformed, warnings_of
 from schemas.wording import placed
@@ -101,12 +102,15 @@ def make_app(
     recorded: bool = False,
     log: str = "",
     issued: "Jwts | None" = None,
+    peers: Peers | None = None,
 ) -> FastAPI:
     """The API of one cell. `read_output`, `read_results`: read what tasks print and leave; by default it is fetched
     from the agents. `hosts`: names under which it may be requested; by default those of the loopback interface.
-    `bridges`: who asks nodes over MQTT. `recorded`: it shows a recorded log, and takes no inputs;
-    `log`: where another process reads that, where the bus cannot say. `issued`: JWTs that count beside tokens."""
-    api = Api(follower, read_output, read_results, author, bridges, recorded=recorded, log=log, issued=issued)
+    `bridges`: who asks nodes over MQTT. `recorded`: it shows a recorded log, and takes no inputs; `log`: where another
+    process reads that, where the bus cannot say. `issued`: JWTs that count. `peers`: TLS among gateway and agents."""
+    api = Api(
+        follower, read_output, read_results, author, bridges, recorded=recorded, log=log, issued=issued, peers=peers
+    )
     app = FastAPI(
         title="Largesse",
         summary="A hierarchically fair scheduler for shared clusters",

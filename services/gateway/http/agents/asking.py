@@ -13,8 +13,11 @@ from urllib.parse import quote, urlencode
 
 import httpx
 
+from largesse.agents_http import ended_text, plain_fault
 from largesse.task_output import ATTEMPT, CUT, END, FROM, NODE, PIECE_BYTES_MAX, PREFIX, START, Piece, Wanted, cut_of
 from largesse.task_results import BadAnswer, FilePiece, Listed, WantedResults, answer_of, path_of
+from largesse.tls import Peers
+from schemas.edge.nodes import HTTPS
 
 CONNECT_SECONDS = 3
 ANSWER_SECONDS = 10
@@ -30,10 +33,12 @@ class NoConnection(Unanswered):
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """Where to ask for a node: its agent at `HOST:PORT`, or with `by_bridge` any bridge of these."""
+    """Where to ask for a node: its agent at `[https://]HOST:PORT`, or with `by_bridge` any bridge of these. `peers`:
+    the gateway's TLS among agents."""
 
     addresses: tuple[str, ...]
     by_bridge: bool = False
+    peers: Peers | None = None
 
     def __str__(self) -> str:
         return f"by bridge {', '.join(self.addresses)}" if self.by_bridge else ", ".join(self.addresses)
@@ -62,26 +67,31 @@ async def _asked(way: Way, node: str, path: str) -> tuple[httpx.Headers, bytes] 
         path = f"/v1/nodes/{_encoded(node)}/{path.removeprefix('/v1/')}"
     for address in way.addresses[:-1]:
         try:
-            return await _asked_at(address, node, path, way.by_bridge)
+            return await _asked_at(address, node, path, way)
         except NoConnection:
             pass
-    return await _asked_at(way.addresses[-1], node, path, way.by_bridge)
+    return await _asked_at(way.addresses[-1], node, path, way)
 
 
-async def _asked_at(address: str, node: str, path: str, by_bridge: bool) -> tuple[httpx.Headers, bytes] | None:
+async def _asked_at(address: str, node: str, path: str, way: Way) -> tuple[httpx.Headers, bytes] | None:
+    if fault := plain_fault(address, way.peers):
+        raise NoConnection(fault)
     try:
         async with asyncio.timeout(CONNECT_SECONDS + ANSWER_SECONDS):
-            status, headers, body = await _answer(f"http://{address}{path}")
+            status, headers, body = await _answer(address, path, way.peers)
     except httpx.ConnectTimeout:
         raise NoConnection(f"no connection within {CONNECT_SECONDS} s") from None
     except (TimeoutError, httpx.TimeoutException):
         raise Unanswered(f"no answer within {ANSWER_SECONDS} s") from None
     except httpx.ConnectError as error:
         raise NoConnection(_why_not(error)) from None
+    except (httpx.ReadError, httpx.WriteError, httpx.RemoteProtocolError) as error:
+        text = ended_text(address) or f"no answer that could be read ({str(error) or type(error).__name__})"
+        raise Unanswered(text) from None
     except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
         raise Unanswered(f"no answer that could be read ({str(error) or type(error).__name__})") from None
     speaker = headers.get(NODE)
-    if speaker is None and by_bridge and status != 200:
+    if speaker is None and way.by_bridge and status != 200:
         raise (NoConnection if status == 503 else Unanswered)(_status_text(status, body))
     if speaker is None:
         raise Unanswered("what answers there shows no output: an agent of an older version, or something else")
@@ -98,13 +108,16 @@ def _status_text(status: int, body: bytes) -> str:
     return f"it answers {status}: {body[:200].decode(errors='replace').strip()}"
 
 
-async def _answer(url: str) -> tuple[int, httpx.Headers, bytes]:
+async def _answer(address: str, path: str, peers: Peers | None) -> tuple[int, httpx.Headers, bytes]:
     """Status, headers and body. Raises httpx.HTTPError, httpx.InvalidURL; ValueError if there is no valid length."""
     times = httpx.Timeout(ANSWER_SECONDS, connect=CONNECT_SECONDS)
-    # Agents are asked directly and in plain text: no proxy, and no certificates to be read for each request.
-    plain = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    # Agents are asked directly: no proxy. Where that is in plain text, no certificates are read for each request.
+    if not address.startswith(HTTPS):
+        url, tls = f"http://{address}{path}", ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    else:
+        url, tls = address + path, ssl.create_default_context() if peers is None else peers.client.context()
     async with (
-        httpx.AsyncClient(timeout=times, trust_env=False, verify=plain) as client,
+        httpx.AsyncClient(timeout=times, trust_env=False, verify=tls) as client,
         client.stream("GET", url, headers={"Accept-Encoding": "identity"}) as response,
     ):
         size = response.headers.get("content-length", "")
