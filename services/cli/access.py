@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from largesse.secret_file import SecretUnreadable, secret_in
+from largesse.token_text import may_be_token
 from schemas.access import ROLES
 from services.cli.arguments import Json, Url, given
 from services.cli.client import Gateway, Row, step, user
@@ -86,6 +88,10 @@ def make(
         Path | None,
         typer.Option("--out", help="write it to a new file, for its owner alone, and print nothing", metavar="FILE"),
     ] = None,
+    from_file: Annotated[
+        Path | None,
+        typer.Option("--from", help="a file with its text, which was drawn before; nothing is printed", metavar="FILE"),
+    ] = None,
     bus: Bus = None,
     url: Url = None,
     json: Json = False,
@@ -98,9 +104,11 @@ def make(
     document: Row = {"name": given("NAME", name), "user": given("--user", user_), "roles": roles_of(role)}
     if expires is not None:
         document["expires_ms"] = int(time.time() * 1_000) + span_ms("--expires", expires)
-    text = PREFIX + secrets.token_urlsafe(SECRET_BYTES)
+    text = new_text() if from_file is None else _text_in(from_file)
     document["sha256"] = sha256(text.encode()).hexdigest()
     _checked(document)
+    if out_file is not None and from_file is not None:
+        raise Wrong("--out: its text is in the file that --from names: use only one of them")
     if out_file is not None:
         _written(out_file, text)  # First: a token that nobody has is of no use.
     try:
@@ -112,11 +120,27 @@ def make(
             out_file.unlink(missing_ok=True)
         raise
     if json:
-        out_json(made if out_file is not None else made | {"token": text})
-    elif out_file is None:
+        out_json(made if out_file is not None or from_file is not None else made | {"token": text})
+    elif out_file is None and from_file is None:
         out(text)
     told = f"{name} is a token of {user_}" if "roles" in made else f"{name} is asked for; the log has not said so yet"
     note(told + (f"; it is in {out_file}: export {FILE_VARIABLE}={out_file}" if out_file is not None else ""))
+
+
+def new_text() -> str:
+    """The text of a new token."""
+    return PREFIX + secrets.token_urlsafe(SECRET_BYTES)
+
+
+def _text_in(path: Path) -> str:
+    """The text of a token that was drawn before. Raises Wrong."""
+    try:
+        text = secret_in(path)
+    except SecretUnreadable as error:
+        raise Wrong(f"--from: {error}") from None
+    if not text.startswith(PREFIX) or len(text) < len(new_text()) or not may_be_token(text):
+        raise Wrong(f"--from: what stands in {path} is no text of a token: {PREFIX} and {SECRET_BYTES} random bytes")
+    return text
 
 
 _OPTIONS = {"name": "NAME", "user": "--user", "roles": "--role", "expires_ms": "--expires"}
