@@ -13,7 +13,7 @@ export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup docs fmt check quick test durations live demo up down topics sim replay rooms schemas page vendor compile bench replay-corpus figures sustained lock clean
+.PHONY: help setup docs fmt check quick test durations live demo up down secrets topics sim replay rooms schemas page vendor compile bench replay-corpus figures sustained lock clean
 
 help:
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -72,12 +72,17 @@ live: setup ## The cell in containers, brought up, killed and ended (needs Docke
 demo: setup ## A cell on this machine, end to end
 	$(RUN) -m services.cli.main demo
 
-up: ## A cell in containers on this machine: http://127.0.0.1:8642 (docker-compose.yml)
-	LARGESSE_COMMIT=$$(git describe --always --dirty --abbrev=12 --exclude='*' 2>/dev/null) \
-	  docker compose up --build --detach --wait
+COMPOSE = docker compose$(if $(SECURE), --file docker-compose.yml --file docker-compose.secure.yml)
 
-down: ## End that cell and keep its data (DATA=1: not even that)
-	docker compose --profile observability --profile edge down $(if $(DATA),--volumes)
+up: $(if $(SECURE),secrets) ## A cell in containers on this machine: http://127.0.0.1:8642 (SECURE=1: where everybody proves who they are)
+	LARGESSE_COMMIT=$$(git describe --always --dirty --abbrev=12 --exclude='*' 2>/dev/null) \
+	  $(COMPOSE) up --build --detach --wait
+
+down: ## End that cell and keep its data (DATA=1: not even that; SECURE=1 as with up)
+	$(COMPOSE) --profile observability --profile edge down $(if $(DATA),--volumes)
+
+secrets: setup ## Make the folder `secrets` with passwords and certificates for up SECURE=1; what is there stays
+	$(RUN) -m services.cli.secrets_folder secrets
 
 topics: setup ## Make the topics of a Kafka cluster, or mend them (KAFKA=host:port, CELLS=1, GROW=1 adds partitions, FLUSH=1, ACLS=1 sets rights, PRUNE=1)
 	@test -n "$(KAFKA)" || { echo "which cluster? make topics KAFKA=host:port" >&2; exit 2; }
