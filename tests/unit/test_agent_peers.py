@@ -64,7 +64,7 @@ def test_an_agent_without_an_address_is_asked_by_a_bridge_and_one_that_has_one_i
 def test_an_agent_that_is_silent_at_its_address_is_asked_by_a_bridge_for_a_while(monkeypatch):
     bridge, tried = Bridge(), []
 
-    def silent(address, node, path):
+    def silent(address, *_):
         tried.append(address)
         raise NoAnswer("connection refused")
 

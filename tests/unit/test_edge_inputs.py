@@ -107,7 +107,7 @@ def test_what_a_stage_left_on_one_node_is_there_for_the_next_on_another(tmp_path
     told(story)
 
 
-def out_of_reach(address, node, path):
+def out_of_reach(address, *_):
     raise NoAnswer(f"{address}: no route to host")
 
 
