@@ -14,6 +14,7 @@ from largesse.bus.port import Bus
 from largesse.hosts import HOSTS_VARIABLE, Hosts, HostsWrong, hosts_of
 
 PREFIX = "LARGESSE_"
+ALL_CELLS = "all"
 
 
 class SettingWrong(ValueError):
@@ -26,7 +27,9 @@ class Settings:
 
     `bus`: `kafka[s]://HOST:PORT`, `file:DIRECTORY` or `memory:` (bus/open.py). `kafka_user`, `kafka_password_file`,
     `kafka_ca_file`: as whom this process comes to Kafka, and whom it trusts (bus/kafka/cluster.py). `partition`: where
-    the cell's log lies in every topic. `shard`: which altruism shard this instance serves; without it, what the bus
+    the cell's log lies in every topic. `cells`: `all`: those that the bus lists (known_cells.py), so far as it deals
+    them to this instance; what serves one cell finds its partition there. Empty: the one cell that `cell` and
+    `partition` say. `cell_copies`: how many instances of a service run each cell. `shard`: which altruism shard this instance serves; without it, what the bus
     assigns to it. A snapshot is taken at the first closing after `snapshot_rounds` rounds, of a large state later
     (log/snapshots.py). `checkpoints`: how many past states the gateway keeps at most, so that it can show any moment
     soon (0: none).
@@ -46,6 +49,8 @@ class Settings:
     kafka_ca_file: str = ""
     cell: str = "default"
     partition: int = 0
+    cells: str = ""
+    cell_copies: int = 2
     shard: int | None = None
     snapshot_rounds: int = 1_000
     checkpoints: int = 1_024
@@ -81,7 +86,19 @@ def read_settings(environment: Mapping[str, str] | None = None) -> Settings:
         if whole and not text.isdecimal():
             raise SettingWrong(f"{name}={text}: has to be a whole number")
         values[knob.name] = int(text) if whole else text
-    return Settings(**values)
+    settings = Settings(**values)
+    _check_cells(settings)
+    return settings
+
+
+def _check_cells(settings: Settings) -> None:
+    """Raises SettingWrong."""
+    if settings.cells not in ("", ALL_CELLS):
+        raise SettingWrong(f"{PREFIX}CELLS={settings.cells}: has to be {ALL_CELLS}, or nothing")
+    if settings.cells and settings.is_alone:
+        raise SettingWrong(f"{PREFIX}CELLS={settings.cells}: {settings.bus} has one cell; several need kafka://")
+    if not settings.cell_copies:
+        raise SettingWrong(f"{PREFIX}CELL_COPIES=0: has to be at least 1")
 
 
 def served_hosts(settings: Settings, bound: str, *more: str) -> Hosts:

@@ -62,6 +62,8 @@ HTTP_REFUSED = Counter("largesse_http_refused", "Requests to the gateway that we
 CERTIFICATE_EXPIRES = Gauge(
     "largesse_certificate_expires_seconds", "When a certificate in use expires, in Unix time", ["file"]
 )
+CELLS_RUN = Gauge("largesse_cells_run", "Cells that this instance runs")
+CELLS_FAILED = Counter("largesse_cells_failed", "Times that an error ended a cell here", ["cell"])
 STRUCK = Counter("largesse_struck_tasks", "Granted tasks that newer facts overtook")
 
 

@@ -9,6 +9,8 @@ from typing import Literal
 LOG = "cluster.log"
 SNAPSHOTS = "snapshots"
 DEADLETTER = "deadletter"
+CELLS = "cells"
+"""The list of a deployment's cells, in one partition: only on Kafka."""
 
 
 @dataclass(frozen=True, slots=True)

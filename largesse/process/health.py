@@ -47,6 +47,8 @@ class Page:
     headers: Mapping[str, str] = field(default_factory=dict)
 
 
+Metrics = Callable[[], Awaitable[tuple[str, bytes]]]
+
 Pages = Callable[[str, dict[str, str]], Awaitable[Page | None]]
 """(path as it was sent, query) -> what a service answers there beside its health; None: there is nothing."""
 
@@ -80,12 +82,13 @@ async def served(
     *,
     seconds: float = REQUEST_SECONDS,
     tls: ssl.SSLContext | None = None,
+    metrics: Metrics | None = None,
 ) -> AsyncIterator[int]:
     """Answers on host and port while the context is open; yields the port (0: any free one). Raises AddressTaken.
 
     `pages`: what a service answers besides. `hosts`: the names that it answers to; by default those of `host`.
     `seconds`: for one request and its answer. `tls`: with which it is served; who does not get through the handshake
-    gets nothing.
+    gets nothing. `metrics`: what /metrics has; by default this process's counters.
     """
     names = hosts or hosts_of(host)
 
@@ -103,7 +106,7 @@ async def served(
                 if tls is not None:
                     reader, writer = await _secured(wire, tls)
                 head = await reader.readuntil(b"\r\n\r\n")
-                writer.write(await _response(head, names, why_not_ready, pages))
+                writer.write(await _response(head, names, why_not_ready, pages, metrics or own_metrics))
                 await writer.drain()
                 while wire.get_write_buffer_size():  # noqa: ASYNC110 - under TLS nothing else says so
                     await asyncio.sleep(SENT_SECONDS)
@@ -140,7 +143,12 @@ async def _secured(
     return reader, asyncio.StreamWriter(transport, protocol, reader, loop)
 
 
-async def _response(head: bytes, hosts: Hosts, why_not_ready: WhyNot, pages: Pages | None) -> bytes:
+async def own_metrics() -> tuple[str, bytes]:
+    """This process's counters: content type and text."""
+    return exposition()
+
+
+async def _response(head: bytes, hosts: Hosts, why_not_ready: WhyNot, pages: Pages | None, metrics: Metrics) -> bytes:
     line, _, rest = head.partition(b"\r\n")
     words = line.split(b" ")
     method, target = (words[0], words[1]) if len(words) == 3 else (b"", b"")
@@ -149,7 +157,7 @@ async def _response(head: bytes, hosts: Hosts, why_not_ready: WhyNot, pages: Pag
     said = _fields(rest)
     if why := hosts.refusal(said.get("host"), said.get("origin"), said.get("sec-fetch-site")):
         return _written(method, Page("403 Forbidden", f"{why}\n".encode()))
-    return _written(method, await _page(target, why_not_ready, pages))
+    return _written(method, await _page(target, why_not_ready, pages, metrics))
 
 
 def _fields(lines: bytes) -> dict[str, str]:
@@ -163,7 +171,7 @@ def _fields(lines: bytes) -> dict[str, str]:
     return fields
 
 
-async def _page(target: bytes, why_not_ready: WhyNot, pages: Pages | None) -> Page:
+async def _page(target: bytes, why_not_ready: WhyNot, pages: Pages | None, metrics: Metrics) -> Page:
     path, _, query = target.decode("latin-1").partition("?")
     match path:
         case "/livez":
@@ -172,7 +180,7 @@ async def _page(target: bytes, why_not_ready: WhyNot, pages: Pages | None) -> Pa
             why_not = await why_not_ready()
             return Page("503 Service Unavailable" if why_not else "200 OK", f"{why_not or 'ready'}\n".encode())
         case "/metrics":
-            kind, body = exposition()
+            kind, body = await metrics()
             return Page("200 OK", body, kind)
     page = await pages(path, dict(parse_qsl(query))) if pages is not None else None
     return page or Page("404 Not Found", b"/livez, /readyz or /metrics\n")

@@ -3,16 +3,23 @@
 import asyncio
 import gc
 import signal
+import socket
 import sys
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
+from functools import partial
+
+import structlog
 
 from largesse.bus.file.bus import DirectoryHeld, JournalDamaged
 from largesse.bus.port import Bus, BusRefused
 from largesse.core import Core, S
 from largesse.descriptors import raise_limit
-from largesse.hosts import Hosts
+from largesse.hosts import Hosts, hosts_of
 from largesse.process import heap
+from largesse.process.cell_reports import answer_reports
+from largesse.process.cells import placed_by_list
+from largesse.process.forked_cells import run_cells
 from largesse.process.health import AddressTaken, Pages, readiness, served
 from largesse.process.shards import run_assigned
 from largesse.process.usage import Usage, answered
@@ -43,12 +50,14 @@ def serve(
     pages: Callable[[Settings], Pages] | None = None,
     name: Callable[[Settings], str] | None = None,
     opened: Callable[[Settings], Bus] = open_bus,
+    takes_cells: bool = False,
 ) -> int:
     """Runs a service until SIGINT or SIGTERM; returns the exit code. An error is logged, and ends it.
 
     What stands on the command line is answered before anything is opened (usage.py). `pages`: what it answers over HTTP
     beside its health. `name`: by which others ask it for that, where it is not the host's own. `opened`: the bus that
-    the settings name.
+    the settings name. `takes_cells`: with LARGESSE_CELLS it runs those that are dealt to it, each in a process of its
+    own (forked_cells.py).
     """
     code = answered(usage, sys.argv[1:])
     if code is not None:
@@ -62,6 +71,8 @@ def serve(
         heap.set_up_heap()
         raise_limit()
         hosts = served_hosts(settings, settings.metrics_host, *([name(settings)] if name is not None else []))
+        if takes_cells and settings.cells:
+            return run_cells(usage.name, settings, hosts, opened, partial(_serve_one, start, opened))
         asyncio.run(_serve(start, settings, hosts, opened, pages(settings) if pages is not None else None))
     except (SettingWrong, AddressTaken, DirectoryHeld, JournalDamaged) as error:
         sys.stderr.write(with_way_out(str(error), error, log) + "\n")
@@ -78,7 +89,7 @@ def serve(
 
 def serve_core(usage: Usage, core: Core[S]) -> int:
     """Runs a core as a process: the shards that are its own, or as a standby (shards.py)."""
-    return serve(usage, lambda bus, settings, stop: run_assigned(core, bus, settings, stop=stop))
+    return serve(usage, lambda bus, settings, stop: run_assigned(core, bus, settings, stop=stop), takes_cells=True)
 
 
 def calm_collector() -> None:
@@ -90,15 +101,35 @@ def calm_collector() -> None:
     gc.set_threshold(*COLLECTED_AFTER)
 
 
+def _serve_one(start: Start, opened: Callable[[Settings], Bus], settings: Settings, end: socket.socket) -> int:
+    """One of several cells, in the process that was forked for it. Returns the exit code."""
+    structlog.contextvars.bind_contextvars(cell=settings.cell)
+    log = f"{settings.bus}/{settings.cell}"
+    try:
+        asyncio.run(_serve(start, settings, hosts_of(settings.metrics_host), opened, None, end))
+    except Exception as error:
+        helps = way_out(error, log)
+        logger().exception("stopped", **({"way_out": helps} if helps else {}))
+        return INTERNAL
+    return DONE
+
+
 async def _serve(
-    start: Start, settings: Settings, hosts: Hosts, opened: Callable[[Settings], Bus], pages: Pages | None
+    start: Start,
+    settings: Settings,
+    hosts: Hosts,
+    opened: Callable[[Settings], Bus],
+    pages: Pages | None,
+    reports: socket.socket | None = None,
 ) -> None:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
     bus = opened(settings)
-    trimming = asyncio.ensure_future(heap.keep_small(stop))
+    beside = [asyncio.ensure_future(heap.keep_small(stop))]
+    if reports is not None:
+        beside.append(asyncio.ensure_future(answer_reports(reports)))
     try:
         async with AsyncExitStack() as open_now:
             peers = read_peers(settings)
@@ -107,9 +138,11 @@ async def _serve(
                 host, port = settings.metrics_host, settings.metrics_port
                 tls = None if peers is None else peers.server
                 await open_now.enter_async_context(served(host, port, why_not, pages, hosts, tls=tls))
-            await _until_ended(start(bus, settings, stop), stop)
+            placed = await placed_by_list(bus, settings) if settings.cells else settings
+            await _until_ended(start(bus, placed, stop), stop)
     finally:
-        trimming.cancel()
+        for each in beside:
+            each.cancel()
         await bus.close()
 
 

@@ -21,6 +21,9 @@ DESCRIPTIONS = {
     "kafka_ca_file": "file with the certificates that are trusted in place of the system's (kafkas://)",
     "cell": "name of the cell",
     "partition": "partition of this cell in every topic",
+    "cells": "all: the cells that `largesse cell list` shows, so far as they are dealt to this instance; an agent or a"
+    " bridge finds the partition of its own there",
+    "cell_copies": "with `LARGESSE_CELLS=all`, how many instances of a service run each cell: beyond one, standbys",
     "shard": "altruism shard that this instance serves; without it, the bus assigns shards",
     "snapshot_rounds": "least number of rounds between two snapshots",
     "checkpoints": "how many past states are kept at most, so that any moment can be shown soon; 0: none",
@@ -42,6 +45,7 @@ DESCRIPTIONS = {
 _ONLY_OF = {"shard": ("altruism",), "inputs_most": ("admission",), "checkpoints": ("gateway",)}
 _NOT_OF = {
     "cell": ("gateway",),
+    "cell_copies": ("gateway", "agent", "bridge"),
     "snapshot_rounds": ("agent",),
     "gap_wait_ms": ("admission", "gateway", "agent", "bridge"),
     "wait_ms": ("agent", "bridge"),

@@ -13,4 +13,4 @@ USAGE = Usage(
 )
 
 if __name__ == "__main__":
-    sys.exit(serve(USAGE, lambda bus, settings, stop: run(bus, settings, stop=stop)))
+    sys.exit(serve(USAGE, lambda bus, settings, stop: run(bus, settings, stop=stop), takes_cells=True))

@@ -39,7 +39,9 @@ def main() -> int:
         return code
     if sys.argv[1:]:
         return FILTERS[sys.argv[1]]()
-    return serve(USAGE, lambda bus, settings, stop: run_assigned(core, bus, settings, stop=stop, drive=drive))
+    return serve(
+        USAGE, lambda bus, settings, stop: run_assigned(core, bus, settings, stop=stop, drive=drive), takes_cells=True
+    )
 
 
 if __name__ == "__main__":

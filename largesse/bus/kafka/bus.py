@@ -18,6 +18,7 @@ from aiokafka.errors import KafkaError
 
 from largesse.bus.kafka.client import LONG_POLL_MS, QUESTION_BACKOFF_MS, Client, said
 from largesse.bus.kafka.cluster import Cluster
+from largesse.bus.kafka.dealing import assignor_of
 from largesse.bus.kafka.reader import Follower
 from largesse.bus.kafka.refusals import REFUSALS, may_not
 from largesse.bus.kafka.topic_settings import MEMBERSHIP, TOPICS, Found, command, faults, is_volatile
@@ -25,7 +26,7 @@ from largesse.bus.kafka.topics_admin import TopicsAdmin
 from largesse.bus.kafka.writer import ABANDON_MS, KafkaWriter
 from largesse.bus.local import Wakeups, position_gap
 from largesse.bus.port import BusError, BusRefused, Fetched, PositionGap
-from schemas.topics import Topic
+from schemas.topics import LOG, Topic
 
 __all__ = ["KafkaBus", "KafkaWriter"]
 
@@ -161,7 +162,14 @@ class KafkaBus:
         `on_assigned` is called with all shards that are this bus's own, every time they are dealt out.
         """
         await self._admit(MEMBERSHIP.name, 0)
-        member = await self._client.member(group, MEMBERSHIP.name, on_assigned)
+        await self._take_part(group, await self._client.member(group, MEMBERSHIP.name, on_assigned))
+
+    async def join_cells(self, group: str, copies: int, on_dealt: Callable[[list[int]], None]) -> None:
+        """As `join`, over the partitions of the log: each is dealt to `copies` members."""
+        await self._admit(LOG, 0)
+        await self._take_part(group, await self._client.member(group, LOG, on_dealt, assignor_of(copies)))
+
+    async def _take_part(self, group: str, member: AIOKafkaConsumer) -> None:
         try:
             while True:
                 # Nothing is ever read: it is how aiokafka tells of what went wrong.

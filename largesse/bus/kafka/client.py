@@ -13,6 +13,7 @@ from typing import TypeVar
 
 import structlog
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, ConsumerRebalanceListener, TopicPartition
+from aiokafka.coordinator.assignors.abstract import AbstractPartitionAssignor
 from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 from aiokafka.errors import KafkaConnectionError, KafkaError, KafkaTimeoutError, NodeNotReadyError
 
@@ -34,6 +35,8 @@ QUESTION_BACKOFF_MS = 10
 SESSION_MS = 6_000
 """A killed member's share is dealt out again after so long (the least that brokers take); who ends in order says so."""
 HEARTBEAT_MS = 1_500
+MEMBER_LOOK_MS = 5_000
+"""How often a member looks whether the topic has got more partitions, which are then dealt out too."""
 SAME_LINE_SECONDS = 10
 LOOK_SECONDS = 3
 """How often it is looked why a broker lets nobody in, while it is tried."""
@@ -101,10 +104,17 @@ class Client:
 
         return await self.patiently("connect", start, ("write to", "any topic"))
 
-    async def member(self, group: str, topic: str, on_assigned: Callable[[list[int]], None]) -> AIOKafkaConsumer:
+    async def member(
+        self,
+        group: str,
+        topic: str,
+        on_assigned: Callable[[list[int]], None],
+        assignor: type[AbstractPartitionAssignor] = RoundRobinPartitionAssignor,
+    ) -> AIOKafkaConsumer:
         """A started member of a consumer group that is dealt partitions and reads nothing. Raises BusError.
 
-        `on_assigned` is called with all partitions that are its own, every time they are dealt out.
+        `on_assigned` is called with all partitions that are its own, every time they are dealt out. `assignor`: by
+        which the group's leader deals.
         """
 
         async def start() -> AIOKafkaConsumer:
@@ -114,7 +124,8 @@ class Client:
                 group_id=group,
                 enable_auto_commit=False,
                 auto_offset_reset="latest",
-                partition_assignment_strategy=(RoundRobinPartitionAssignor,),
+                partition_assignment_strategy=(assignor,),
+                metadata_max_age_ms=MEMBER_LOOK_MS,
                 session_timeout_ms=SESSION_MS,
                 heartbeat_interval_ms=HEARTBEAT_MS,
                 fetch_max_wait_ms=LONG_POLL_MS,

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from schemas.policy import SHARDS_MAX
-from schemas.topics import BY_NAME, SHARDED, SNAPSHOTS, Topic
+from schemas.topics import BY_NAME, CELLS, SHARDED, SNAPSHOTS, Topic
 from schemas.wording import plural
 
 MESSAGE_BYTES_MIN = 1_048_576
@@ -27,7 +27,10 @@ FLUSHED = ("input", "log", "decision")
 MEMBERSHIP = Topic("shards", "aside", (), (), ("fairness", "altruism", "leftover", "estimator", "planner"))
 """Nothing is ever written here: its partitions stand for shards, and who is assigned one serves that shard."""
 
-TOPICS = {**BY_NAME, MEMBERSHIP.name: MEMBERSHIP}
+CELL_LIST = Topic(CELLS, "log", (), ("operators",), ("all",))
+"""Which cells there are (largesse/known_cells.py): kept for ever, as the log is."""
+
+TOPICS = {**BY_NAME, MEMBERSHIP.name: MEMBERSHIP, CELL_LIST.name: CELL_LIST}
 
 _DAY_MS = 24 * 60 * 60 * 1_000
 
@@ -46,6 +49,8 @@ def partitions_of(name: str, cells: int) -> int:
     """How many partitions a topic has for a number of cells."""
     if name == MEMBERSHIP.name:
         return SHARDS_MAX
+    if name == CELL_LIST.name:
+        return 1
     return cells * SHARDS_MAX if name in SHARDED else cells
 
 
