@@ -45,6 +45,10 @@ class TokenGroup(LateGroup):
     source = ("services.cli.access", "token_app")
 
 
+class CellGroup(LateGroup):
+    source = ("services.cli.cells", "cell_app")
+
+
 class AdminGroup(LateGroup):
     source = ("services.cli.admin", "admin_app")
 
@@ -77,6 +81,7 @@ app.add_typer(config_app, name="config")
 app.add_typer(context_app, name="context")
 app.add_typer(_late(ReserveGroup, "Reserve capacity in time for jobs with deadlines."), name="reserve")
 app.add_typer(_late(TokenGroup, "Make, list and revoke tokens; they say who asks a cell."), name="token")
+app.add_typer(_late(CellGroup, "Add and list the cells of a deployment on Kafka."), name="cell")
 app.add_typer(_late(AdminGroup, "Repair a cell that cannot continue by itself."), name="admin")
 app.add_typer(
     _late(
