@@ -63,7 +63,8 @@ QUICK = Size(100, 4, 1_000, 1.0, 5, 30, 50)
 
 @dataclass
 class Cluster:
-    """Clients and agents of one cell, and what has been placed. `auto`: whether tasks end by themselves."""
+    """Clients and agents of one cell, and what has been placed. `auto`: whether tasks end by themselves. `start_s`: so
+    long may its services take to begin."""
 
     bus: KafkaBus
     partition: int
@@ -73,6 +74,7 @@ class Cluster:
     rounds: int = 0
     registered: int = 0
     jobs: int = 0
+    start_s: float = START_S
     waiting: dict[str, asyncio.Future[float]] = field(default_factory=dict)
     running: deque[tuple[float, Grant]] = field(default_factory=deque)
 
@@ -156,7 +158,7 @@ class Cluster:
 
     async def registered_all(self, count: int) -> None:
         """Returns once the log has so many nodes."""
-        async with asyncio.timeout(START_S):
+        async with asyncio.timeout(self.start_s):
             while self.registered < count:
                 self.news.clear()
                 await self.news.wait()

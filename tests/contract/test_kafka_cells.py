@@ -16,6 +16,7 @@ from largesse.process.cell_adding import put_in
 from schemas.topics import LOG
 from tests.contract.kafka_rig import new_name, put_right_at_once
 from tests.contract.test_kafka_bus import GUARD_SECONDS, address, needs_kafka, tell
+from tests.unit.cli_process import largesse
 
 __all__ = ["address"]  # The fixture.
 
@@ -136,3 +137,15 @@ def test_a_cell_whose_log_is_there_keeps_its_partition_and_nobody_else_gets_it(a
             await bus.close()
 
     tell(story)
+
+
+def test_the_command_adds_a_cell_once_and_lists_it(address):
+    name, bus = new_name("cell"), f"kafka://{address}"
+    added, again = (largesse("cell", "add", name, "--bus", bus, "--json") for _ in range(2))
+
+    assert (added.code, added.err) == (again.code, again.err) == (0, "")
+    assert (added.json["cell"], added.json["added"], again.json["added"]) == (name, True, False)
+    assert added.json["partition"] == again.json["partition"]
+    listed = largesse("cell", "list", LARGESSE_BUS=bus)
+    assert f"{name}\t{added.json['partition']}" in listed.out.splitlines()
+    assert {"cell": name, "partition": added.json["partition"]} in largesse("cell", "list", "--bus", bus, "--json").json
