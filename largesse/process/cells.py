@@ -50,14 +50,15 @@ class _Running:
 
 
 class CellKeeper:
-    """Runs the cells of one instance. `copies`: how many instances run each cell. `run_cell`: runs one of them."""
+    """Runs the cells of one instance. `copies`: how many instances run each cell; None: all run all, and there is no
+    group. `run_cell`: runs one of them."""
 
     def __init__(
-        self, bus: Bus, service: str, copies: int, run_cell: RunCell, *, linger_s: float = LINGER_SECONDS
+        self, bus: Bus, service: str, copies: int | None, run_cell: RunCell, *, linger_s: float = LINGER_SECONDS
     ) -> None:
-        self._bus = bus
+        self._dealing = bus if copies is not None and isinstance(bus, DealingBus) else None
         self._group = f"largesse.cells.{service}"
-        self._copies = copies
+        self._copies = copies or 0
         self._run_cell = run_cell
         self._linger_s = linger_s
         self._list = CellList(bus)
@@ -75,7 +76,7 @@ class CellKeeper:
     @property
     def is_dealt(self) -> bool:
         """Whether it is known what is this instance's own."""
-        return self._mine is not None or not isinstance(self._bus, DealingBus)
+        return self._mine is not None or self._dealing is None
 
     async def run(self, stop: asyncio.Event) -> None:
         """Until `stop` is set. Raises BusError where the list of cells cannot be read at the start."""
@@ -99,9 +100,9 @@ class CellKeeper:
                 await asyncio.sleep(REJOIN_SECONDS)
 
     async def _take_part(self) -> None:
-        while isinstance(self._bus, DealingBus):
+        while self._dealing is not None:
             try:
-                await self._bus.join_cells(self._group, self._copies, self._take)
+                await self._dealing.join_cells(self._group, self._copies, self._take)
             except BusError as error:
                 # What was dealt stays: it may be that nobody else has been dealt it.
                 self._said.warning("group_left", group=self._group, reason=str(error))
@@ -134,7 +135,7 @@ class CellKeeper:
 
     def _wanted(self) -> dict[str, Cell]:
         cells = self._list.cells
-        if not isinstance(self._bus, DealingBus):
+        if self._dealing is None:
             return dict(cells)
         mine = self._mine or ()
         return {name: cell for name, cell in cells.items() if cell.partition in mine}

@@ -8,7 +8,7 @@ from time import monotonic, sleep, time
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlsplit
 
-from services.cli.contexts import asked, current_context
+from services.cli.contexts import asked, asked_cell, current_context
 from services.cli.ending import Broken, Ending, Later, Refused, Unanswered, Wrong, note, visible
 from services.cli.moments import point_of
 from services.cli.show import in_zone, moment
@@ -28,7 +28,7 @@ BUSY_S_MAX = 30.0
 """So long a request is made again where the gateway has taken nothing of it, and says when to come again."""
 
 USER_MAX = 253
-USER_HEADER = "Largesse-User"
+USER_HEADER, CELL_HEADER = "Largesse-User", "Largesse-Cell"
 STATE_HEADER = "Largesse-Task-State"
 ATTEMPT_HEADER, END_HEADER = "Largesse-Output-Attempt", "Largesse-Output-End"
 CUT_HEADER = "Largesse-Output-Cut"
@@ -94,15 +94,30 @@ def gateway_url(url: str | None) -> tuple[str, str]:
     return (checked_url(value, source), source) if value else (URL_DEFAULT, "the default")
 
 
+def gateway_cell(url_source: str) -> tuple[str | None, str]:
+    """Which of the gateway's cells is asked, and what says it; None: its own. A context's counts for its gateway alone.
+    `url_source`: what says the address. Raises Wrong for what is no name of a cell, and as `current_context` does.
+    """
+    if (name := asked_cell.get()) is not None:
+        return checked_cell(name, "--cell"), "--cell"
+    context = current_context()
+    sources = (f"--context {context.name}", context_source(context.name))
+    if context.cell is not None and (context.url is None or url_source in sources):
+        return checked_cell(context.cell, f"contexts.{context.name}.cell"), context_source(context.name)
+    return None, "the gateway"
+
+
 def settled(url: str | None) -> dict[str, dict[str, str]]:
-    """The `url`, `user`, `token` and `ca_file` that count, each with `value` and `from`, which is what says so; of the
+    """The `url`, `user`, `token`, `ca_file` and `cell` that count, each with `value` and `from`, which says so; of the
     token only whether there is one. Raises Wrong.
     """
     address = gateway_url(url)
     token, source = token_for(address[1])
     path, names_it = ca_file_for(address[1])
+    cell, cell_source = gateway_cell(address[1])
     found = {"url": address, "user": _user(), "token": ("none" if token is None else "sent", source)}
     found["ca_file"] = (path or SYSTEM, names_it)
+    found["cell"] = (cell or "its own", cell_source)
     return {name: {"value": value, "from": source} for name, (value, source) in found.items()}
 
 
@@ -122,6 +137,15 @@ def checked_url(url: str, source: str) -> str:
     if not good or not url.isprintable() or " " in url:
         raise Wrong(f"{source}: {url} is not the address of a gateway: write {URL_DEFAULT}")
     return url
+
+
+def checked_cell(name: str, source: str) -> str:
+    """A cell's name. Raises Wrong that names the source."""
+    from largesse.known_cells import NAME, NAME_RULE
+
+    if not NAME.fullmatch(name):
+        raise Wrong(f"{source}: {name!r} {NAME_RULE}")
+    return name
 
 
 def checked_user(name: str, source: str) -> str:
@@ -146,7 +170,7 @@ class Gateway:
         from services.cli.http_library import httpx
 
         self.url, source = gateway_url(url)
-        token = token_for(source)[0]
+        token, cell = token_for(source)[0], gateway_cell(source)[0]
         # A proxy has no business with what runs on this machine.
         proxied = urlsplit(self.url).hostname not in _LOOPBACK
         self._timeout_s = timeout_s
@@ -159,7 +183,8 @@ class Gateway:
                 base_url=self.url,
                 timeout=httpx.Timeout(timeout_s, connect=min(timeout_s, TIMEOUT_S)),
                 # Where a token says who asks, nothing else does.
-                headers={USER_HEADER: user()} if token is None else {"Authorization": f"Bearer {token}"},
+                headers=({USER_HEADER: user()} if token is None else {"Authorization": f"Bearer {token}"})
+                | ({CELL_HEADER: cell} if cell is not None else {}),
                 follow_redirects=False,  # A token goes nowhere else.
                 trust_env=proxied,
                 verify=verify,

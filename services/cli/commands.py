@@ -123,11 +123,15 @@ def _options(
         ),
     ] = False,
     context: Annotated[
-        str | None, _option("--context", text="the cell to ask, of the config file", metavar="NAME")
+        str | None, _option("--context", text="the gateway to ask, of the config file", metavar="NAME")
+    ] = None,
+    cell: Annotated[
+        str | None, _option("--cell", text="which cell of the gateway  [default: the context's]", metavar="NAME")
     ] = None,
 ) -> None:
     """Takes what stands before the command."""
     contexts.asked.set(context)
+    contexts.asked_cell.set(cell)
 
 
 Workload = Annotated[str, _option("--workload", text="jobs, one a line; - is standard input", metavar="FILE")]

@@ -42,7 +42,7 @@ def list_contexts(json: Json = False) -> None:
     config = read_config()
     found = [
         {"context": each.name, "current": each.name == config.current, "url": each.url, "user": each.user}
-        | {"token_file": each.token_file, "ca_file": each.ca_file}
+        | {"token_file": each.token_file, "ca_file": each.ca_file, "cell": each.cell}
         for each in config.contexts.values()
     ]
     if json:
@@ -51,10 +51,10 @@ def list_contexts(json: Json = False) -> None:
     from services.cli.show import drawing
 
     rows = [
-        (each["context"], "*" if each["current"] else "", *(each[name] for name in ("url", "user", *_FILES)))
+        (each["context"], "*" if each["current"] else "", *(each[name] for name in ("url", "user", *_FILES, "cell")))
         for each in found
     ]
-    out(drawing()(("context", "current", "url", "user", "token file", "CA file"), rows, kinds="kkkkkk"))
+    out(drawing()(("context", "current", "url", "user", "token file", "CA file", "cell"), rows, kinds="kkkkkkk"))
     if not rows:
         note(f"no contexts in {config_path()}: `largesse context set NAME --url URL` creates one")
 
@@ -89,13 +89,16 @@ def set_context(
         Path | None,
         typer.Option("--ca-file", help="where the authorities lie that sign its gateway's certificate", metavar="FILE"),
     ] = None,
+    cell: Annotated[
+        str | None, typer.Option("--cell", help="the cell to ask, of a gateway that serves several", metavar="NAME")
+    ] = None,
 ) -> None:
     """Create or change a context; the first one becomes the current one."""
-    from services.cli.client import checked_url, checked_user
+    from services.cli.client import checked_cell, checked_url, checked_user
 
     config = read_config()
     context = config.contexts.get(name, Context(name))
-    if all(each is None for each in (url, user, token_file, ca_file)) and name not in config.contexts:
+    if all(each is None for each in (url, user, token_file, ca_file, cell)) and name not in config.contexts:
         raise Wrong("--url: a context needs an address or a user: write --url URL, --user NAME, or both")
     if url is not None:
         context = replace(context, url=checked_url(url, "--url"))
@@ -105,6 +108,8 @@ def set_context(
         context = replace(context, token_file=str(token_file.expanduser().absolute()))
     if ca_file is not None:
         context = replace(context, ca_file=str(ca_file.expanduser().absolute()))
+    if cell is not None:
+        context = replace(context, cell=checked_cell(cell, "--cell"))
     config.contexts[name] = context
     if len(config.contexts) == 1:
         config.current = name

@@ -9,6 +9,7 @@
     user = "ann"                          # may be left out, as `url` may
     token_file = "/home/ann/prod.token"   # of a token for that gateway
     ca_file = "/home/ann/prod-ca.pem"     # of the authorities whose certificates that gateway may show
+    cell = "east"                         # of a gateway that serves several
 
 An option beats the environment, the environment beats the context, the context beats the default.
 """
@@ -24,23 +25,27 @@ from services.cli.ending import Wrong
 VARIABLE = "LARGESSE_CONTEXT"
 FILE_BYTES_MAX = 1 << 20
 NAME_MAX = 63
-_FIELDS = ("url", "user", "token_file", "ca_file")
+_FIELDS = ("url", "user", "token_file", "ca_file", "cell")
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
 
 asked: ContextVar[str | None] = ContextVar("context", default=None)
 """What `--context` says, for the command that runs."""
+asked_cell: ContextVar[str | None] = ContextVar("cell", default=None)
+"""What `--cell` says."""
 
 
 @dataclass(frozen=True, slots=True)
 class Context:
     """One cell as one user sees it; None: not said. `name` is empty where no context counts. `token_file`: where the
-    token lies, which is sent to `url` alone. `ca_file`: whose certificates count there; None: the system's."""
+    token lies, which is sent to `url` alone. `ca_file`: whose certificates count there; None: the system's. `cell`:
+    which of the gateway's cells is asked; None: its own."""
 
     name: str = ""
     url: str | None = None
     user: str | None = None
     token_file: str | None = None
     ca_file: str | None = None
+    cell: str | None = None
 
 
 @dataclass(slots=True)
@@ -128,7 +133,7 @@ def _checked(document: dict[str, object], path: Path) -> Config:
         if (fault := name_fault(name)) is not None:
             raise Wrong(f"{where}: a context's name {fault}")
         if not isinstance(table, dict):
-            raise Wrong(f"{where}: has to be a table with url, user, token_file and ca_file")
+            raise Wrong(f"{where}: has to be a table with {', '.join(_FIELDS)}")
         _known(table, _FIELDS, where)
         config.contexts[name] = Context(name, *(_text(table, each, where) for each in _FIELDS))
     return config

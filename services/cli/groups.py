@@ -79,8 +79,9 @@ def option_placed(message: str, *, before: bool) -> str:
     """What is said of an unknown option, with its place where there is one. `before`: it stood before the command."""
     if before and message.endswith(" --url"):
         return "No such option here: --url. It goes after the command, like largesse get jobs --url URL"
-    if not before and message.endswith(" --context"):
-        return "No such option here: --context. It goes before the command, like largesse --context NAME get jobs"
+    for option in ("--context", "--cell"):
+        if not before and message.endswith(f" {option}"):
+            return f"No such option here: {option}. It goes before the command, like largesse {option} NAME get jobs"
     return message
 
 

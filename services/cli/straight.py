@@ -17,10 +17,12 @@ from largesse.folding import CoreStopped
 from largesse.log.codec import Undecodable
 from largesse.log.decisions import DecisionGap
 from largesse.log.inputs import InputStopped
+from largesse.process.cells import placed_by_list
 from largesse.process.ways_out import with_way_out
 from largesse.settings import Settings, SettingWrong, open_bus, read_settings
 from largesse.telemetry import configure
 from services.admission import sequencer
+from services.cli.contexts import asked_cell
 from services.cli.ending import Broken, Unanswered, Wrong
 from services.cli.hosting import BUS, CELL
 from services.gateway.follow import Follower
@@ -73,6 +75,10 @@ def _opened(address: str) -> tuple[Settings, Bus]:
 async def _asked(bus: Bus, settings: Settings, ask: Callable[[Follower], Awaitable[T]]) -> T:
     stop = asyncio.Event()
     try:
+        if (name := asked_cell.get()) is not None:
+            if settings.is_alone:
+                raise Wrong("--cell: a data folder has one cell; of several on Kafka it names one")
+            settings = await placed_by_list(bus, replace(settings, cell=name))
         follower = Follower(bus, settings, stop=stop)
         running = [asyncio.ensure_future(follower.run())]
         try:

@@ -33,10 +33,10 @@ TURN_RECORDS = 100
 class Follower:
     """Follows one cell. `run` drives it; requests read the `state`, its `changes`, the `past`, or the log from one of
     its `places` on, and `send` inputs; dry runs read the `bus`. `begins`: the record behind which the log begins.
-    Belongs to one event loop.
+    `name`: in counters and lines of the log, where this process follows several. Belongs to one event loop.
     """
 
-    def __init__(self, bus: Bus, settings: Settings, *, stop: asyncio.Event, begins: int = 0) -> None:
+    def __init__(self, bus: Bus, settings: Settings, *, stop: asyncio.Event, begins: int = 0, name: str = "") -> None:
         self.ready = False
         self.stop = stop
         self.bus = bus
@@ -44,7 +44,7 @@ class Follower:
         core: Any = view
         self.past = Past(core, bus, settings)
         keeper = CheckpointKeeper(bus, settings, self.past.checkpoints, begins=begins)
-        self._shell = Shell(core, bus, settings, stop=stop, past=keeper)
+        self._shell = Shell(core, bus, settings, stop=stop, name=name, past=keeper)
         self.heard = HeardNodes(bus, settings.partition)
         self.places = LogPlaces(bus, settings.partition, self.past.checkpoints)
         self.changes = Changes(self.state)

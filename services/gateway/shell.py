@@ -7,20 +7,27 @@ else keeps others away.
 
 import asyncio
 import os
+import ssl
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from fastapi import FastAPI
 
 from largesse.bridges import read_bridges
 from largesse.bus.port import Bus
-from largesse.hosts import is_loopback
+from largesse.hosts import Hosts, is_loopback
 from largesse.settings import PREFIX, Settings, SettingWrong, served_hosts
 from largesse.telemetry import logger
-from largesse.tls import read_pair, read_peers, server_tls
+from largesse.tls import Peers, read_pair, read_peers, server_tls
 from services.gateway.access.oidc import VARIABLES as OIDC
 from services.gateway.access.oidc import Oidc, read_oidc
 from services.gateway.follow import Follower
 from services.gateway.http.app import make_app
+from services.gateway.http.cell_choice import CellChoice
+from services.gateway.http.guard import Budget
 from services.gateway.http.serve import bound, serve
+from services.gateway.served_cells import ServedCells
 
 if TYPE_CHECKING:
     from services.gateway.access.jwts import Jwts
@@ -59,6 +66,22 @@ OPEN_REFUSED = (
 )
 
 
+@dataclass(frozen=True, slots=True)
+class Http:
+    """How a gateway is asked. `author`: of requests that name none. `is_open`: a cell without a token is served, too,
+    where others reach it. `tls`: with which it is served; `issued`: JWTs that count; `peers`: TLS with agents."""
+
+    host: str
+    port: int
+    hosts: Hosts
+    bridges: tuple[str, ...]
+    author: str
+    is_open: bool
+    tls: ssl.SSLContext | None
+    issued: "Jwts | None"
+    peers: Peers | None
+
+
 async def run(bus: Bus, settings: Settings, *, stop: asyncio.Event) -> None:
     """Until `stop`. Raises SettingWrong, PortTaken, CoreStopped, DecisionGap, BusError."""
     host, port = read_address()
@@ -70,19 +93,26 @@ async def run(bus: Bus, settings: Settings, *, stop: asyncio.Event) -> None:
     peers = read_peers(settings)
     oidc = read_oidc()
     issued = None if oidc is None else await _begun(oidc)
+    author = os.environ.get(f"{PREFIX}USER", "unknown")
+    if settings.cells:
+        await _run_cells(bus, settings, stop, Http(host, port, hosts, bridges, author, is_open, tls, issued, peers))
+        return
     follower = Follower(bus, settings, stop=stop)
 
     async def served() -> None:
         if issued is None and not is_loopback(host):
             await _check_closed(follower, f"{host}:{port}", is_open=is_open)
-        author = os.environ.get(f"{PREFIX}USER", "unknown")
         app = make_app(follower, author=author, hosts=hosts, bridges=bridges, issued=issued, peers=peers)
         if not stop.is_set():
             await serve(app, listening or bound(host, port), stop, tls=tls)
 
     # Who may do what is known once the log has been read: until then nobody else's address is taken.
     listening = bound(host, port) if is_loopback(host) else None
-    parts = [asyncio.ensure_future(part) for part in (follower.run(), served())]
+    await _until_one_ends([asyncio.ensure_future(part) for part in (follower.run(), served())], stop)
+
+
+async def _until_one_ends(parts: list[asyncio.Future[None]], stop: asyncio.Event) -> None:
+    """Has all end in order once one has. Raises what that raised."""
     try:
         done, _ = await asyncio.wait(parts, return_when=asyncio.FIRST_COMPLETED)
         for part in done:
@@ -96,6 +126,32 @@ async def _begun(oidc: Oidc) -> "Jwts":
     from services.gateway.access.jwts import begun  # It takes long to import, and most gateways have no issuer.
 
     return await begun(oidc)
+
+
+async def _run_cells(bus: Bus, settings: Settings, stop: asyncio.Event, http: Http) -> None:
+    """All cells of the deployment. Raises PortTaken, BusError."""
+    budget = Budget()
+
+    async def admit(follower: Follower) -> None:
+        if http.issued is None and not is_loopback(http.host):
+            await _check_closed(follower, f"{http.host}:{http.port}", is_open=http.is_open)
+
+    def made(follower: Follower) -> FastAPI:
+        return make_app(
+            follower,
+            author=http.author,
+            hosts=http.hosts,
+            bridges=http.bridges,
+            issued=http.issued,
+            peers=http.peers,
+            budget=budget,
+            cells=cells.document,
+        )
+
+    cells = ServedCells(bus, settings, admit, made)
+    choice = CellChoice(cells.app_of, cells.known, settings.cell)
+    parts = [cells.run(stop), serve(choice, bound(http.host, http.port), stop, tls=http.tls)]
+    await _until_one_ends([asyncio.ensure_future(part) for part in parts], stop)
 
 
 async def _check_closed(follower: Follower, address: str, *, is_open: bool) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from schemas.wording import nearest
 from services.cli import contexts
-from services.cli.client import URL_DEFAULT, gateway_url, settled, user
+from services.cli.client import URL_DEFAULT, gateway_cell, gateway_url, settled, user
 from services.cli.contexts import Config, Context, config_path, read_config, write_config
 from services.cli.ending import Wrong
 from tests.unit.cli_here import largesse
@@ -75,6 +75,29 @@ def test_an_option_beats_the_environment_and_that_the_context(file, monkeypatch,
     assert resolved(**options) == expected
 
 
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        pytest.param({}, "east", id="the context's"),
+        pytest.param({"cell": "west"}, "west", id="an option beats it"),
+        pytest.param({"url": TEST}, None, id="it is a cell of its own gateway"),
+        pytest.param({"url": TEST, "cell": "west"}, "west", id="an option counts for any"),
+        pytest.param({"context": "test"}, None, id="a context that names none"),
+        pytest.param({"context": "a b"}, "south", id="of whatever gateway counts, where its context names none"),
+    ],
+)
+def test_the_cell_of_a_context_counts_for_its_gateway(file, options, expected):
+    file.write_text(FILE.replace('user = "ann"', 'cell = "east"').replace('user = "bob"', 'cell = "south"'))
+    before = contexts.asked.set(options.get("context")), contexts.asked_cell.set(options.get("cell"))
+    try:
+        found = gateway_cell(gateway_url(options.get("url"))[1])[0]
+    finally:
+        contexts.asked.reset(before[0])
+        contexts.asked_cell.reset(before[1])
+
+    assert found == expected
+
+
 def test_without_a_file_the_default_counts(home):
     assert resolved() == (URL_DEFAULT, "the-account")
     assert read_config() == Config()
@@ -93,6 +116,7 @@ def test_what_counts_is_told_with_what_says_so(file):
         "user": {"value": "ann", "from": f"context prod in {file}"},
         "token": {"value": "none", "from": "nothing that names one"},
         "ca_file": {"value": "the system's", "from": "nothing that names others"},
+        "cell": {"value": "its own", "from": "the gateway"},
     }
 
 
@@ -102,7 +126,7 @@ def test_what_counts_is_told_with_what_says_so(file):
         ("context = 1", 'context: has to be a text of one line, like context = "..."'),
         ("contxt = 'a'", 'contxt: unknown field; did you mean "context"?'),
         ("contexts = 1", "contexts: has to be a table, like [contexts.prod]"),
-        ("[contexts]\nprod = 1", "contexts.prod: has to be a table with url, user, token_file and ca_file"),
+        ("[contexts]\nprod = 1", "contexts.prod: has to be a table with url, user, token_file, ca_file, cell"),
         ("[contexts.prod]\nulr = 'x'", 'contexts.prod: ulr: unknown field; did you mean "url"?'),
         ("[contexts.prod]\nurl = ''", 'contexts.prod: url: has to be a text of one line, like url = "..."'),
         ("[contexts.-x]\nurl = 'http://a'", "contexts.-x: a context's name may not begin with -, as options do"),
@@ -146,17 +170,18 @@ def test_contexts_are_made_used_shown_and_removed(home):
     def ask(*words):
         return largesse(*words, XDG_CONFIG_HOME=str(home))
 
-    assert ask("context", "list").out == "context\tcurrent\turl\tuser\ttoken file\tCA file\n"
+    assert ask("context", "list").out == "context\tcurrent\turl\tuser\ttoken file\tCA file\tcell\n"
     assert ask("context", "set", "prod", "--url", PROD + "/", "--user", "ann").code == 0
     assert ask("context", "set", "test", "--url", TEST).code == 0
-    assert ask("context", "list").out.splitlines()[1:] == [f"prod\t*\t{PROD}\tann\t\t", f"test\t\t{TEST}\t\t\t"]
+    assert ask("context", "list").out.splitlines()[1:] == [f"prod\t*\t{PROD}\tann\t\t\t", f"test\t\t{TEST}\t\t\t\t"]
     assert ask("context", "use", "test").code == 0
     shown = json.loads(ask("context", "show", "--json").out)
     assert (shown["url"]["value"], shown["user"]["value"]) == (TEST, "the-account")
     assert ask("--context", "prod", "get", "jobs").err.startswith(f"largesse: no answer from {PROD}: ")
     assert ask("context", "remove", "test").out == "test is removed: no context is the current one now\n"
     assert json.loads(ask("context", "list", "--json").out) == [
-        {"context": "prod", "current": False, "url": PROD, "user": "ann"} | {"token_file": None, "ca_file": None}
+        {"context": "prod", "current": False, "url": PROD, "user": "ann"}
+        | {"token_file": None, "ca_file": None, "cell": None}
     ]
 
 
@@ -167,6 +192,7 @@ def test_contexts_are_made_used_shown_and_removed(home):
         (["set", "--", "-x", "--url", PROD], "NAME: '-x' may not begin with -"),
         (["set", "prod", "--url", "prod"], "--url: prod is not the address of a gateway"),
         (["set", "prod", "--user", "a\nb"], "--user: has to be"),
+        (["set", "prod", "--cell", "a/b"], "--cell: 'a/b' has to be 1 to 63 letters"),
         (["use", "prod"], "NAME: no context 'prod' in"),
         (["remove", "prod"], "NAME: no context 'prod' in"),
     ],

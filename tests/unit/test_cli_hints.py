@@ -125,6 +125,10 @@ def test_a_file_of_another_kind_is_told_with_the_command_that_takes_it(tmp_path,
         (("get", "jobs", "--context", "a"), "here: --context. It goes before the command, like largesse --context"),
         (("get", "--context", "a", "jobs"), "here: --context. It goes before the command, like largesse --context"),
         (("cancel", "j", "--context", "a"), "here: --context. It goes before the command, like largesse --context"),
+        (
+            ("get", "jobs", "--cell", "a"),
+            "here: --cell. It goes before the command, like largesse --cell NAME get jobs",
+        ),
         (("up", "--http", "127.0.0.1:18642"), "is not a whole number. Write the port alone: --http 18642"),
     ],
 )

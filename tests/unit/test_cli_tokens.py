@@ -66,6 +66,20 @@ def test_a_token_of_the_environment_is_sent_and_no_other_name_beside_it(token_fi
     assert stub.sent == [(f"Bearer {TOKEN}", None), (f"Bearer {TOKEN}", None), (None, "bob")]
 
 
+def test_the_cell_that_is_asked_for_is_said_with_every_request(tmp_path):
+    stub = Stub()
+    with serving(stub) as url:
+        largesse("--cell", "east", "get", "jobs", LARGESSE_URL=url)
+        largesse("--cell", "east", "watch", "j", LARGESSE_URL=url)
+        largesse("get", "jobs", LARGESSE_URL=url)
+        refused = largesse("--cell", "a/b", "get", "jobs", LARGESSE_URL=url)
+
+    said = [headers.get("Largesse-Cell") for _, _, headers, _ in stub.asked]
+    assert (said[0], set(said[1:-1]), said[-1]) == ("east", {"east"}, None)
+    assert refused.code == 2
+    assert "--cell: 'a/b' has to be" in refused.err
+
+
 def test_a_context_sends_its_token_to_its_own_gateway_and_to_no_other(tmp_path, token_file):
     own, other = Stub(), Stub()
     with serving(own) as url, serving(other) as elsewhere:

@@ -60,6 +60,7 @@ async def asked(cell):
         "/livez",
         "/readyz",
         "/metrics",
+        "/v1/cells",
         "/v1/queues",
         "/v1/nodes",
         "/v1/classes",

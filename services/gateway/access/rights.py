@@ -38,6 +38,7 @@ RIGHTS: dict[str, Right] = {
     "DELETE /v1/session": _OPEN,
     "GET /metrics": Right("viewer", local=True),
     # What there is, and why.
+    "GET /v1/cells": _VIEWER,
     "GET /v1/jobs": _VIEWER,
     "GET /v1/jobs/{job}": _VIEWER,
     "GET /v1/jobs/{job}/attempts": _VIEWER,

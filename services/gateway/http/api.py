@@ -36,6 +36,7 @@ from services.gateway.http.agents.output import ReadOutput, fetch_output
 from services.gateway.http.agents.results import ReadResults, fetch_results
 from services.gateway.http.agents.stage_logs import ANSWERS_MAX
 from services.gateway.http.callers import Doorkeeper, check_own
+from services.gateway.http.cell_choice import CELL_HEADER, no_cell
 from services.gateway.http.change_streams import STREAMS_MAX, ChangeStreams
 from services.gateway.http.connections import CONNECTIONS_MAX
 from services.gateway.http.dry_runs.what_ifs import WHAT_IFS_MAX
@@ -75,10 +76,14 @@ NEAREST_AMONG = 200
 """So many names of jobs, live ones first, are compared with one that is unknown: some hundredths of a second."""
 
 
+ListCells = Callable[[], list[Document]]
+"""All cells that a gateway serves, each in brief."""
+
+
 class Api:
     """What the routes share. `author`: recorded for requests that do not say who makes them. `bridges`: who asks nodes
     over MQTT, as HOST:PORT. `recorded`: the log is not a cell's own: nobody answers inputs, and none is taken.
-    `issued`: JWTs that count. `peers`: TLS among gateway and agents."""
+    `issued`: JWTs that count. `peers`: TLS among gateway and agents. `cells`: by default this one alone."""
 
     def __init__(
         self,
@@ -92,9 +97,11 @@ class Api:
         log: str = "",
         issued: "Jwts | None" = None,
         peers: Peers | None = None,
+        cells: ListCells | None = None,
     ) -> None:
         self.follower = follower
         self.peers = peers
+        self.cells = cells or (lambda: [{"cell": follower.cell, "ready": follower.ready}])
         callers = Callers(lambda: follower.state, is_open=recorded, issued=issued)
         self.door = Doorkeeper(callers, Failures(time.monotonic))
         self.recorded = recorded
@@ -136,7 +143,11 @@ class Api:
         return Way((address,), peers=self.peers) if address else None
 
     async def admit(self, request: Request) -> None:
-        """Finds out who makes a request, which routes then know. Raises Problem where they may not make it."""
+        """Finds out who makes a request, which routes then know. Raises Problem where they may not make it, and where
+        it is for another cell."""
+        for name in request.headers.getlist(CELL_HEADER):
+            if name != self.follower.cell:
+                raise no_cell(name)
         await self.door.look_up(request)
         request.state.caller = self.door.admit(request, is_ready=self.follower.ready)
 

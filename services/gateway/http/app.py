@@ -34,7 +34,7 @@ from services.gateway.follow import Follower
 from services.gateway.http.agents.output import ReadOutput, check_task, first_of, printed, why_nothing
 from services.gateway.http.agents.results import ReadResults
 from services.gateway.http.agents.stage_logs import JsonLines, node_in, output_rows, wanted_of_job
-from services.gateway.http.api import Api, as_of, check_taken
+from services.gateway.http.api import Api, ListCells, as_of, check_taken
 from services.gateway.http.callers import Asker, Reader, check_queue_of, user_for
 from services.gateway.http.dry_runs.jobs import tried
 from services.gateway.http.front_page import add_front_page
@@ -54,6 +54,7 @@ from services.gateway.http.problems import Problem, as_json, install, malformed
 from services.gateway.http.reading import message_of
 from services.gateway.http.routes.access import add_sessions, add_tokens
 from services.gateway.http.routes.attempts import add_attempts
+from services.gateway.http.routes.cells import add_cells
 from services.gateway.http.routes.changes import add_changes
 from services.gateway.http.routes.cluster import add_cluster, add_config, add_node_list, add_nodes, add_repairs
 from services.gateway.http.routes.history import add_history
@@ -103,13 +104,25 @@ def make_app(
     log: str = "",
     issued: "Jwts | None" = None,
     peers: Peers | None = None,
+    budget: Budget | None = None,
+    cells: ListCells | None = None,
 ) -> FastAPI:
     """The API of one cell. `read_output`, `read_results`: read what tasks print and leave; by default it is fetched
     from the agents. `hosts`: names under which it may be requested; by default those of the loopback interface.
     `bridges`: who asks nodes over MQTT. `recorded`: it shows a recorded log, and takes no inputs; `log`: where another
-    process reads that, where the bus cannot say. `issued`: JWTs that count. `peers`: TLS among gateway and agents."""
+    process reads that, where the bus cannot say. `issued`: JWTs that count. `peers`: TLS among gateway and agents.
+    `budget`: of the bodies of all apps of this process. `cells`: all that the gateway serves."""
     api = Api(
-        follower, read_output, read_results, author, bridges, recorded=recorded, log=log, issued=issued, peers=peers
+        follower,
+        read_output,
+        read_results,
+        author,
+        bridges,
+        recorded=recorded,
+        log=log,
+        issued=issued,
+        peers=peers,
+        cells=cells,
     )
     app = FastAPI(
         title="Largesse",
@@ -123,7 +136,7 @@ def make_app(
         generate_unique_id_function=operation_id,
     )
     app.state.api = api
-    app.add_middleware(Guard, hosts=hosts or hosts_of("127.0.0.1"), budget=Budget())
+    app.add_middleware(Guard, hosts=hosts or hosts_of("127.0.0.1"), budget=budget or Budget())
     install(app)
     add_front_page(app)
     _add_health(app, api)
@@ -147,6 +160,7 @@ def make_app(
     add_attempts(app, api)
     add_history(app, api)
     add_room(app, api)
+    add_cells(app, api)
     add_tokens(app, api)
     add_sessions(app, api)
     complete(app)

@@ -8,7 +8,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 
 import uvicorn
-from fastapi import FastAPI
+from starlette.types import ASGIApp
 
 from largesse.descriptors import ACCEPTED_AT_ONCE, connections_within
 from services.gateway.http.connections import CONNECTIONS_MAX, Door, Limits
@@ -68,7 +68,7 @@ def bound(host: str, port: int) -> socket.socket:
 
 
 async def serve(
-    app: FastAPI,
+    app: ASGIApp,
     listening: socket.socket,
     stop: asyncio.Event,
     door: Door | None = None,

@@ -90,6 +90,20 @@ class Ready(BaseModel):
     recorded: bool = False
 
 
+class CellInBrief(BaseModel):
+    """A cell. `ready`: whether what its log had has been read."""
+
+    cell: str
+    ready: bool
+
+
+class Cells(BaseModel):
+    """`cell`: the one that has answered."""
+
+    cell: str
+    cells: list[CellInBrief]
+
+
 # ---------------------------------------------------------------- queues
 class QueueLimits(BaseModel):
     guaranteed: Quantities
