@@ -42,8 +42,8 @@ class Cells:
 
 
 @asynccontextmanager
-async def several_cells(*refused):
-    """`refused`: names of cells that may not be served."""
+async def choice_of_cells(*refused):
+    """The app of a gateway, its cells, and the bus. `refused`: names of cells that may not be served."""
     bus, stop = MemoryBus(), asyncio.Event()
     settings = Settings(bus="memory:", cell="east", wait_ms=50)
     for number, name in enumerate(NAMES):
@@ -54,18 +54,24 @@ async def several_cells(*refused):
             raise RuntimeError("nobody may ask it")
 
     served = ServedCells(bus, settings, admit, lambda follower: make_app(follower, cells=served.document))
-    choice = CellChoice(served.app_of, served.known, "east")
     running = [asyncio.create_task(served.run(stop))]
     for number, name in enumerate(NAMES):
         own = Settings(bus="memory:", cell=name, partition=number, wait_ms=50)
         running.append(asyncio.create_task(admission.run(bus, own, stop=stop, name=f"admission@{name}")))
     try:
-        async with httpx.AsyncClient(transport=httpx.ASGITransport(choice), base_url="http://127.0.0.1:8642") as http:
-            yield Cells(http, bus, served)
+        yield CellChoice(served.app_of, served.known, "east"), served, bus
     finally:
         stop.set()
         await asyncio.gather(*running)
         await bus.close()
+
+
+@asynccontextmanager
+async def several_cells(*refused):
+    async with choice_of_cells(*refused) as (choice, served, bus):
+        transport = httpx.ASGITransport(choice)
+        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:8642") as http:
+            yield Cells(http, bus, served)
 
 
 def tell(story, *refused):

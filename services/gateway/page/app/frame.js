@@ -1,4 +1,5 @@
 // What stands around every view: navigation, search, the moment, keys.
+import { CellName } from "./cells.js";
 import { trouble, head } from "./changes.js";
 import { html, useEffect, useLayoutEffect, useRef, useState } from "./lib.js";
 import { past, stepRecords, stepRounds, showMoment } from "./moment.js";
@@ -88,7 +89,7 @@ export function Frame({ children }) {
   return html`
     <a class="skip" href="#main" onClick=${(/** @type {Event} */ event) => { event.preventDefault(); main.current?.focus(); }}>To the content</a>
     <header class="top">
-      <p class="brand"><a href=${href(["overview"])}>Largesse</a> <span class="cell" title="cell">${head.value?.cell ?? ""}</span></p>
+      <p class="brand"><a href=${href(["overview"])}>Largesse</a> <${CellName} /></p>
       <form class="search" role="search" onSubmit=${(/** @type {Event} */ event) => {
         event.preventDefault();
         go(href(["jobs"], { q: search.current?.value.trim() }));
