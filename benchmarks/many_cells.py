@@ -5,16 +5,18 @@ latency of each cell but the first is measured while the first is idle, and whil
 service at a time is killed or paused: the time is from the signal until each cell has started a job that was submitted
 right after it. Needs a Kafka of its own: LARGESSE_TEST_KAFKA. Nothing is asserted.
 
-    python -m benchmarks.many_cells [--cells N] [--seconds N] [--tries N]
+    python -m benchmarks.many_cells [--cells N] [--seconds N] [--tries N] [--services NAME ...]
 """
 
 import argparse
 import asyncio
 import os
 import signal
+import socket
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
@@ -34,7 +36,8 @@ INSTANCES = 2
 SMALL = Size(nodes=10, cores=4, pending=0, hold_s=0.5, measured_s=0, probes=0, load=0)
 FLOOD_JOBS = 200
 START_S = 300
-PAUSE_S = 8
+PAUSE_S = 2
+OK = b"200"
 
 
 @dataclass
@@ -44,6 +47,26 @@ class Instance:
     name: str
     service: str
     process: asyncio.subprocess.Process
+    port: int
+
+    async def ready(self) -> None:
+        """Waits until it has been dealt its cells, and has caught up with their logs."""
+        async with asyncio.timeout(START_S):
+            while await self._status() != OK:  # noqa: ASYNC110
+                await asyncio.sleep(0.1)
+
+    async def _status(self) -> bytes:
+        try:
+            reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
+        except OSError:
+            return b""
+        try:
+            writer.write(f"GET /readyz HTTP/1.1\r\nHost: 127.0.0.1:{self.port}\r\n\r\n".encode())
+            return (await reader.readline()).partition(b" ")[2][:3]
+        except OSError:
+            return b""
+        finally:
+            writer.close()
 
     def send(self, number: signal.Signals) -> None:
         """A signal to all of its processes."""
@@ -64,7 +87,9 @@ class ManyCells:
     async def start(self, service: str, number: int) -> Instance:
         """One instance of a service; it takes the place of one of the same number."""
         name = f"{service}-{number}"
-        said = {"LARGESSE_BUS": f"kafka://{self.address}", "LARGESSE_CELLS": "all", "PYTHONPATH": str(ROOT)}
+        port = _free_port()
+        said = {"LARGESSE_METRICS_PORT": str(port)}
+        said |= {"LARGESSE_BUS": f"kafka://{self.address}", "LARGESSE_CELLS": "all", "PYTHONPATH": str(ROOT)}
         with (self.folder / f"{name}.log").open("ab") as log:
             process = await asyncio.create_subprocess_exec(
                 *(sys.executable, "-m", f"services.{service}"),
@@ -73,7 +98,7 @@ class ManyCells:
                 stderr=log,
                 start_new_session=True,
             )
-        self.instances[name] = Instance(name, service, process)
+        self.instances[name] = Instance(name, service, process, port)
         return self.instances[name]
 
     async def add(self, name: str, size: Size = SMALL) -> Cluster:
@@ -160,12 +185,15 @@ async def takeover(cells: ManyCells, instance: Instance, number: signal.Signals,
     return time.perf_counter() - begun
 
 
-async def takeovers(cells: ManyCells, tries: int) -> None:
+async def takeovers(cells: ManyCells, services: Sequence[str], tries: int) -> None:
     """Of each service, by kill -9 and by SIGSTOP, printed as it comes."""
-    for service in SERVICES:
+    for service in services:
         for number in (signal.SIGKILL, signal.SIGSTOP):
             took: list[float] = []
             for turn in range(tries):
+                for each in range(INSTANCES):
+                    await cells.instances[f"{service}-{each}"].ready()
+                await asyncio.sleep(PAUSE_S)
                 instance = cells.instances[f"{service}-{turn % INSTANCES}"]
                 took.append(await takeover(cells, instance, number, f"{service}-{number.name}-{turn}"))
                 if number is signal.SIGSTOP:
@@ -173,11 +201,17 @@ async def takeovers(cells: ManyCells, tries: int) -> None:
                 else:
                     await instance.process.wait()
                     await cells.start(service, turn % INSTANCES)
-                await asyncio.sleep(PAUSE_S)
             print(
                 f"{service}, {number.name}: p50 {median(took):.2f} s, at most {max(took):.2f} s ({tries} tries)",
                 flush=True,
             )
+
+
+def _free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        port: int = found.getsockname()[1]
+        return port
 
 
 def _said(found: dict[str, list[float]]) -> str:
@@ -205,7 +239,7 @@ async def measure(options: argparse.Namespace, folder: Path) -> None:
             )
             flooding.cancel()
         if options.tries:
-            await takeovers(cells, options.tries)
+            await takeovers(cells, options.services, options.tries)
     finally:
         await cells.close()
 
@@ -216,6 +250,7 @@ def main() -> None:
     parser.add_argument("--cells", type=int, default=10)
     parser.add_argument("--seconds", type=float, default=20)
     parser.add_argument("--tries", type=int, default=10)
+    parser.add_argument("--services", nargs="*", default=SERVICES, help="whose instances are killed and paused")
     with tempfile.TemporaryDirectory(prefix="largesse-bench-") as folder:
         asyncio.run(measure(parser.parse_args(), Path(folder)))
 

@@ -86,13 +86,11 @@ def read_settings(environment: Mapping[str, str] | None = None) -> Settings:
         if whole and not text.isdecimal():
             raise SettingWrong(f"{name}={text}: has to be a whole number")
         values[knob.name] = int(text) if whole else text
-    settings = Settings(**values)
-    _check_cells(settings)
-    return settings
+    return Settings(**values)
 
 
-def _check_cells(settings: Settings) -> None:
-    """Raises SettingWrong."""
+def check_cells(settings: Settings) -> None:
+    """For a service as a process of its own. Raises SettingWrong where it cannot serve such cells."""
     if settings.cells not in ("", ALL_CELLS):
         raise SettingWrong(f"{PREFIX}CELLS={settings.cells}: has to be {ALL_CELLS}, or nothing")
     if settings.cells and settings.is_alone:

@@ -24,7 +24,7 @@ from largesse.process.health import AddressTaken, Pages, readiness, served
 from largesse.process.shards import run_assigned
 from largesse.process.usage import Usage, answered
 from largesse.process.ways_out import way_out, with_way_out
-from largesse.settings import Settings, SettingWrong, open_bus, read_settings, served_hosts
+from largesse.settings import Settings, SettingWrong, check_cells, open_bus, read_settings, served_hosts
 from largesse.telemetry import configure, logger
 from largesse.tls import read_peers
 
@@ -65,6 +65,7 @@ def serve(
     log = "LOG"
     try:
         settings = read_settings()
+        check_cells(settings)
         log = f"{settings.bus}/{settings.cell}"
         configure(settings.log_format)
         calm_collector()

@@ -62,6 +62,8 @@ INSTEAD = {
     "BUS": "--data",
     "CELL": "the cell is called default",
     "PARTITION": "there is one partition",
+    "CELLS": "there is one cell",
+    "CELL_COPIES": "there is one instance",
     "SHARD": "all shards are run",
     "NODE": "--nodes or --cluster",
     "NODE_DATA": "--data",
