@@ -29,18 +29,18 @@ class Settings:
     `kafka_ca_file`: as whom this process comes to Kafka, and whom it trusts (bus/kafka/cluster.py). `partition`: where
     the cell's log lies in every topic. `cells`: `all`: those that the bus lists (known_cells.py), so far as it deals
     them to this instance; what serves one cell finds its partition there. Empty: the one cell that `cell` and
-    `partition` say. `cell_copies`: how many instances of a service run each cell. `shard`: which altruism shard this instance serves; without it, what the bus
-    assigns to it. A snapshot is taken at the first closing after `snapshot_rounds` rounds, of a large state later
-    (log/snapshots.py). `checkpoints`: how many past states the gateway keeps at most, so that it can show any moment
-    soon (0: none).
-    `inputs_most`: messages taken from one input topic before what they came to is appended. `gap_wait_ms`: how long
-    a decision that a closing names may stay away before it counts as lost. `wait_ms`: the longest a service sleeps
-    without looking up. `standby_wait_ms`: so long after its own decision a standby still waits for the active
-    instance's answer; then it gives its own. `metrics_host`, `metrics_port`: where health and counters are served
-    (port 0: nowhere). `http_hosts`: names by which this process is asked over HTTP beside those that are always its
-    own (hosts.py), commas between. `peer_cert_file`, `peer_key_file`: the certificate of this process among services
-    and agents (tls.py); `peer_ca_file`: the authorities whose certificates the others have to show. `log_format`:
-    `console` or `json`. `bus_cache_mib`: MiB of what was written to a directory's bus last that stay in memory.
+    `partition` say. `cell_copies`: how many instances of a service run each cell. `shard`: which altruism shard this
+    instance serves; without it, what the bus assigns to it. A snapshot is taken at the first closing after
+    `snapshot_rounds` rounds, of a large state later (log/snapshots.py). `checkpoints`: how many past states the gateway
+    keeps at most, so that it can show any moment soon (0: none). `inputs_most`: messages taken from one input topic
+    before what they came to is appended. `gap_wait_ms`: how long a decision that a closing names may stay away before
+    it counts as lost. `wait_ms`: the longest a service sleeps without looking up. `standby_wait_ms`: so long after its
+    own decision a standby still waits for the active instance's answer; then it gives its own. `metrics_host`,
+    `metrics_port`: where health and counters are served (port 0: nowhere). `http_hosts`: names by which this process is
+    asked over HTTP beside those that are always its own (hosts.py), commas between. `peer_cert_file`, `peer_key_file`:
+    the certificate of this process among services and agents (tls.py); `peer_ca_file`: the authorities whose
+    certificates the others have to show. `log_format`: `console` or `json`. `bus_cache_mib`: MiB of what was written to
+    a directory's bus last that stay in memory.
     """
 
     bus: str = "file:largesse-data"

@@ -4,6 +4,7 @@ import asyncio
 
 from aiokafka.errors import InvalidPartitionsError, KafkaError
 
+from largesse.bus.kafka.cluster import Cluster
 from largesse.bus.kafka.topic_settings import TOPICS
 from largesse.bus.kafka.topics_admin import SHOWN_LOOK_SECONDS, SHOWN_LOOKS, partitions_now, put_right
 from largesse.bus.port import Bus, BusError
@@ -17,7 +18,7 @@ FIRST_MOST = 100
 """Messages at the beginning of a log among which its first claim is."""
 
 
-async def put_in(bootstrap: str, bus: Bus, name: str) -> tuple[Cell, bool]:
+async def put_in(cluster: Cluster | str, bus: Bus, name: str) -> tuple[Cell, bool]:
     """The cell of that name, and whether it was listed before. Raises BusError.
 
     A cell that has been served by itself keeps the partition of its log; a new one gets the first that is not used.
@@ -27,25 +28,25 @@ async def put_in(bootstrap: str, bus: Bus, name: str) -> tuple[Cell, bool]:
         await listed.read()
         if (known := listed.cells.get(name)) is not None:
             return known, True
-        there = await partitions_now(bootstrap, LOG)
+        there = await partitions_now(cluster, LOG)
         partition = await _place_for(bus, listed, name, there)
-        await _grow(bootstrap, max(there, partition + 1))
+        await _grow(cluster, max(there, partition + 1))
         if await add_cell(bus, cell := Cell(name, partition)):
             return cell, False
     raise BusError(f"others add cells at the same time: {name} has got no place in {TRIES} tries")
 
 
-async def _grow(bootstrap: str, cells: int) -> None:
+async def _grow(cluster: Cluster | str, cells: int) -> None:
     """Makes room for this number of cells, and waits a while until the brokers show it: they answer before that."""
     for _ in range(SHOWN_LOOKS):
         try:
-            await put_right(bootstrap, TOPICS.values(), cells=cells, grow=True)
-            if (await put_right(bootstrap, TOPICS.values(), cells=cells, check=True))[1]:
+            await put_right(cluster, TOPICS.values(), cells=cells, grow=True)
+            if (await put_right(cluster, TOPICS.values(), cells=cells, check=True))[1]:
                 return
         except InvalidPartitionsError:
             pass  # Somebody else who adds a cell was faster.
         except KafkaError as error:
-            raise BusError(f"kafka://{bootstrap}: topics: {error}") from error
+            raise BusError(f"topics: {error}") from error
         await asyncio.sleep(SHOWN_LOOK_SECONDS)
 
 

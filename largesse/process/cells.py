@@ -57,7 +57,7 @@ class CellKeeper:
         self, bus: Bus, service: str, copies: int | None, run_cell: RunCell, *, linger_s: float = LINGER_SECONDS
     ) -> None:
         self._dealing = bus if copies is not None and isinstance(bus, DealingBus) else None
-        self._group = f"largesse.cells.{service}"
+        self._group = f"largesse.{service}..cells"  # No cell has such a name.
         self._copies = copies or 0
         self._run_cell = run_cell
         self._linger_s = linger_s

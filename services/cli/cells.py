@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from largesse.known_cells import Cell
 
 SCHEME = "kafka://"
+SCHEMES = (SCHEME, "kafkas://")
 T = TypeVar("T")
 
 cell_app = typer.Typer(cls=Group, no_args_is_help=True, rich_markup_mode=None)
@@ -73,7 +74,7 @@ def _asked(bus: str | None, ask: "Callable[[str, AnyBus], Awaitable[T]]") -> "T"
     from largesse.telemetry import configure
 
     address = bus if bus is not None else os.environ.get("LARGESSE_BUS", "")
-    if not address.startswith(SCHEME):
+    if not address.startswith(SCHEMES):
         raise Wrong(
             f"--bus: several cells need Kafka: write {SCHEME}HOST:PORT" + (f"; is {address}" if address else "")
         )
@@ -82,7 +83,7 @@ def _asked(bus: str | None, ask: "Callable[[str, AnyBus], Awaitable[T]]") -> "T"
     async def work() -> T:
         opened = open_bus(address, client_id="largesse-cells")
         try:
-            return await ask(address.removeprefix(SCHEME).removesuffix("/"), opened)
+            return await ask(address, opened)
         finally:
             await opened.close()
 
@@ -95,9 +96,10 @@ def _asked(bus: str | None, ask: "Callable[[str, AnyBus], Awaitable[T]]") -> "T"
 
 
 async def _add(address: str, bus: "AnyBus", name: str) -> "tuple[Cell, bool]":
+    from largesse.bus.kafka.cluster import cluster_of
     from largesse.process.cell_adding import put_in
 
-    return await put_in(address, bus, name)
+    return await put_in(cluster_of(address), bus, name)
 
 
 async def _listed(bus: "AnyBus") -> "list[Cell]":

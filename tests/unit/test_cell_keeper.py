@@ -85,7 +85,7 @@ def test_it_runs_what_it_is_dealt_and_a_cell_that_is_added_later():
         bus.deals.put_nowait([0, 2, 3])
         await work.until(lambda: sorted(work.running) == ["a", "c"])
         assert keeper.is_dealt
-        assert bus.asked == [("largesse.cells.toy", 2)]
+        assert bus.asked == [("largesse.toy..cells", 2)]
         await add_cell(bus, Cell("d", 3))
         await work.until(lambda: sorted(work.running) == ["a", "c", "d"])
         assert keeper.cells == ["a", "c", "d"]

@@ -5,7 +5,7 @@ import pytest
 from largesse.bus.kafka.rights import Rule, compared, group_of, groups, reads, rules, writes
 from largesse.bus.kafka.topic_settings import MEMBERSHIP, TOPICS
 from schemas.principals import BY_PRINCIPAL, PRINCIPALS
-from schemas.topics import DECISIONS, INPUTS, LOG, SNAPSHOTS
+from schemas.topics import CELLS, DECISIONS, INPUTS, LOG, SNAPSHOTS
 from services.altruism import core as altruism
 from services.estimator import core as estimator
 from services.fairness import core as fairness
@@ -26,7 +26,7 @@ def test_a_core_reads_what_its_shell_folds_and_writes_its_decision_and_snapshots
     own = BY_PRINCIPAL[core.NAME]
     beside = ("reservations",) if core is planner else ()  # Series and better plans are asked for like anything else.
 
-    assert set(reads(own)) == {LOG, SNAPSHOTS, MEMBERSHIP.name, core.TOPIC, *core.UPSTREAM, *core.READS}
+    assert set(reads(own)) == {LOG, SNAPSHOTS, CELLS, MEMBERSHIP.name, core.TOPIC, *core.UPSTREAM, *core.READS}
     assert set(writes(own)) == {SNAPSHOTS, core.TOPIC, *beside}
     assert groups(own) == [group_of(core.NAME, "")]
 

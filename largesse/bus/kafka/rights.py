@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from largesse.bus.kafka.topic_settings import MEMBERSHIP, TOPICS
+from largesse.bus.kafka.topic_settings import DEALT, TOPICS
 from schemas.principals import BY_PRINCIPAL, PRINCIPALS, Principal
 
 Kind = Literal["topic", "group", "transactional id"]
@@ -45,8 +45,8 @@ def writes(principal: Principal) -> list[str]:
 
 
 def groups(principal: Principal) -> list[str]:
-    """How the groups begin that it takes part in: one for each cell."""
-    return [group_of(principal.name, "")] if principal.party in MEMBERSHIP.readers else []
+    """How the groups begin that it takes part in: one for each cell, and one in which cells are dealt."""
+    return [group_of(principal.name, "")] if principal.party in DEALT else []
 
 
 def group_of(service: str, cell: str) -> str:

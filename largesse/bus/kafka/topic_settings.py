@@ -27,7 +27,10 @@ FLUSHED = ("input", "log", "decision")
 MEMBERSHIP = Topic("shards", "aside", (), (), ("fairness", "altruism", "leftover", "estimator", "planner"))
 """Nothing is ever written here: its partitions stand for shards, and who is assigned one serves that shard."""
 
-CELL_LIST = Topic(CELLS, "log", (), ("operators",), ("all",))
+DEALT = ("admission", *MEMBERSHIP.readers)
+"""Services whose instances are dealt cells."""
+
+CELL_LIST = Topic(CELLS, "log", (), ("operators",), (*DEALT, "gateway", "agent", "bridge", "operators"))
 """Which cells there are (largesse/known_cells.py): kept for ever, as the log is."""
 
 TOPICS = {**BY_NAME, MEMBERSHIP.name: MEMBERSHIP, CELL_LIST.name: CELL_LIST}

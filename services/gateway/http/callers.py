@@ -219,8 +219,8 @@ def is_secure(request: Request) -> bool:
 
 
 def cookie_name(request: Request) -> str:
-    """Browsers share cookies among all ports of a host, where another cell may listen, and among cells of a gateway. Over
-    TLS the name also says that only this host, over TLS, can have set it."""
+    """Browsers share cookies among all ports of a host, where another cell may listen, and among cells of a gateway.
+    Over TLS the name also says that only this host, over TLS, can have set it."""
     server = request.scope.get("server")
     cell = request.scope.get("root_path", "").rpartition("/")[2]
     name = f"{COOKIE}-{server[1]}" if server and server[1] else COOKIE
