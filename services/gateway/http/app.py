@@ -139,6 +139,12 @@ def make_app(
     app.add_middleware(Guard, hosts=hosts or hosts_of("127.0.0.1"), budget=budget or Budget())
     install(app)
     add_front_page(app)
+    _add_routes(app, api)
+    complete(app)
+    return app
+
+
+def _add_routes(app: FastAPI, api: Api) -> None:
     _add_health(app, api)
     _add_submissions(app, api)
     _add_jobs(app, api)
@@ -163,8 +169,6 @@ def make_app(
     add_cells(app, api)
     add_tokens(app, api)
     add_sessions(app, api)
-    complete(app)
-    return app
 
 
 # ---------------------------------------------------------------- health
