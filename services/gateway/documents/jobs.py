@@ -30,6 +30,7 @@ from services.gateway.view.jobs import (
 )
 from services.gateway.view.places import indexes_of
 from services.gateway.view.state import State, said_of, stage_class_key
+from services.gateway.view.used import use_of
 
 WHY: dict[WaitReason | str, str] = {
     "after": "waits for {after}",
@@ -324,7 +325,7 @@ def _usage(state: State, job: EndedJob, at: int, tasks: int) -> Document | None:
     used, places = state.used_by.get(job.job), state.places.get(job.job)
     if used is None or places is None:
         return None
-    return usage_document(used[at], places[at], each=tasks <= INDEXES_TASKS_MAX)
+    return usage_document(use_of(used[at]), places[at], each=tasks <= INDEXES_TASKS_MAX)
 
 
 def _failure(failed: FailedAttempt) -> Document:

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from services.gateway.view.jobs import LiveJob, StageUse
 from services.gateway.view.state import PLACES_KEPT_MAX, State, note
+from services.gateway.view.used import use_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,7 +18,7 @@ class OutputPlace:
 def keep_places(state: State, name: str, places: list[list[str]], used: list[StageUse]) -> None:
     """A job has ended; where its tasks ran, and what they used, is remembered for a while."""
     state.places[name] = places
-    state.used_by[name] = used
+    state.used_by[name] = [use_text(each) for each in used]
     state.places_kept += sum(len(tasks) for tasks in places)
     while state.places_kept > PLACES_KEPT_MAX:
         forget_places(state, next(iter(state.places)))

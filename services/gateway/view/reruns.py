@@ -6,6 +6,7 @@ from json import dumps
 from schemas import JobAdmitted, JobSpec
 from services.gateway.view.jobs import LiveJob
 from services.gateway.view.state import State
+from services.gateway.view.used import use_of
 
 SPECS_CHARACTERS_MAX = 16 << 20
 """Specs of ended jobs that are kept have so many characters together at most, written out; the oldest go first."""
@@ -19,7 +20,7 @@ def keep_stages(state: State, job: LiveJob, body: JobAdmitted) -> None:
     for stage in body.kept:
         at = job.graph.position[stage]
         if before is not None and places is not None and used is not None:
-            job.places[at], job.used[at] = places[at], used[at]
+            job.places[at], job.used[at] = places[at], use_of(used[at])
             job.kept[at] = kept_before.get(at, before.admitted)
 
 

@@ -29,7 +29,7 @@ from schemas.plans import AtomOrder
 from schemas.quantities import SHARE_UNITS
 from schemas.shares import Breach, QueueShare
 from schemas.tasks import DeviceShare
-from services.gateway.view.jobs import ClassClock, EndedJob, LiveJob, StageUse
+from services.gateway.view.jobs import ClassClock, EndedJob, LiveJob
 from services.gateway.view.predictions import Predictions
 
 ENDED_JOBS_MAX = 10_000
@@ -320,8 +320,8 @@ class State:
     """Where tasks of ended jobs were granted last, the oldest job first."""
     places_kept: int = 0
     """Tasks of those in all."""
-    used_by: dict[str, list[StageUse]] = field(default_factory=dict)
-    """What those tasks used."""
+    used_by: dict[str, list[str]] = field(default_factory=dict)
+    """What those tasks used, by stage as a text (used.py)."""
     holds: dict[str, Allocation] = field(default_factory=dict)
     """By "job/stage/index"."""
     copies: dict[str, list[Allocation]] = field(default_factory=dict)

@@ -1,12 +1,28 @@
 """What attempts used of memory and CPU, in the gateway's view."""
 
+from dataclasses import fields
+from json import dumps, loads
+
 from schemas import Record
 from schemas.tasks import TaskEnd, TaskFailure
-from services.gateway.view.jobs import FailedAttempt
+from services.gateway.view.jobs import FailedAttempt, StageUse
 from services.gateway.view.state import State
 
 UNKNOWN = -1
 """Stands for a number that was not measured."""
+
+
+_COLUMNS = tuple(field.name for field in fields(StageUse))
+
+
+def use_text(used: StageUse) -> str:
+    """What a stage has used as one text, as it is kept of a job that has ended: few of thousands are asked for."""
+    return dumps([getattr(used, name) for name in _COLUMNS], separators=(",", ":"))
+
+
+def use_of(text: str) -> StageUse:
+    """The same read again."""
+    return StageUse(*loads(text))
 
 
 def note_used(state: State, item: TaskEnd, index: int, granted: int) -> None:

@@ -11,6 +11,7 @@ from services.gateway.documents.starts import start_document
 from services.gateway.view.jobs import EndedJob, FailedAttempt, LiveJob, StageUse, waiting_of
 from services.gateway.view.places import indexes_of
 from services.gateway.view.state import Allocation, State
+from services.gateway.view.used import use_of
 from services.gateway.view.waited import waited_until
 from services.gateway.why.overtaken import Ahead, overtaken, overtaken_text
 from services.gateway.why.waits import Waits
@@ -132,7 +133,7 @@ def ended_why(state: State, job: EndedJob, stage: str | None, index: int | None)
         places, spec = state.places[job.job][at], kept_spec(state, job.job)
         if index < len(places) and places[index]:
             reasons[0]["numbers"]["node"] = places[index]
-        granted = 0 if at in job.kept else _granted_of(state.used_by[job.job][at], index)
+        granted = 0 if at in job.kept else _granted_of(use_of(state.used_by[job.job][at]), index)
         if granted and spec is not None:
             ahead = Ahead(job.admitted, job.priority, job.queue, spec.stages[at], _why_of(spec))
             _note_overtaken(state, reasons[0], granted, ahead)
