@@ -1,5 +1,6 @@
-"""Ten cells by one set of services, one of them flooded: whatever is killed, paused or moved, each log is as a cell of
-its own would have written it."""
+"""Many cells by one set of services, one of them flooded: whatever is killed, paused or moved, each log is as a cell of
+its own would have written it. Three cells in a run for every day, else ten.
+"""
 
 import asyncio
 import signal
@@ -17,7 +18,7 @@ pytestmark = [
     pytest.mark.skipif(not SCRIPT.exists(), reason="no script that starts a Kafka broker beside the checkout"),
 ]
 
-CELLS = 10
+CELLS, CELLS_DAILY = 10, 3
 PAUSE_S = 8
 JOBS = 3
 SETTINGS = {"LARGESSE_LOG_FORMAT": "json", "LARGESSE_SNAPSHOT_ROUNDS": "5"}
@@ -41,8 +42,8 @@ async def work_in(cells, label):
     await asyncio.gather(*(some(name, cluster) for name, cluster in cells.clusters.items() if name != "c0"))
 
 
-async def story(cells):
-    await cells.set_up(CELLS)
+async def story(cells, count):
+    await cells.set_up(count)
     flooding = asyncio.create_task(flood(cells.clusters["c0"]))
     await work_in(cells, "quiet")
 
@@ -69,18 +70,19 @@ async def story(cells):
     assert set(codes.values()) == {0}, codes
 
 
-def test_each_log_of_many_cells_is_as_a_cell_of_its_own_would_have_written_it(broker, tmp_path):
+def test_each_log_of_many_cells_is_as_a_cell_of_its_own_would_have_written_it(broker, tmp_path, daily):
+    count = CELLS_DAILY if daily else CELLS
     cells = ManyCells(broker.address, tmp_path, SETTINGS)
 
     async def whole():
         try:
-            await story(cells)
+            await story(cells, count)
         finally:
             await cells.close()
 
     asyncio.run(whole())
 
-    assert len(cells.clusters) == CELLS + 1
+    assert len(cells.clusters) == count + 1
     for name in cells.clusters:
         said = largesse("replay", f"kafka://{broker.address}/{name}", "--verify")
         assert said.code == 0, f"{name}: {said.out}{said.err}"
