@@ -25,11 +25,9 @@ import orjson
 
 from benchmarks.live_kafka import SERVICES, Cluster, Size
 from largesse.bus.kafka.bus import KafkaBus
-from largesse.bus.kafka.topic_settings import TOPICS
-from largesse.bus.kafka.topics_admin import put_right
 from largesse.bus.port import Outgoing
 from largesse.known_cells import Cell
-from largesse.process.cell_adding import put_in
+from largesse.process.cell_adding import make_room, put_in
 
 ROOT = Path(__file__).parents[1]
 INSTANCES = 2
@@ -112,7 +110,7 @@ class ManyCells:
 
     async def set_up(self, cells: int) -> None:
         """Cells, and INSTANCES of each service."""
-        await put_right(self.address, TOPICS.values(), cells=cells, grow=True)
+        await make_room(self.address, cells)
         bus = KafkaBus(self.address)
         for number in range(cells):
             await put_in(self.address, bus, f"c{number}")

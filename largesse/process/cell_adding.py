@@ -30,14 +30,15 @@ async def put_in(cluster: Cluster | str, bus: Bus, name: str) -> tuple[Cell, boo
             return known, True
         there = await partitions_now(cluster, LOG)
         partition = await _place_for(bus, listed, name, there)
-        await _grow(cluster, max(there, partition + 1))
+        await make_room(cluster, max(there, partition + 1))
         if await add_cell(bus, cell := Cell(name, partition)):
             return cell, False
     raise BusError(f"others add cells at the same time: {name} has got no place in {TRIES} tries")
 
 
-async def _grow(cluster: Cluster | str, cells: int) -> None:
-    """Makes room for this number of cells, and waits a while until the brokers show it: they answer before that."""
+async def make_room(cluster: Cluster | str, cells: int) -> None:
+    """Makes topics with room for this number of cells, and waits a while until the brokers show it: they answer before
+    that. Raises BusError."""
     for _ in range(SHOWN_LOOKS):
         try:
             await put_right(cluster, TOPICS.values(), cells=cells, grow=True)

@@ -137,12 +137,12 @@ def test_an_agent_knows_bridges():
     node = read_node_settings(Settings(), {"LARGESSE_BRIDGES": "b-1:9464, b-2:9464,"})
 
     assert node.bridges == ("b-1:9464", "b-2:9464")
-    with pytest.raises(SettingWrong, match="LARGESSE_BRIDGES=b: has to be HOST:PORT"):
+    with pytest.raises(SettingWrong, match=r"LARGESSE_BRIDGES=b: has to be \[https://\]HOST:PORT"):
         read_node_settings(Settings(), {"LARGESSE_BRIDGES": "b"})
 
 
 def test_an_address_that_is_none_is_refused():
-    with pytest.raises(SettingWrong, match="LARGESSE_ADVERTISE=n: has to be HOST:PORT"):
+    with pytest.raises(SettingWrong, match=r"LARGESSE_ADVERTISE=n: has to be \[https://\]HOST:PORT"):
         read_node_settings(Settings(metrics_port=9464), {"LARGESSE_ADVERTISE": "n"})
 
 

@@ -95,7 +95,7 @@ def test_an_agent_may_say_where_it_shows_output(address):
 def test_an_address_is_a_host_and_a_port(address):
     problem = refusal("nodes", {"register": node(address=address)})
 
-    assert str(problem) == f'register.address: has to be HOST:PORT, like node-1:9464, is "{address}"'
+    assert str(problem) == f'register.address: has to be [https://]HOST:PORT, like node-1:9464, is "{address}"'
 
 
 def test_an_address_has_a_length():
