@@ -150,12 +150,17 @@ def test_a_node_that_floods_is_dropped_unread_and_others_are_served_meanwhile(tm
     told(story)
 
 
-def test_a_node_that_floods_on_is_shut_out_for_a_while_and_a_new_one_is_heard_meanwhile(tmp_path, monkeypatch):
+def shut_out_soon(monkeypatch, *, for_ms, look_ms):
+    """Some hundred messages at once are a flood."""
     monkeypatch.setattr(allowance, "MS_MAX", 20)
     monkeypatch.setattr(allowance, "MS_A_SECOND", 0)
     monkeypatch.setattr(floods, "DROPPED_A_SECOND_MAX", 20)
-    monkeypatch.setattr(floods, "SHUT_OUT_MS", 600_000)
-    monkeypatch.setattr(shell, "LOOK_MS", 50)
+    monkeypatch.setattr(floods, "SHUT_OUT_MS", for_ms)
+    monkeypatch.setattr(shell, "LOOK_MS", look_ms)
+
+
+def test_a_node_that_floods_on_is_shut_out_for_a_while_and_a_new_one_is_heard_meanwhile(tmp_path, monkeypatch):
+    shut_out_soon(monkeypatch, for_ms=600_000, look_ms=50)
 
     def topics(broker):
         return list(broker._links["b1"].filters)
@@ -204,11 +209,7 @@ async def line_of(broker, node):
 
 
 def test_a_node_is_heard_that_was_answered_before_another_flooded_and_is_not_registered_yet(monkeypatch):
-    monkeypatch.setattr(allowance, "MS_MAX", 20)
-    monkeypatch.setattr(allowance, "MS_A_SECOND", 0)
-    monkeypatch.setattr(floods, "DROPPED_A_SECOND_MAX", 20)
-    monkeypatch.setattr(floods, "SHUT_OUT_MS", 600_000)
-    monkeypatch.setattr(shell, "LOOK_MS", 50)
+    shut_out_soon(monkeypatch, for_ms=600_000, look_ms=50)
     monkeypatch.setattr(line_module, "ANSWER_MS", 300)
 
     async def story(cell, broker):
@@ -234,11 +235,7 @@ def test_a_node_is_heard_that_was_answered_before_another_flooded_and_is_not_reg
 
 
 def test_everybody_is_heard_again_once_nobody_is_shut_out(tmp_path, monkeypatch):
-    monkeypatch.setattr(allowance, "MS_MAX", 20)
-    monkeypatch.setattr(allowance, "MS_A_SECOND", 0)
-    monkeypatch.setattr(floods, "DROPPED_A_SECOND_MAX", 20)
-    monkeypatch.setattr(floods, "SHUT_OUT_MS", 500)
-    monkeypatch.setattr(shell, "LOOK_MS", 60_000)
+    shut_out_soon(monkeypatch, for_ms=500, look_ms=60_000)
 
     async def story(cell, broker):
         filters = broker._links["b1"].filters
