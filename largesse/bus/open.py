@@ -1,6 +1,9 @@
 """A bus by its URL: `kafka[s]://host:port[,host:port]`, `file:DIRECTORY` or `file:///DIRECTORY`, `memory:`."""
 
+from pathlib import Path
+
 from largesse.bus.file.bus import CACHE_BYTES, FileBus
+from largesse.bus.file.head import HEAD_NAME
 from largesse.bus.kafka.cluster import Access, BusUrlWrong, cluster_of, is_cluster
 from largesse.bus.memory import MemoryBus
 from largesse.bus.port import Bus
@@ -23,10 +26,19 @@ def open_bus(
     if kind == "file":
         directory = place.removeprefix("//")
         if directory:
+            _check_no_data_folder(directory)
             return FileBus(directory, cache_bytes=cache_bytes)
     if is_cluster(url):
         return _kafka(url, client_id, access)
     raise BusUrlWrong(f"{url!r} is not a bus: write kafka[s]://HOST:PORT, file:DIRECTORY or memory:")
+
+
+def _check_no_data_folder(directory: str) -> None:
+    """Raises BusUrlWrong for the data folder of `largesse up`, whose bus lies in it: another, empty one would be made
+    beside that."""
+    folder = Path(directory)
+    if (folder / "bus" / HEAD_NAME).exists() and not (folder / HEAD_NAME).exists():
+        raise BusUrlWrong(f"file:{directory} is the data folder of `largesse up`: its bus is file:{folder / 'bus'}")
 
 
 def _kafka(url: str, client_id: str, access: Access | None) -> Bus:

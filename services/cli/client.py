@@ -193,6 +193,11 @@ class Gateway:
             raise Wrong(f"{self.url} cannot be reached: check the address, HTTP_PROXY and HTTPS_PROXY") from None
         _known.set(self if token is not None else None)
 
+    @property
+    def has_token(self) -> bool:
+        """Whether it is asked with a token."""
+        return "Authorization" in self._http.headers
+
     def holder(self) -> str:
         """Whose the token is that it is asked with; "" where the cell asks for none. Raises as `ask` does."""
         return str(self.document("GET", "/v1/session", "user")["user"] or "")

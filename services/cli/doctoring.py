@@ -22,6 +22,7 @@ Bus = Annotated[
     ),
 ]
 INDENT = " " * 9
+_COUNTED: "dict[Level, str]" = {"bad": "wrong", "unknown": "unknown", "warn": "worth a look"}
 _WORDS: "dict[Level, str]" = {"ok": "ok", "warn": "look at", "bad": "wrong", "unknown": "unknown"}
 
 
@@ -39,7 +40,7 @@ def doctor(
 ) -> None:
     """Look at this machine, at a cell by its gateway, and with --bus at the bus that it is on.
 
-    Ends with 1 where something is wrong. Changes nothing.
+    Ends with 1 where something is wrong, or could not be looked at. Changes nothing.
     """
     from services.cli.doctor.findings import LEVELS
 
@@ -51,19 +52,23 @@ def doctor(
     counts = {level: sum(each.level == level for each in found) for level in LEVELS}
     if json:
         out_json({"findings": [each.document() for each in found], "counts": counts})
-    if counts["bad"]:
-        raise Refused(f"{counts['bad']} of {len(found)} findings are wrong, {counts['warn']} are worth a look")
+    if counts["bad"] or counts["unknown"]:
+        said = [f"{counts[level]} {word}" for level, word in _COUNTED.items() if counts[level]]
+        raise Refused(f"of {len(found)} findings {', '.join(said)}")
 
 
 def _all(bus: str | None, cell: str, partition: int, url: str | None) -> "Iterator[Finding]":
     from services.cli.client import Gateway
-    from services.cli.doctor.bus import of_bus
+    from services.cli.doctor.bus import check_bus, of_bus
     from services.cli.doctor.gateway import of_gateway
     from services.cli.doctor.machine import environment, of_machine
     from services.cli.settings_page import variables
 
+    gateway = Gateway(url)
+    if bus is not None:
+        check_bus(bus)
     yield from of_machine(environment(), variables())
-    yield from of_gateway(Gateway(url))
+    yield from of_gateway(gateway)
     if bus is not None:
         yield from of_bus(bus, cell, partition)
 

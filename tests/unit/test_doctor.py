@@ -6,6 +6,7 @@ from email.utils import formatdate
 
 import pytest
 
+from largesse.bus.open import BusUrlWrong, open_bus
 from largesse.release import VERSION
 from services.cli.doctor.bus import of_bus
 from services.cli.doctor.findings import judged
@@ -36,6 +37,7 @@ class Told:
 
     def __init__(self, documents, url="http://127.0.0.1:8642", date=None):
         self.url, self._documents, self._date = url, documents, date
+        self.has_token = False
 
     def ask(self, method, path):
         document = self.document(method, path)
@@ -98,7 +100,7 @@ def test_where_all_is_right_every_finding_says_so(well):
             "no node that is there could ever run 3 tasks of root",
             "largesse why JOB",
         ),
-        ({"nodes": {"nodes": []}}, "nodes", "bad", "none of 0 nodes is ready", "services.agent"),
+        ({"nodes": {"nodes": []}}, "nodes", "bad", "none of 0 nodes is ready", "its agent"),
     ],
 )
 def test_what_is_wrong_is_named_with_what_helps(well, given, area, level, says, helps):
@@ -122,14 +124,16 @@ def test_nodes_that_need_a_hand_are_named(well):
     nodes = [
         node,
         *(node | {"node": f"l{number}", "state": "lost"} for number in range(7)),
+        node | {"node": "away", "state": "draining", "drain": {"author": "ops", "reason": "disk", "until_ms": None}},
         node | {"node": "full", "state": "unschedulable", "unschedulable": "its disk is full"},
         node | {"node": "hot", "failing": {"jobs": ["a", "b"], "until_ms": 1}},
     ]
 
     told = of(found(well, nodes={"nodes": nodes}), "nodes")
     assert [each[1] for each in told] == [
-        "2 of 10 nodes are ready",
+        "2 of 11 nodes are ready",
         "lost: l0, l1, l2, l3, l4 and 2 more",
+        "away is drained by ops: disk",
         "full takes no tasks: its disk is full",
         "attempts of several jobs fail in a row on hot",
     ]
@@ -146,7 +150,9 @@ def test_broken_guarantees_and_refused_inputs_are_told(well):
 
     findings = found(well, summary=summary)
     assert [each[2] for each in of(findings, "guarantees")] == ["largesse why ads"]
-    assert of(findings, "inputs")[0][1].startswith("3 inputs were refused for good")
+    assert of(findings, "inputs")[0][1].startswith("3 inputs refused for good")
+    assert of(findings, "inputs")[0][1].endswith(": jobs, stages: is empty")
+    assert "(ann)" in of(findings, "inputs")[0][2]
 
 
 def test_an_admin_hears_of_tokens_that_end_soon(well):
@@ -169,6 +175,19 @@ def test_what_may_not_be_asked_is_unknown_and_the_rest_is_told(well):
         ("unknown", "could not be asked: your token is a submitter's", "ask with a viewer's token")
     ]
     assert of(findings, "nodes")[0][0] == "ok"
+
+
+def test_a_token_that_does_not_count_is_not_called_none(well):
+    gateway = Told(well | {"/v1/session": {"open": False, "user": None}})
+    gateway.has_token = True
+
+    assert "is not known here" in of(list(of_gateway(gateway)), "rights")[0][1]
+
+
+def test_a_gateway_that_has_read_nothing_is_wrong(well):
+    findings = found(well, readyz={"cell": "", "seq": 0})
+
+    assert [(each.area, each.level) for each in findings] == [("gateway", "bad")]
 
 
 def test_of_a_recorded_log_nothing_is_asked_that_goes_on(well):
@@ -206,7 +225,7 @@ def test_without_a_gateway_it_says_so_and_ends_with_1():
 
     assert said.code == 1
     assert "wrong    gateway: no answer from" in said.out
-    assert said.err == "largesse: 1 of 4 findings are wrong, 0 are worth a look\n"
+    assert said.err == "largesse: of 4 findings 1 wrong\n"
 
 
 def test_programs_get_all_findings_as_one_document():
@@ -221,3 +240,12 @@ def test_on_a_narrow_terminal_it_folds():
     said = largesse("doctor", "--url", NOWHERE, columns=40, terminal=True)
 
     assert max(map(len, said.out.splitlines())) <= 40
+
+
+def test_a_data_folder_is_no_bus_and_says_where_its_bus_is(tmp_path):
+    (tmp_path / "bus").mkdir()
+    (tmp_path / "bus" / "head.json").write_text("{}")
+
+    with pytest.raises(BusUrlWrong, match=r"is the data folder of `largesse up`: its bus is file:.*/bus"):
+        open_bus(f"file:{tmp_path}")
+    assert [path.name for path in tmp_path.iterdir()] == ["bus"]

@@ -18,15 +18,23 @@ KAFKA = ("kafka://", "kafkas://")
 JOURNALS = "journal-*.jsonl"
 
 
+def check_bus(bus: str) -> None:
+    """Raises Wrong for what is no bus."""
+    if not bus.startswith(KAFKA) and not _folder_of(bus).is_dir():
+        raise Wrong(f"--bus: {bus} is neither {KAFKA[0]}HOST:PORT nor a data folder")
+
+
+def _folder_of(bus: str) -> Path:
+    return Path(bus.removeprefix("file:").removeprefix("//"))
+
+
 def of_bus(bus: str, cell: str, partition: int) -> Findings:
     """`bus`: kafka://HOST:PORT, or a data folder. Raises Wrong for what is neither."""
     if bus.startswith(KAFKA):
         yield from asyncio.run(_of_kafka(bus, cell, partition))
         return
-    folder = Path(bus.removeprefix("file:").removeprefix("//"))
-    if not folder.is_dir():
-        raise Wrong(f"--bus: {bus} is neither {KAFKA[0]}HOST:PORT nor a data folder")
-    yield from _of_folder(folder)
+    check_bus(bus)
+    yield from _of_folder(_folder_of(bus))
 
 
 # ---------------------------------------------------------------- a folder
@@ -44,7 +52,7 @@ def _of_folder(folder: Path) -> Findings:
 
 
 def _mib(size: int) -> str:
-    return f"{size / (1 << 20):,.0f} MiB"
+    return f"{size / (1 << 20):,.0f} MiB" if size >= 10 << 20 else f"{size / 1_024:,.0f} KiB"
 
 
 def _room(free: int, text: str) -> Finding:

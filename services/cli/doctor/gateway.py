@@ -40,6 +40,10 @@ def of_gateway(gateway: "Gateway") -> Findings:
         remedy = "is the gateway up, and is this its address? (--url, LARGESSE_URL, `largesse context`)"
         yield Finding("gateway", "bad", brief, remedy)
         return
+    if not ready["cell"]:
+        text = f"{gateway.url} has read no record: there is no cell on its bus yet, or it is another bus than was meant"
+        yield Finding("gateway", "bad", text, "is services.admission up, on the same LARGESSE_BUS?")
+        return
     yield Finding(
         "gateway",
         "ok",
@@ -116,6 +120,10 @@ def _rights(gateway: "Gateway") -> Findings:
         yield Finding("rights", "ok" if is_local else "bad", text, "" if is_local else remedy)
         return
     if session["user"] is None:
+        if gateway.has_token:
+            text = "the token that was sent is not known here, was revoked, or has expired"
+            yield Finding("rights", "warn", text, "ask an admin of the cell for another one")
+            return
         remedy = "export LARGESSE_TOKEN_FILE=FILE, or give the context a token_file"
         yield Finding("rights", "warn", "the cell asks for a token, and none was sent", remedy)
         return
@@ -189,12 +197,10 @@ def _refused(summary: "Row") -> Findings:
     latest = [row for row in summary["refused"]["latest"] if summary["time"] - row["time_ms"] < REFUSED_MS]
     if latest:
         row = latest[0]
-        yield Finding(
-            "inputs",
-            "warn",
-            f"{summary['refused']['count']:,} inputs were refused for good, the last one at {moment(row['time_ms'])}",
-            f"largesse tail LOG --from {row['seq']} shows it; whoever sent it has to send it right",
-        )
+        count = plural(summary["refused"]["count"], "input")
+        text = f"{count} refused for good, the last one at {moment(row['time_ms'])}: {row['topic']}, {row['field']}: "
+        remedy = f"whoever sent it ({row['author'] or 'unknown'}) has to send it right; `largesse audit LOG` has all"
+        yield Finding("inputs", "warn", text + row["reason"], remedy)
     else:
         yield Finding("inputs", "ok", "no input was refused for good within a day")
 
@@ -211,6 +217,10 @@ def _nodes(gateway: "Gateway") -> Findings:
     if lost := by_state.get("lost"):
         names = _named([node["node"] for node in lost])
         yield Finding("nodes", "warn", f"lost: {names}", "start their agents, or largesse node remove NODE")
+    for node in by_state.get("draining", ())[:NAMED_MAX]:
+        drain = node["drain"] or {"author": "", "reason": ""}
+        why = f": {drain['reason']}" if drain["reason"] else ""
+        yield Finding("nodes", "ok", f"{node['node']} is drained by {drain['author'] or 'somebody'}{why}")
     for node in by_state.get("unschedulable", ())[:NAMED_MAX]:
         remedy = "mend that; the agent says so by itself once it is gone"
         yield Finding("nodes", "warn", f"{node['node']} takes no tasks: {node['unschedulable']}", remedy)
@@ -220,7 +230,7 @@ def _nodes(gateway: "Gateway") -> Findings:
         yield Finding("nodes", "warn", f"attempts of several jobs fail in a row on {_named(failing)}", remedy)
 
 
-_START_AGENT = "start an agent (python -m services.agent), or largesse node resume NODE"
+_START_AGENT = "largesse node resume NODE, where it is drained; else start its agent"
 
 
 def _named(names: list[str]) -> str:
