@@ -55,3 +55,13 @@ def highest(roles: Iterable[Role]) -> RoleName:
 def role_text(role: Role) -> str:
     """A role as it is written: `submitter:ads,test`."""
     return f"{role.role}:{','.join(role.queues)}" if role.queues else role.role
+
+
+def role_parts(text: str) -> tuple[str, list[str]]:
+    """A role and its queues, as `role_text` writes them. Raises ValueError, which says what is wrong."""
+    role, colon, queues = text.partition(":")
+    if role not in ROLES:
+        raise ValueError(f"has to be one of {', '.join(ROLES)}, like submitter:ads,test; is {role!r}")
+    if colon and not queues:
+        raise ValueError(f"{text!r} names no queue: write {role}:QUEUE, or {role} alone")
+    return role, [each.strip() for each in queues.split(",")] if queues else []

@@ -11,7 +11,7 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -100,3 +100,12 @@ def _listens(port: int) -> bool:
 
 def _user() -> str:
     return "root" if os.getuid() == 0 else "nobody"  # Ignored where it was not started by root.
+
+
+@pytest.fixture
+def mosquitto(tmp_path: Path) -> Iterator[Mosquitto]:
+    """A broker that runs, for one test."""
+    broker = Mosquitto(tmp_path)
+    broker.start()
+    yield broker
+    broker.kill()

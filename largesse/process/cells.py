@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 from typing import Protocol, runtime_checkable
 
+from largesse.bus.kafka.rights import group_of
 from largesse.bus.port import Bus, BusError
 from largesse.known_cells import Cell, CellList
 from largesse.settings import PREFIX, Settings, SettingWrong
@@ -57,7 +58,7 @@ class CellKeeper:
         self, bus: Bus, service: str, copies: int | None, run_cell: RunCell, *, linger_s: float = LINGER_SECONDS
     ) -> None:
         self._dealing = bus if copies is not None and isinstance(bus, DealingBus) else None
-        self._group = f"largesse.{service}..cells"  # No cell has such a name.
+        self._group = group_of(service, ".cells")  # No cell has such a name.
         self._copies = copies or 0
         self._run_cell = run_cell
         self._linger_s = linger_s

@@ -13,7 +13,7 @@ import typer
 
 from largesse.secret_file import SecretUnreadable, secret_in
 from largesse.token_text import may_be_token
-from schemas.access import ROLES
+from schemas.access import ROLES, role_parts
 from services.cli.arguments import Json, Url, given
 from services.cli.client import Gateway, Row, step, user
 from services.cli.ending import Refused, Unanswered, Wrong, note, out, out_json
@@ -57,15 +57,11 @@ def roles_of(texts: list[str]) -> list[Row]:
     """Roles as a request has them. Raises Wrong."""
     found: list[Row] = []
     for text in texts:
-        role, colon, queues = text.partition(":")
-        if role not in ROLES:
-            raise Wrong(f"--role: has to be one of {', '.join(ROLES)}, like submitter:ads,test; is {role!r}")
-        if colon and not queues:
-            raise Wrong(f"--role: {text!r} names no queue: write {role}:QUEUE, or {role} alone")
-        said: Row = {"role": role}
-        if queues:
-            said["queues"] = queues.split(",")
-        found.append(said)
+        try:
+            role, queues = role_parts(text)
+        except ValueError as error:
+            raise Wrong(f"--role: {error}") from None
+        found.append({"role": role, "queues": queues} if queues else {"role": role})
     return found
 
 

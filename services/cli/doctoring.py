@@ -1,5 +1,6 @@
 """`largesse doctor`: what is wrong with a cell, its bus and this machine, and what helps."""
 
+import os
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -61,13 +62,13 @@ def _all(bus: str | None, cell: str, partition: int, url: str | None) -> "Iterat
     from services.cli.client import Gateway
     from services.cli.doctor.bus import check_bus, of_bus
     from services.cli.doctor.gateway import of_gateway
-    from services.cli.doctor.machine import environment, of_machine
+    from services.cli.doctor.machine import of_machine
     from services.cli.settings_page import variables
 
     gateway = Gateway(url)
     if bus is not None:
         check_bus(bus)
-    yield from of_machine(environment(), variables())
+    yield from of_machine(os.environ, variables())
     yield from of_gateway(gateway)
     if bus is not None:
         yield from of_bus(bus, cell, partition)

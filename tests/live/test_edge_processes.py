@@ -8,8 +8,10 @@ import pytest
 
 from schemas import NodeRegistered, TaskStarted
 from tests.live.kafka_cell import READY_SECONDS, KafkaCell, free_partition
-from tests.mosquitto import Mosquitto
+from tests.mosquitto import mosquitto
 from tests.unit.cli_process import largesse
+
+__all__ = ["mosquitto"]  # The fixture.
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow, pytest.mark.xdist_group("kafka cells")]
 
@@ -36,14 +38,6 @@ class EdgeCell(KafkaCell):
     def has(self, kind: type, count: int) -> bool:
         """Whether the log has so many records of a type."""
         return sum(isinstance(accepted.record.body, kind) for accepted in self.records) >= count
-
-
-@pytest.fixture
-def mosquitto(tmp_path):
-    broker = Mosquitto(tmp_path)
-    broker.start()
-    yield broker
-    broker.kill()
 
 
 def test_a_cell_whose_bridges_and_broker_are_killed_runs_each_task_once(kafka_address, mosquitto, tmp_path):

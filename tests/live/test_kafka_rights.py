@@ -22,9 +22,11 @@ from schemas.principals import PRINCIPALS
 from tests.contract.kafka_rig import put_right_at_once
 from tests.contract.secure_rig import secure_broker
 from tests.live.kafka_cell import READY_SECONDS, KafkaCell
-from tests.mosquitto import Mosquitto
+from tests.mosquitto import mosquitto
 from tests.secure_kafka import ADMIN, SecureBroker
 from tests.unit.cli_process import largesse
+
+__all__ = ["mosquitto"]  # The fixture.
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow, pytest.mark.xdist_group("kafka cells")]
 
@@ -74,14 +76,6 @@ def job(name: str) -> dict[str, Any]:
         {"stage": "reduce", "after": ["map"], "tasks": 1, "demand": {"cpu": "1"}, "command": ["true"], "retries": 5},
     ]
     return {"job": name, "stages": stages}
-
-
-@pytest.fixture
-def mosquitto(tmp_path):
-    broker = Mosquitto(tmp_path)
-    broker.start()
-    yield broker
-    broker.kill()
 
 
 @pytest.fixture

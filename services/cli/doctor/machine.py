@@ -1,6 +1,5 @@
 """This machine: what is installed, and what the environment says."""
 
-import os
 import platform
 import resource
 from collections.abc import Mapping
@@ -64,8 +63,3 @@ def _variables(environment: Mapping[str, str], known: frozenset[str]) -> Finding
         yield Finding(
             "environment", "ok", f"{count} variables of Largesse are set" if count else "nothing is set for Largesse"
         )
-
-
-def environment() -> Mapping[str, str]:
-    """The environment of this process."""
-    return os.environ

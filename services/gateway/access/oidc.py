@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 from largesse.hosts import is_loopback
 from largesse.settings import PREFIX, SettingWrong
 from schemas import Role
-from schemas.access import ROLES, TOKEN_ROLES_MAX
+from schemas.access import TOKEN_ROLES_MAX, role_parts
 from schemas.edge.access import RoleInput, role_of
 from schemas.edge.read import Malformed
 from schemas.edge.validated import validated
@@ -119,13 +119,11 @@ def _roles(text: str) -> dict[str, tuple[Role, ...]]:
 
 
 def _role(text: str, source: str) -> Role:
-    name, colon, queues = text.partition(":")
-    if name not in ROLES:
-        raise SettingWrong(f"{source}: the role has to be one of {', '.join(ROLES)}, like submitter:ads,test")
-    if colon and not queues:
-        raise SettingWrong(f"{source}: names no queue: write {name}:QUEUE, or {name} alone")
-    document = {"role": name, "queues": [each.strip() for each in queues.split(",")] if queues else []}
     try:
-        return role_of(validated(RoleInput, document), "")
+        role, queues = role_parts(text)
+    except ValueError as error:
+        raise SettingWrong(f"{source}: the role {error}") from None
+    try:
+        return role_of(validated(RoleInput, {"role": role, "queues": queues}), "")
     except Malformed as fault:
         raise SettingWrong(f"{source}: {fault.reason}") from None
