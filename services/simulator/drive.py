@@ -4,6 +4,8 @@ from collections.abc import Callable, Iterator
 from itertools import groupby
 from typing import cast
 
+from mypy_extensions import mypyc_attr
+
 from schemas import (
     InputRefused,
     JobSpec,
@@ -25,6 +27,7 @@ Arrival = JobSpec | ReservationRequested | ReservationUpdated | ReservationDelet
 """What a user submits."""
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class Drive:
     """A cell, its agents and what is still to be submitted, as (submit_ms, body) in that order. `waiting` is used up:
     nothing in it is kept for longer than the cell keeps it.

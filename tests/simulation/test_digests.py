@@ -17,6 +17,7 @@ from typing import get_args
 
 import pytest
 
+from largesse.log.export import ExportWriter
 from schemas.presets import Preset
 from services.simulator.drawn import drawn_cluster, drawn_jobs
 from services.simulator.drawn_reservations import KNOBS, drawn_arrivals
@@ -166,6 +167,22 @@ def test_a_whole_cell_runs_on_compiled_cores(compiled, tmp_path):
     done = subprocess.run([*words, "demo"], env=env, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout[-2_000:] + done.stderr[-2_000:]
     assert "the log verified" in done.stdout
+
+
+def test_compiled_cores_answer_what_ifs_alike(compiled, tmp_path):
+    """What the commands over a log add to the cores is interpreted, and stands on compiled classes."""
+    with ExportWriter(tmp_path / "log.gz") as log:
+        simulate(drawn_jobs(53), drawn_cluster(53), Options({"preset": "carbyne"}, listener=log))
+    words = [sys.executable, "-m", "services.cli.main", "replay", "log.gz", "--what-if", "--preset", "drf", "--json"]
+    answers = []
+    for env in ({"PYTHONPATH": str(ROOT)}, compiled):
+        env = {**os.environ, **env}
+        done = subprocess.run(words, env=env, cwd=tmp_path, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        answers.append(done.stdout)
+
+    assert answers[0] == answers[1]
+    assert json.loads(answers[0])
 
 
 def test_compiled_cores_keep_what_the_others_do_and_come_back_from_snapshots(compiled):
