@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from largesse.bus.file.bus import FileBus
+from largesse.bus.file.packing import pack_closed
 from largesse.bus.port import Outgoing
 
 ROUNDS = 5
@@ -94,6 +95,10 @@ def memory_mb() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
+def _pack(folder: Path) -> None:
+    pack_closed(folder)
+
+
 def long_journal(megabytes: int, parent: Path | None) -> None:
     """Writes, opens and reads back a long journal."""
 
@@ -138,6 +143,12 @@ def long_journal(megabytes: int, parent: Path | None) -> None:
 
         cost = measured(read_all)
         print(f"open and read back {count} of one topic: {cost.wall:.2f} s, peak memory {memory_mb():.0f} MB")
+        packed = measured(lambda: _pack(folder))
+        _pack(folder)  # What was packed goes with the next turn.
+        left = sum(path.stat().st_size for path in folder.glob("journal-*")) / (1 << 20)
+        print(f"pack closed segments: {packed.cpu:.2f} CPU s, {left:.0f} MB are left")
+        cost = measured(read_all)
+        print(f"open and read back the same, packed: {cost.wall:.2f} s, peak memory {memory_mb():.0f} MB")
 
 
 def main() -> None:

@@ -27,7 +27,7 @@ def open_bus(
         directory = place.removeprefix("//")
         if directory:
             _check_no_data_folder(directory)
-            return FileBus(directory, cache_bytes=cache_bytes)
+            return FileBus(directory, cache_bytes=cache_bytes, packs=True)
     if is_cluster(url):
         return _kafka(url, client_id, access)
     raise BusUrlWrong(f"{url!r} is not a bus: write kafka[s]://HOST:PORT, file:DIRECTORY or memory:")

@@ -101,7 +101,7 @@ async def opened(plan: Plan, stop: asyncio.Event) -> "Host":
     OSError.
     """
     is_new = is_unused(plan.data)
-    bus = FileBus(plan.data / BUS, cache_bytes=read_settings().bus_cache_mib << 20)
+    bus = FileBus(plan.data / BUS, cache_bytes=read_settings().bus_cache_mib << 20, packs=True)
     try:
         return Host(plan, bus, bound(plan.host, plan.port), stop, is_new=is_new)
     except BaseException:

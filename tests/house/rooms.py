@@ -101,7 +101,7 @@ ROOMS = (
         "the engine beside the world",
         ("largesse/shell.py", "largesse/moments.py", "largesse/bus/*/bus.py", "largesse/bus/*.py"),
         ours=("schemas", "largesse"),
-        others=STDLIB | {"aiokafka", "orjson", "pydantic", "structlog"},
+        others=STDLIB | {"aiokafka", "backports", "compression", "orjson", "pydantic", "structlog"},
     ),
     Room(
         "a client of MQTT",

@@ -134,7 +134,8 @@ def is_refused(path: Path) -> bool:
 
 
 # ---------------------------------------------------------------- elsewhere
-NEEDED = "import orjson, pydantic, numpy, structlog, mypy_extensions, lark, prometheus_client; "
+NEEDED = "import sys; sys.version_info >= (3, 14) or __import__('backports.zstd'); "
+NEEDED += "import orjson, pydantic, numpy, structlog, mypy_extensions, lark, prometheus_client; "
 NEEDED += "assert orjson.__version__.split('.') >= ['3', '10'], f'orjson {orjson.__version__}'"
 ELSEWHERE = """
 import os, sys

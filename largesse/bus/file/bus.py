@@ -3,9 +3,10 @@
 Appends are lines of the journal in the order of their sends (lines.py, group_commit.py); messages of compacted
 topics are files of their own (compacted.py). A durable message is shown to readers after its sync, unless it may be
 early, any other at once; one that follows a message still hidden waits for the same sync, so what was sent can always
-be read. What is written because of an early one lies behind it, so no crash leaves that without this. Opening
-verifies every byte. After BusFull the bus still reads and writes nothing more, with room again or without; opened
-again, it goes on where the disk ends.
+be read. What is written because of an early one lies behind it, so no crash leaves that without this. Closed segments
+are packed beside it (packing.py). Opening verifies every byte of what is not packed, and that the packed segments hang
+together; what is in them is verified by whoever reads it, all of it by a replay. After BusFull the bus still reads and
+writes nothing more, with room again or without; opened again, it goes on where the disk ends.
 """
 
 import asyncio
@@ -19,9 +20,11 @@ from largesse.bus.file.compacted import COMPACTED, CompactedPartition, find, mov
 from largesse.bus.file.group_commit import Append, GroupCommit, Sync
 from largesse.bus.file.head import Head, JournalDamaged, make_directory, write_head, write_mark
 from largesse.bus.file.index import Stretches, read_back
-from largesse.bus.file.journal import Disk, Repair, segment_path, settle
+from largesse.bus.file.journal import Disk, Repair, list_segments, segment_path, settle
 from largesse.bus.file.lines import encode_item, item_opening, key_of, message_of
 from largesse.bus.file.lock import DirectoryHeld, DirectoryLock
+from largesse.bus.file.packed import Summary, read_summary, sum_of
+from largesse.bus.file.packer import Packer
 from largesse.bus.file.reading import read_journal, report, report_missing
 from largesse.bus.file.scan import Scan
 from largesse.bus.local import LocalBus
@@ -47,18 +50,19 @@ class _Partition:
     """`end`: the next offset. `shown`: the end for readers. Messages from `cached` on are in `recent`."""
 
     opening: bytes
+    stretches: Stretches
     end: int = 0
     shown: int = 0
     cached: int = 0
     recent: dict[int, Message] = field(default_factory=dict)
-    stretches: Stretches = field(default_factory=Stretches)
 
 
 class FileBus(LocalBus):
     """Holds `directory` (made where it is missing) from construction to `close`. Belongs to one event loop.
 
     Raises DirectoryHeld (names the pid), JournalDamaged (names file and line), BusFull, OSError. `repaired` tells of an
-    end that a crash had left unfinished, `kept` where an unsynced tail that was cut off lies.
+    end that a crash had left unfinished, `kept` where an unsynced tail that was cut off lies. `packs`: has closed
+    segments packed, by another process.
     """
 
     def __init__(
@@ -68,6 +72,7 @@ class FileBus(LocalBus):
         segment_bytes: int = SEGMENT_BYTES,
         cache_bytes: int = CACHE_BYTES,
         cache_seconds: float = CACHE_SECONDS,
+        packs: bool = False,
         disk: Disk | None = None,
     ) -> None:
         super().__init__()
@@ -80,6 +85,8 @@ class FileBus(LocalBus):
         self._cache_bytes, self._cache_seconds = cache_bytes, cache_seconds
         self._cached_bytes = 0
         self._written_line = 0
+        self._packed: list[int] = []
+        self._packer = Packer(self.directory) if packs else None
         self.on_failure: Callable[[], None] = lambda: None
         """Called when `failure` is set."""
         make_directory(self.directory)
@@ -98,6 +105,8 @@ class FileBus(LocalBus):
             on_written=self._written,
             on_failed=lambda: self.on_failure(),
         )
+        self._newest = head.segment
+        self._pack()
 
     @property
     def failure(self) -> BusError | None:
@@ -118,13 +127,38 @@ class FileBus(LocalBus):
         try:
             await self._commit.close()
         finally:
+            if self._packer is not None:
+                self._packer.stop()
             self._lock.release()
+
+    def _pack(self) -> None:
+        """Has closed segments packed, and finds what is packed by now."""
+        if self._packer is None or not self._packer.is_idle():
+            return
+        try:
+            closed = list_segments(self.directory)[:-1]
+            self._find_packed(closed)
+            # What is packed already is there as it was until now, too.
+            if any(segment_path(self.directory, first).exists() for first in closed):
+                self._packer.start()
+        except (JournalDamaged, OSError) as error:
+            # Whoever reads it meets it; what is written meanwhile is none the worse.
+            self._packer.failed(str(error))
+
+    def _find_packed(self, closed: list[int]) -> None:
+        for first in closed:
+            if first > (self._packed[-1] if self._packed else 0):
+                summary = read_summary(self.directory, first)
+                if summary is None:
+                    return
+                self._note_packed(summary)
 
     def _open(self) -> tuple[Head, int]:
         files = find(self.directory)
         sums = {file.line: "" for file in files}
         scan = Scan(self.directory)
         sums[0] = scan.sum
+        self._pass_over_packed(scan, sums)
         in_journal: dict[tuple[str, int], dict[str, Message]] = {}
         for line in scan:
             if line.number in sums:
@@ -142,6 +176,26 @@ class FileBus(LocalBus):
                 found = self._partitions[key]
                 found.end = found.shown = found.cached = end
         return self._settle(scan)
+
+    def _pass_over_packed(self, scan: Scan, sums: dict[int, str]) -> None:
+        """Takes packed segments at their summaries' word, from the first one on as far as they go. `sums`: are filled
+        in for lines that they have. Raises JournalDamaged.
+        """
+        for first in scan.segments[:-1]:
+            summary = read_summary(self.directory, first)
+            if summary is None:
+                return
+            scan.pass_over(summary)
+            self._note_packed(summary)
+            for line in sums:
+                if summary.first <= line <= summary.last:
+                    sums[line] = sum_of(self.directory, summary, line)
+
+    def _note_packed(self, summary: Summary) -> None:
+        self._packed.append(summary.first)
+        for topic, partition, _, end in summary.ends:
+            if topic not in COMPACTED:
+                self._partition(topic, partition).stretches.pack(summary.first, end)
 
     def _settle(self, scan: Scan) -> tuple[Head, int]:
         """Puts what was read in order and on disk: what is shown must be durable. Raises BusFull."""
@@ -258,6 +312,9 @@ class FileBus(LocalBus):
                 if key in self._compacted:
                     self._compacted[key].written(end)
         self._forget_read()
+        if group[-1].head.segment != self._newest:
+            self._newest = group[-1].head.segment
+            self._pack()
 
     def _forget_read(self) -> None:
         """Drops from memory what is on disk and too much, or was sent too long ago."""
@@ -290,7 +347,9 @@ class FileBus(LocalBus):
     def _partition(self, topic: str, partition: int) -> _Partition:
         found = self._partitions.get((topic, partition))
         if found is None:
-            found = self._partitions[topic, partition] = _Partition(item_opening(topic, partition))
+            found = self._partitions[topic, partition] = _Partition(
+                item_opening(topic, partition), Stretches(topic, partition)
+            )
         return found
 
 

@@ -4,9 +4,10 @@ from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
 
-from largesse.bus.file.head import read_mark
+from largesse.bus.file.head import JournalDamaged, read_mark
 from largesse.bus.file.journal import list_segments, segment_path
 from largesse.bus.file.lines import LineWrong, cut, hangs_on, message_of, self_checked
+from largesse.bus.file.packed import lines_backwards, packed_path
 from largesse.bus.port import Message
 from largesse.from_end import lines_from_end
 
@@ -56,6 +57,17 @@ class Ending:
     def _lines(self) -> Iterator[bytes]:
         for first in reversed(list_segments(self._directory)):
             lines = lines_from_end(segment_path(self._directory, first))
-            if next(lines):
+            try:
+                torn = next(lines)
+            except FileNotFoundError:
+                yield from self._packed(first)
+                continue
+            if torn:
                 raise LineWrong("the last line has no end")
             yield from lines
+
+    def _packed(self, first: int) -> Iterator[bytes]:
+        try:
+            yield from lines_backwards(packed_path(self._directory, first))
+        except JournalDamaged as damaged:
+            raise LineWrong(str(damaged)) from damaged

@@ -2,6 +2,7 @@
 
     journal-000000000001.jsonl     lines 1 on; a segment is named by its first line
     journal-000000004711.jsonl
+    journal-...jsonl.zst           the same for a closed segment, packed (packed.py)
     head.json, synced.json         how far the journal reaches at least, and how far it was synced (head.py)
     lock                           held by the one process that may append (lock.py)
 
@@ -37,7 +38,7 @@ from largesse.bus.file.lines import LineWrong, self_checked
 from largesse.bus.port import BusFull
 from largesse.descriptors import when_there_are
 
-_SEGMENT = re.compile(r"journal-(\d{12})\.jsonl")
+_SEGMENT = re.compile(r"journal-(\d{12})\.jsonl(\.zst)?")
 READ_BYTES = 1 << 20
 
 
@@ -235,15 +236,16 @@ def _set_aside(path: Path, file: int, position: int, repair: Repair) -> Path:
 
 
 def list_segments(directory: Path) -> list[int]:
+    """The first lines of all segments, packed ones too, in order. Raises OSError."""
     names = sorted(entry.name for entry in directory.iterdir())
-    return [int(match[1]) for name in names if (match := _SEGMENT.fullmatch(name))]
+    return list(dict.fromkeys(int(match[1]) for name in names if (match := _SEGMENT.fullmatch(name))))
 
 
 def missed_head(directory: Path, segments: list[int]) -> Head:
     """For a folder without head.json. Raises JournalDamaged where there are lines, which say that there was one."""
     for first in segments:
         path = segment_path(directory, first)
-        if path.stat().st_size == 0:
+        if path.exists() and path.stat().st_size == 0:
             continue
         # Before the first line there is one: a journal that was only just begun has it by now.
         head = read_head(directory)

@@ -30,8 +30,8 @@ class DirectoryHeld(BusError):
 class DirectoryLock:
     """Held from construction to `release`. Raises DirectoryHeld, OSError."""
 
-    def __init__(self, directory: Path) -> None:
-        self._file = os.open(directory / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    def __init__(self, directory: Path, name: str = LOCK_NAME) -> None:
+        self._file = os.open(directory / name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         looks = round(ORPHAN_WAIT_S / _LOOK_S)
         while not self._take():
             holder, looks = self._holder(), looks - 1

@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NoReturn
+from typing import BinaryIO, NoReturn
 
 from largesse.bus.file.head import (
     HEAD_NAME,
@@ -16,6 +16,7 @@ from largesse.bus.file.head import (
 )
 from largesse.bus.file.journal import READ_BYTES, Repair, is_whole, list_segments, missed_head, segment_path
 from largesse.bus.file.lines import SUM_OF_NOTHING, LineWrong, checked, cut
+from largesse.bus.file.packed import Summary, ZstdError, open_packed, packed_path
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +59,30 @@ class Scan:
         return max(0, self.mark.line - self.line) if self.mark is not None else 0
 
     def __iter__(self) -> Iterator[Line]:
-        yield from self._segments(self.segments, 1)
+        passed = [first for first in self.segments if first <= self.line]
+        yield from self._segments(self.segments[len(passed) :], passed[-1] if passed else 1)
         self._check_head()
+
+    def pass_over(self, summary: Summary) -> None:
+        """Passes over a packed segment: its summary counts, once it hangs on what was before. The
+        pass goes on behind it.
+        """
+        path = packed_path(self.directory, summary.first)
+        if summary.first != self.line + 1:
+            self._out_of_place(self.segments[max(0, self.segments.index(summary.first) - 1)], summary.first)
+        if summary.prev != self.sum:
+            self._damaged(path, 1, "the line before it is not the one it was written after")
+        for topic, partition, first, end in summary.ends:
+            expected = self.ends.get((topic, partition), 0)
+            if first != expected:
+                self._damaged(path, 1, f"offset {first} of {topic} partition {partition} where {expected} belongs")
+            self.ends[topic, partition] = end
+        self.line, self.sum = summary.last, summary.sum
+        self._check_known(path, summary.last - summary.first + 1, self.line, self.sum)
+
+    def segment(self, first: int) -> Iterator[Line]:
+        """The lines of one closed segment, where the pass has come to it."""
+        yield from self._segment(first, 0)
 
     def again(self) -> Iterator[Line]:
         """What a process that writes here has appended since everything had been read. Raises as the pass does."""
@@ -79,14 +102,13 @@ class Scan:
 
     def _segment(self, first: int, position: int) -> Iterator[Line]:
         """The lines of a file from a position on."""
-        path = segment_path(self.directory, first)
-        self.position = position
-        with path.open("rb", buffering=READ_BYTES) as file:
+        path, file, size, summary = _open(self.directory, first)
+        self.position, before = position, self.sum
+        with file:
             file.seek(position)
-            size = os.fstat(file.fileno()).st_size
             while self.position < size:
-                raw = file.readline(size - self.position)
                 try:
+                    raw = self._readline(first, path, file, size)
                     if not raw.endswith(b"\n") and not self._ends_whole(first, path, raw):
                         return
                     line = self._line(first, path, raw.removesuffix(b"\n"))
@@ -97,6 +119,21 @@ class Scan:
                     return
                 yield line
                 self.position += len(raw)
+        if summary is not None and not position and not self._has_read(summary, before):
+            self._damaged(path, 1, "its summary is that of other lines")
+
+    def _has_read(self, summary: Summary, before: str) -> bool:
+        """Whether the lines read last are those that a summary tells of. `before`: the sum before them."""
+        ends = {(topic, partition): end for topic, partition, _, end in summary.ends}
+        found = (before, self.line, self.sum)
+        is_same = found == (summary.prev, summary.last, summary.sum)
+        return is_same and all(self.ends.get(key) == ends[key] for key in ends)
+
+    def _readline(self, first: int, path: Path, file: BinaryIO, size: int) -> bytes:
+        try:
+            return file.readline(size - self.position)
+        except (ZstdError, EOFError) as error:
+            self._damaged(path, self.line + 1 - first + 1, f"it cannot be unpacked: {error}")
 
     def _is_unsynced(self, first: int) -> bool:
         """Whether no sync has reached the line after the last good one, in the segment that begins with `first`."""
@@ -119,12 +156,16 @@ class Scan:
                 reason = f"offset {offset} of {topic} partition {partition} where {expected} belongs"
                 self._damaged(path, number - first + 1, reason)
             ends[key] = offset + 1
-        for known, name in ((self.head, HEAD_NAME), (self.mark, MARK_NAME)):
-            if known is not None and number == known.line and total != known.sum:
-                self._damaged(path, number - first + 1, f"{name} remembers another line {number} here")
+        self._check_known(path, number - first + 1, number, total)
         self.ends.update(ends)
         self.line, self.sum = number, total
         return Line(number, first, self.position, raw, items)
+
+    def _check_known(self, path: Path, line: int, number: int, total: str) -> None:
+        """Whether a line, of this number and sum, is the one that is remembered, if it is one of those."""
+        for known, name in ((self.head, HEAD_NAME), (self.mark, MARK_NAME)):
+            if known is not None and number == known.line and total != known.sum:
+                self._damaged(path, line, f"{name} remembers another line {number} here")
 
     def _ends_whole(self, first: int, path: Path, raw: bytes) -> bool:
         """Whether a last line without newline is all there. Raises JournalDamaged where no crash leaves such an end."""
@@ -158,3 +199,16 @@ class Scan:
 
     def _damaged(self, path: Path, line: int, reason: str) -> NoReturn:
         raise JournalDamaged(path, line, f"{reason} (line {self.line + 1} of the journal)")
+
+
+def _open(directory: Path, first: int) -> tuple[Path, BinaryIO, int, Summary | None]:
+    """A segment as it lies there: its path, its lines, the bytes of them, and what it says of itself if it is packed.
+    Raises JournalDamaged, OSError.
+    """
+    path = segment_path(directory, first)
+    try:
+        plain = path.open("rb", buffering=READ_BYTES)
+    except FileNotFoundError:
+        packed, summary = open_packed(directory, first)
+        return packed_path(directory, first), packed, summary.size, summary
+    return path, plain, os.fstat(plain.fileno()).st_size, None

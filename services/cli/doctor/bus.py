@@ -15,7 +15,7 @@ FREE_WARN, FREE_BAD = 2 << 30, 256 << 20
 ANSWERING = ("estimator", "planner", "fairness", "altruism", "leftover")
 """Services whose instances share their work in a group of Kafka's."""
 KAFKA = ("kafka://", "kafkas://")
-JOURNALS = "journal-*.jsonl"
+JOURNALS = "journal-*.jsonl*"
 
 
 def check_bus(bus: str) -> None:
