@@ -111,7 +111,7 @@ class _Check:
         self.rules: int | None = None
         self.opening: Record | None = None
         self.answers: Answers | None = None
-        self.forecasts: dict[str, dict[str, object]] = {}
+        self.forecasts: dict[str, object] = {}
         self.last = Record("", 0, "", 0, 0, 0, "", "", None)
 
     def take(self, step: Step) -> None:
@@ -182,8 +182,8 @@ class _Check:
         if not accepts_forecast(self.cores.admission, body):
             raise Diverged(_at(record, "cluster.log", "it was stale: another of its kind came after what it saw"))
         said = self.forecasts.pop(record.cause, None)
-        if said is not None:
-            self._compare(record, record.cause.partition("/")[0], _plain(body), said)
+        if said is not None and said != body:
+            self._compare(record, record.cause.partition("/")[0], _plain(body), _plain(said))
 
     def _compare_log(self, step: Step, body: LogBody | None, cause: str) -> None:
         record = step.accepted.record
@@ -217,7 +217,7 @@ class _Check:
         self.answers = self.cores.decide(opening)
         self.documents.opened(self.answers)
         for each in self.answers.forecasts:
-            self.forecasts[each.record.id] = _plain(each.record.body)
+            self.forecasts[each.record.id] = each.record.body
             if len(self.forecasts) > FORECASTS_KEPT:
                 del self.forecasts[next(iter(self.forecasts))]
 
