@@ -19,7 +19,7 @@ from largesse.ids import content_hash, decision_id
 from largesse.log.answers import Shelf, fits, name_of
 from largesse.log.codec import Undecodable, decode, heading, unwrap
 from largesse.log.decisions import FORECASTS, DecisionGap
-from largesse.log.export import Exported, ExportWriter, is_export, read_export
+from largesse.log.export import ExportDamaged, Exported, ExportWriter, is_export, read_export
 from largesse.log.fencing import Accepted, LogOrder, advance, read_piece
 from schemas import DecisionHash, Header, Record, RoundAbandoned, RoundClosed, RoundOpened, SequencerClaimed
 from schemas.policy import SHARDS_MAX
@@ -100,12 +100,12 @@ def open_source(location: Path | str, partition: int = 0) -> Source:
         raise NoLog(f"{path}: there is no such file or folder")
     if is_bundle(path):
         start, shards = start_of(path)
-        return Source(str(path), lambda hear: _exported(read_bundle(path), hear), lambda: shards, start)
+        return Source(str(path), lambda hear: _exported(path, read_bundle(path), hear), lambda: shards, start)
     if not is_export(path):
         raise NoLog(f"{path}: is neither a data folder, an exported log nor a bundle")
     return Source(
         str(path),
-        lambda hear: _exported(read_export(path), hear),
+        lambda hear: _exported(path, read_export(path), hear),
         lambda: _exported_shards(path),
         last=lambda records: last_in_export(path, records),
     )
@@ -248,15 +248,19 @@ def _most_shards(messages: Iterable[Message], partition: int) -> int:
 
 
 # ---------------------------------------------------------------- an exported file
-def _exported(items: Iterator[Exported], hear: Hear) -> Iterator[Step]:
+def _exported(path: Path, items: Iterator[Exported], hear: Hear) -> Iterator[Step]:
+    """The steps of an exported file. Raises ExportDamaged."""
     decisions: dict[str, bytes] = {}
     for item in items:
-        if item.topic != LOG:
-            name = heading(item.content)[1]
-            decisions[name] = item.content
-            hear(name, item.content)
-            continue
-        record = decode(item.content)
+        try:
+            if item.topic != LOG:
+                name = heading(item.content)[1]
+                decisions[name] = item.content
+                hear(name, item.content)
+                continue
+            record = decode(item.content)
+        except Undecodable as error:
+            raise ExportDamaged(path, item.line, f"it holds no record: {error}") from error
         yield Step(Accepted(record, item.header, item.content, item.line), decisions)
         if isinstance(record.body, RoundClosed | RoundAbandoned):
             decisions = {}

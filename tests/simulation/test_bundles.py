@@ -244,6 +244,16 @@ def test_a_bundle_spliced_from_two_is_refused_though_its_checksums_are_right(mid
         records_of(open_source(written(tmp_path / "spliced", spliced)))
 
 
+def test_a_beginning_amid_records_is_refused_by_file_and_line(middle, tmp_path):
+    """As a splice leaves it that puts two whole bundles one behind the other."""
+    lines = lines_of(middle)
+    kinds = [line[0] for line in lines]
+    at = kinds.index("cluster.log") + 12
+    path = written(tmp_path / "spliced", [*lines[:at], *lines[kinds.index("state") :]])
+    with pytest.raises(ExportDamaged, match=rf"{path}, line {at + 2}: "):  # One line before them names the format.
+        records_of(open_source(path))
+
+
 def test_a_record_put_in_by_somebody_who_makes_all_checksums_anew_is_found_by_verify(middle, tmp_path):
     lines = lines_of(middle)
     at = next(i for i, line in enumerate(lines) if b'"type":"TaskFinished"' in line[2] and line[0] == "cluster.log")
