@@ -9,16 +9,19 @@ from typing import Literal
 LOG = "cluster.log"
 SNAPSHOTS = "snapshots"
 DEADLETTER = "deadletter"
+BEATS = "beats"
+"""Signs of life. No position in it is ever saved: who reads it begins at its end, and what lies there is soon gone."""
 CELLS = "cells"
 """The list of a deployment's cells, in one partition: only on Kafka."""
 
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """`kind`: an input (any order), the log, a decision, or a by-product. `bodies`: type names of its messages."""
+    """`kind`: an input (any order), the log, a decision, a by-product, or signs of life. `bodies`: type names of its
+    messages."""
 
     name: str
-    kind: Literal["input", "log", "decision", "aside"]
+    kind: Literal["input", "log", "decision", "aside", "beat"]
     bodies: tuple[str, ...]
     writers: tuple[str, ...]
     readers: tuple[str, ...]
@@ -57,6 +60,7 @@ TOPICS = (
     Topic("tasks", "input", ("TaskInput",), ("agent", "bridge"), ("admission",)),
     Topic("access", "input", ("AccessInput",), ("operators", "gateway"), ("admission",)),
     Topic("config", "input", ("ConfigInput",), ("operators", "gateway"), ("admission",)),
+    Topic(BEATS, "beat", ("BeatInput",), ("agent", "bridge", "admission"), ("admission", "gateway")),
     Topic(LOG, "log", tuple(_LOG_BODIES.split()), ("admission",), (*_CORES, "agent", "bridge", *_ASIDE)),
     Topic("releases", "decision", ("Releases",), ("estimator",), _decided("estimator")),
     Topic("plans", "decision", ("Plans",), ("planner",), _decided("planner")),

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from largesse.bus.local import LocalBus
+from largesse.bus.passing import KEPT, PASSING
 from largesse.bus.port import BusError, BusFull, Message, Outgoing, check_sizes
 from largesse.injected import take_due
 from schemas.topics import BY_NAME
@@ -160,6 +161,8 @@ class MemoryBus(LocalBus):
                 partition.newest[outgoing.key] = offset
             partition.messages.append(message)
             partition.end = offset + 1
+            if outgoing.topic in PASSING and len(partition.messages) > KEPT:
+                partition.first = partition.messages.pop(0).offset + 1
             offsets.append(offset)
             self._wakeups.wake(outgoing.topic, outgoing.partition)
         return offsets

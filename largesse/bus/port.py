@@ -5,6 +5,9 @@ Offsets rise, but they need not be dense: the marker at the end of a Kafka trans
 and what compaction removed leave offsets without a message. So a reader goes on from the position that a fetch
 returned, never from the offset of the last message plus one.
 
+Of a topic of the kind `beat` (schemas/topics.py) the last messages are there, and a position before them is a
+PositionGap; a local bus forgets them all when it is closed. So its readers begin at its end, and again after a gap.
+
 Adapters: memory (tests), file (embedded), Kafka. One contract suite runs over all of them (tests/contract/test_bus.py).
 Positions live in the log, so there are no consumer groups' offsets, and no transactions.
 """

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from schemas.access import TokenMade, TokenRevoked
 from schemas.edge.access import AccessInput, read_access
 from schemas.edge.base import Input, Malformed
+from schemas.edge.beats import BeatInput
 from schemas.edge.cluster import Cluster, ClusterFile, ClusterNode, cluster_warnings, read_cluster
 from schemas.edge.config import ConfigInput, ConfigPatch, config_warnings, knob_of_text, read_config
 from schemas.edge.jobs import JobCancellation, JobChange, JobSubmission, WorkloadLine, read_job, read_workload_line
@@ -79,6 +80,7 @@ FORMS: dict[str, tuple[type[Input], int]] = {
         ConfigInput,
         ReservationInput,
         AccessInput,
+        BeatInput,
         WorkloadLine,
         ClusterFile,
         NodeUp,

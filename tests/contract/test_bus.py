@@ -16,7 +16,9 @@ from hypothesis import strategies as st
 
 from largesse.bus.file.bus import FileBus
 from largesse.bus.memory import MemoryBus
+from largesse.bus.passing import KEPT
 from largesse.bus.port import Bus, BusError, Message, Outgoing, PositionGap
+from schemas.topics import BEATS
 from tests.contract.kafka_rig import kafka_rig
 from tests.contract.rig import Rig
 
@@ -427,3 +429,60 @@ def test_closing_ends_every_wait(tell):
             assert isinstance(outcome, BusError)
 
     tell(story)
+
+
+# Topics that nobody keeps
+
+
+def beats(tell):
+    """Runs a story on the beats of a bus that makes topics as they are written to."""
+
+    def run(story):
+        async def on_beats(rig):
+            if rig.topic is not Rig(rig.bus).topic:
+                pytest.skip("a broker keeps them for its retention: tests/contract/test_kafka_topics.py")
+            await story(rig)
+
+        tell(on_beats)
+
+    return run
+
+
+def test_signs_of_life_are_read_in_order_with_their_headers_like_anything_else(tell):
+    async def story(rig):
+        writer, other = rig.bus.writer(), await rig.topic(1)
+        sent = [out(BEATS, "a", headers={"author": "agent:n"}), out(other, "kept"), out(BEATS, "b"), out(BEATS, "c", 1)]
+
+        assert await writer.send(sent) == [0, 0, 1, 0]
+        assert await writer.send([out(BEATS, "d")], durable=False) == [2]
+        assert await values(rig.bus, BEATS) == [b"a", b"b", b"d"]
+        assert await values(rig.bus, BEATS, 1) == [b"c"]
+        assert await values(rig.bus, other) == [b"kept"]
+        assert (await rig.bus.fetch(BEATS, 0, 0, most=1))[0] == Message(BEATS, 0, 0, b"a", {"author": "agent:n"})
+        assert (await rig.bus.fetch(BEATS, 0, 1, most=1)).position == 2
+
+    beats(tell)(story)
+
+
+def test_a_sign_of_life_wakes_who_waits_for_it(tell):
+    async def story(rig):
+        waiting = asyncio.create_task(rig.bus.wait_any({(BEATS, 0): 0}, LONG_MS))
+        await until_waiting(waiting)
+        await rig.bus.writer().send([out(BEATS, "a")])
+
+        assert await waiting
+
+    beats(tell)(story)
+
+
+def test_of_signs_of_life_the_last_are_left_and_who_stands_before_them_is_told(tell):
+    async def story(rig):
+        await rig.bus.writer().send([out(BEATS, str(number)) for number in range(KEPT + 3)])
+
+        assert await rig.bus.bounds(BEATS, 0) == (3, KEPT + 3)
+        assert (await rig.bus.fetch(BEATS, 0, 3))[0].value == b"3"
+        with pytest.raises(PositionGap, match=f"{BEATS} partition 0: position 2 is before the start"):
+            await rig.bus.fetch(BEATS, 0, 2)
+        assert await rig.bus.wait_any({(BEATS, 0): 2}, LONG_MS)
+
+    beats(tell)(story)

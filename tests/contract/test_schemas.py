@@ -14,6 +14,7 @@ from largesse.log.codec import decode, encode
 from largesse.mqtt.topics import ask_topic, down_topic, fetch_topic, fetched_topic, reply_topic, up_topic
 from schemas import export
 from schemas.compat import breaks_between
+from schemas.edge.beats import read_beat
 from schemas.edge.mqtt import read_ask, read_down, read_fetch, read_reply, read_up
 from schemas.edge.read import FORMS, read_cluster, read_input, read_workload_line
 from schemas.registry import NEWEST, LogBody
@@ -365,6 +366,8 @@ def test_a_sample_of_what_people_write_is_accepted(name):
             assert read_fetch(written).path.startswith("/v1/results/")
         case "NodeReply":
             assert read_reply(written).status == 200
+        case "BeatInput":
+            assert read_beat(document).node == "n-17"
         case "ClusterFile":
             assert len(read_cluster(document).nodes) == 101
         case "WorkloadLine":

@@ -1,12 +1,13 @@
 """The Bus port on one directory: the embedded bus. One process, one journal for all topics, no server.
 
 Appends are lines of the journal in the order of their sends (lines.py, group_commit.py); messages of compacted
-topics are files of their own (compacted.py). A durable message is shown to readers after its sync, unless it may be
-early, any other at once; one that follows a message still hidden waits for the same sync, so what was sent can always
-be read. What is written because of an early one lies behind it, so no crash leaves that without this. Closed segments
-are packed beside it (packing.py). Opening verifies every byte of what is not packed, and that the packed segments hang
-together; what is in them is verified by whoever reads it, all of it by a replay. After BusFull the bus still reads and
-writes nothing more, with room again or without; opened again, it goes on where the disk ends.
+topics are files of their own (compacted.py), and what nobody keeps stays in memory (passing.py). A durable message is
+shown to readers after its sync, unless it may be early, any other at once; one that follows a message still hidden
+waits for the same sync, so what was sent can always be read. What is written because of an early one lies behind it, so
+no crash leaves that without this. Closed segments are packed beside it (packing.py). Opening verifies every byte of
+what is not packed, and that the packed segments hang together; what is in them is verified by whoever reads it, all of
+it by a replay. After BusFull the bus still reads and writes nothing more, with room again or without; opened again, it
+goes on where the disk ends.
 """
 
 import asyncio
@@ -28,6 +29,7 @@ from largesse.bus.file.packer import Packer
 from largesse.bus.file.reading import read_journal, report, report_missing
 from largesse.bus.file.scan import Scan
 from largesse.bus.local import LocalBus
+from largesse.bus.passing import PASSING, PassingPartition
 from largesse.bus.port import BusError, Message, Outgoing, check_sizes
 
 __all__ = ["DirectoryHeld", "Disk", "FileBus", "FileWriter", "JournalDamaged", "Repair", "read_journal"]
@@ -81,6 +83,7 @@ class FileBus(LocalBus):
         self.kept: Path | None = None
         self._partitions: dict[tuple[str, int], _Partition] = {}
         self._compacted: dict[tuple[str, int], CompactedPartition] = {}
+        self._passing: dict[tuple[str, int], PassingPartition] = {}
         self._cache: deque[tuple[int, float, int, _Partition]] = deque()
         self._cache_bytes, self._cache_seconds = cache_bytes, cache_seconds
         self._cached_bytes = 0
@@ -219,12 +222,17 @@ class FileBus(LocalBus):
         if topic in COMPACTED:
             compacted = self._compacted.get((topic, partition))
             return compacted.bounds() if compacted else (0, 0)
+        if topic in PASSING:
+            passing = self._passing.get((topic, partition))
+            return passing.bounds() if passing else (0, 0)
         found = self._partitions.get((topic, partition))
         return (0, found.shown) if found else (0, 0)
 
     def _read(self, topic: str, partition: int, offset: int, most: int) -> list[Message]:
         if topic in COMPACTED:
             return self._compacted[topic, partition].read(offset, most, FETCH_BYTES_MAX)
+        if topic in PASSING:
+            return self._passing[topic, partition].read(offset, most)
         found = self._partitions[topic, partition]
         end = min(offset + most, found.shown)
         messages: list[Message] = []
@@ -245,6 +253,11 @@ class FileBus(LocalBus):
         self._commit.refuse_if_failed()
         if not batch:
             return []
+        if any(each.topic in PASSING for each in batch):
+            kept = iter(await self._send([each for each in batch if each.topic not in PASSING], durable))
+            offsets = [self._pass_on(each) if each.topic in PASSING else next(kept) for each in batch]
+            await asyncio.sleep(0)
+            return offsets
         partitions = {key: self._any_partition(*key) for key in {(each.topic, each.partition): None for each in batch}}
         ends = {key: partition.end for key, partition in partitions.items()}
         messages, items = [], []
@@ -266,6 +279,13 @@ class FileBus(LocalBus):
         # Cancelling the sender does not take the batch back.
         await (asyncio.sleep(0) if done is None else done)
         return [message.offset for message in messages]
+
+    def _pass_on(self, message: Outgoing) -> int:
+        """Shows a message that is not kept; returns its offset."""
+        place = message.topic, message.partition
+        offset = self._passing.setdefault(place, PassingPartition()).add(message)
+        self._wakeups.wake(*place)
+        return offset
 
     def _enqueue(
         self,

@@ -15,6 +15,12 @@ INPUT_DAYS_MIN = 7
 
 LETTER_DAYS = 90
 
+BEAT_MS = 10 * 60 * 1_000
+"""How long a sign of life is kept: longer than any pause after which its reader would go on where it stopped."""
+
+BEAT_SEGMENT_BYTES = 1 << 20
+"""Only segments that are not written any more are deleted."""
+
 SNAPSHOT_SEGMENT_BYTES = 64 << 20
 
 REPLICAS = 3
@@ -73,6 +79,12 @@ def settings_of(topic: Topic, replicas: int, *, flush: bool = False) -> dict[str
     if topic.name == SNAPSHOTS:
         # The segment that is written is never compacted: a small one, so that old snapshots go.
         settings["segment.bytes"] = str(SNAPSHOT_SEGMENT_BYTES)
+    if topic.kind == "beat":
+        return settings | {
+            "retention.ms": str(BEAT_MS),
+            "segment.ms": str(BEAT_MS),
+            "segment.bytes": str(BEAT_SEGMENT_BYTES),
+        }
     days = {"input": INPUT_DAYS, "aside": LETTER_DAYS}.get(topic.kind)
     settings["retention.ms"] = "-1" if days is None else str(days * _DAY_MS)
     return settings
