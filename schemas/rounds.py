@@ -28,9 +28,12 @@ class Position:
 
 @dataclass(slots=True)
 class SequencerClaimed:
-    """A sequencer takes the log over: from here on only records with this token count. It has no seq."""
+    """A sequencer takes the log over: from here on only records with this token count. It has no seq. `beats`: it hears
+    of nodes by the topic of that name, too.
+    """
 
     token: str
+    beats: bool = False
 
 
 @dataclass(slots=True)

@@ -26,7 +26,7 @@ class Fenced(Exception):
 def claim_message(cell: str, partition: int, token: str, order: LogOrder, time: int) -> Outgoing:
     """A claim of the log: no seq, and a fresh token."""
     record = record_of(
-        SequencerClaimed(token),
+        SequencerClaimed(token, beats=True),
         cell=cell,
         seq=0,
         round_number=order.round,

@@ -1,15 +1,17 @@
 """When each node was last heard of. Kept beside the fold, by the sequencer alone: only NodeLost is a fact.
 
 Times are milliseconds of the sequencer's steady clock (clock.py). A sequencer that took over, or was itself suspended
-for long, gives every node another full lease, since it cannot know who reported in the meantime; one that was held up,
-as by a bus that was down, gives back the time it was. Agents build on it that a node is heard of when its message has
-been read, not before: their tasks run until a lease after the message was sent (services/agent/lease_file.py).
+for long, gives every node another full lease, since it cannot know who reported in the meantime, and so does one that
+may have missed a sign of life; one that was held up, as by a bus that was down, gives back the time it was. Agents
+build on it that a node is heard of when its message has been read, not before: their tasks run until a lease after the
+message was sent (services/agent/lease_file.py).
 """
 
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping
 
 from schemas import NodeRegistered, NodeReported, TaskFailed, TaskFinished, TaskStarted
+from schemas.edge.beats import NodeBeat
 from services.admission.core.state import NodeState
 
 
@@ -62,7 +64,7 @@ class Leases:
 
 def speakers_of(body: object) -> Iterable[tuple[str, str]]:
     """The nodes, and the epochs of their agents, that an input comes from."""
-    if isinstance(body, NodeRegistered | NodeReported):
+    if isinstance(body, NodeBeat | NodeRegistered | NodeReported):
         return [(body.node, body.epoch)]
     if isinstance(body, TaskStarted | TaskFinished | TaskFailed):
         return {(item.node, item.epoch): True for item in body.items}

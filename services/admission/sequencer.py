@@ -35,6 +35,7 @@ from schemas import (
 )
 from schemas.topics import LOG
 from services.admission import core
+from services.admission.beats import Hearing
 from services.admission.clock import AGREES_MS, LogClock, steady_ms, wall_ms
 from services.admission.core.judge import lose
 from services.admission.core.rounds import accepts_forecast, cause_of_due, close, due, next_due_ms
@@ -111,6 +112,7 @@ class Sequencer:
         self._claimed_ms = 0
         self._wait_until_ms = 0
         self._openings: dict[str, bool] = {}
+        self._beats = Hearing(bus, settings.partition)
         self._letters = Letters(bus, settings.partition)
         self._decisions: dict[str, int] = {}
         self._snapshots = SnapshotKeeper(bus, settings, core.NAME, 0, core.LAYOUT, name)
@@ -148,7 +150,7 @@ class Sequencer:
 
     def waiting_for(self) -> dict[tuple[str, int], int]:
         """What to hand to `wait_any` between two steps."""
-        positions = dict(self._reader.position) if self._reader is not None else {}
+        positions = {**self._beats.waiting_for, **(self._reader.position if self._reader is not None else {})}
         lead = self._leading
         if lead is not None:
             positions |= lead.inputs.waiting_for
@@ -275,6 +277,7 @@ class Sequencer:
             token=self._token,
             name=self.name,
         )
+        await self._beats.begin()
         self._clock.lead(reader.order.time)
         self._leading = Leading(self._bus, log, settings.partition, self._decisions, self._now_ms, self._paced)
         self._watch_all(self._leading)
@@ -313,7 +316,8 @@ class Sequencer:
     async def _lead(self, lead: Leading) -> bool:
         await lead.log.check()
         self._notice_absence(lead)
-        read = await self._take_inputs(lead)
+        heard = await self._hear_nodes(lead)
+        read = await self._take_inputs(lead) or heard
         await self._close_round(lead)
         await self._take_forecasts(lead)
         await self._lose_silent(lead)
@@ -412,7 +416,19 @@ class Sequencer:
 
     # ---------------------------------------------------------------- node leases
     def _watch_all(self, lead: Leading) -> None:
-        lead.leases.renew_all((name for name, node in self.state.nodes.items() if not node.lost), self._now_ms)
+        """Not from when the turn began: what was said since, before `beats` was read from, is not heard."""
+        now_ms = self._clock.now_ms()
+        lead.leases.renew_all((name for name, node in self.state.nodes.items() if not node.lost), now_ms)
+
+    async def _hear_nodes(self, lead: Leading) -> bool:
+        beats = await self._beats.read()
+        if beats is None:
+            self._watch_all(lead)
+            return True
+        heard_ms = self._clock.now_ms()
+        for beat in beats:
+            lead.leases.hear(beat, self.state.nodes, heard_ms)
+        return bool(beats)
 
     def _notice_absence(self, lead: Leading) -> None:
         """A sequencer that was suspended itself (paused, asleep) cannot tell whether a node was silent."""
@@ -422,7 +438,7 @@ class Sequencer:
 
     async def _lose_silent(self, lead: Leading) -> None:
         silent = lead.leases.silent(self._now_ms, self.state.policy.node_lease_ms)
-        if not silent or not await lead.inputs.is_drained("nodes", "tasks"):
+        if not silent or not await self._beats.is_drained() or not await lead.inputs.is_drained("nodes", "tasks"):
             return
         for name in silent:
             lead.leases.forget(name)

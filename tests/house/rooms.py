@@ -243,7 +243,7 @@ ROOMS = (
             *("services/*/shell.py", "services/*/__main__.py", "services/*/solve.py", "services/*/offline/dry_run.py"),
             *("services/admission/sequencer.py", "services/admission/clock.py", "services/admission/leading.py"),
             *("services/admission/node_leases.py", "services/admission/intake.py", "services/admission/letters.py"),
-            "services/admission/pacing.py",
+            *("services/admission/pacing.py", "services/admission/beats.py"),
             *("services/planner/offline/reservation.py", "services/planner/offline/reorganise*.py"),
             *("services/planner/lifeline.py", "services/planner/occurrences.py", "services/planner/renewing.py"),
         ),

@@ -1,0 +1,92 @@
+"""Signs of life on the topic `beats`: what a sequencer hears of nodes and of others, and what it says itself.
+
+It begins at the end of the topic, so it never hears what was said before. Whoever may have missed something goes on
+from the end, and has to believe everybody again.
+"""
+
+import asyncio
+import json
+
+from largesse.bus.port import Bus, BusError, BusFull, BusRefused, Message, Outgoing, PositionGap, Writer
+from largesse.telemetry import INPUTS
+from schemas.edge.base import Malformed
+from schemas.edge.beats import Beat, SequencerBeat, document_of, read_beat
+from schemas.edge.strict_json import loads
+from schemas.topics import BEATS
+
+BEATS_MOST = 1_000
+"""Signs of life that are taken in one turn."""
+
+AUTHOR = "sequencer"
+
+
+class Hearing:
+    """What comes on one partition of `beats`."""
+
+    def __init__(self, bus: Bus, partition: int) -> None:
+        self._bus, self._partition = bus, partition
+        self._next: int | None = None
+
+    async def begin(self) -> None:
+        """Hears what is said from now on. Raises BusError."""
+        if self._next is None:
+            self._next = (await self._bus.bounds(BEATS, self._partition))[1]
+
+    async def read(self) -> list[Beat] | None:
+        """What has come; what is no sign of life is passed over. None: some of it may have been missed. Raises
+        BusError."""
+        await self.begin()
+        assert self._next is not None
+        try:
+            fetched = await self._bus.fetch(BEATS, self._partition, self._next, most=BEATS_MOST)
+        except PositionGap:
+            self._next = None
+            await self.begin()
+            return None
+        self._next = fetched.position
+        return [beat for message in fetched if (beat := _beat_in(message)) is not None]
+
+    async def is_drained(self) -> bool:
+        """Whether everything that lies there has been read. Raises BusError."""
+        return self._next == (await self._bus.bounds(BEATS, self._partition))[1]
+
+    @property
+    def waiting_for(self) -> dict[tuple[str, int], int]:
+        """What to hand to `wait_any`."""
+        return {} if self._next is None else {(BEATS, self._partition): self._next}
+
+
+def _beat_in(message: Message) -> Beat | None:
+    INPUTS.labels(BEATS, "none").inc()
+    try:
+        return read_beat(loads(message.value))
+    except Malformed:
+        return None
+
+
+class Speaking:
+    """A sequencer that leads says so. A producer of its own: a sign of life that fails is no doubt about the log."""
+
+    def __init__(self, bus: Bus, partition: int) -> None:
+        self._bus, self._partition = bus, partition
+        self._writer: Writer | None = None
+
+    async def say(self, beat: SequencerBeat, within_ms: int) -> bool:
+        """False: nobody may have heard it. Raises BusFull, BusRefused."""
+        self._writer = self._writer or self._bus.writer()
+        message = Outgoing(BEATS, self._partition, json.dumps(document_of(beat)).encode(), headers={"author": AUTHOR})
+        try:
+            async with asyncio.timeout(within_ms / 1_000):
+                await self._writer.send([message], durable=False)
+        except (BusFull, BusRefused):
+            raise
+        except (BusError, TimeoutError):
+            await self.close()
+            return False
+        return True
+
+    async def close(self) -> None:
+        """Gives the producer up."""
+        writer, self._writer = self._writer, None
+        if writer is not None:
+            await writer.drop()
