@@ -1,7 +1,8 @@
 """What the log says must run on nodes, and what must stop: on one for its agent, on all for who speaks to many.
 
 Folds   JobAdmitted, JobCancelled, JobEnded, NodeRegistered, NodeReported, NodeDrained, NodeLost, NodeForgotten,
-        RoundClosed, the task facts, ConfigChanged. Of every record the time: a drain may have a deadline.
+        RoundClosed, the task facts, ConfigChanged, SequencerClaimed. Of every record the time: a drain may have a
+        deadline.
 Decides nothing by `decide`: `take` says what has changed for a node since it was last asked. What is held here is
 exactly what the sequencer holds for the node, whatever the epoch, so a restarted agent can tell what is still wanted.
 
@@ -32,6 +33,7 @@ from schemas import (
     Record,
     Revocation,
     RoundClosed,
+    SequencerClaimed,
     Stage,
     TaskFailed,
     TaskFinished,
@@ -39,9 +41,10 @@ from schemas import (
     TaskStarted,
     Vector,
 )
+from schemas.nodes import Device
 from schemas.tasks import TaskEnd, TaskFailure
 
-LAYOUT = 9
+LAYOUT = 10
 EPOCHS_MAX = 64
 """Registrations of a node that are remembered, to know one that comes again."""
 
@@ -107,10 +110,22 @@ NOT_YET: Final = Registration("new")
 
 
 @dataclass(slots=True)
+class Offer:
+    """What the log has of what a node offers, and under which epoch that was said."""
+
+    epoch: str
+    capacity: Vector
+    labels: dict[str, str] = field(default_factory=dict)
+    devices: list[Device] = field(default_factory=list)
+    unschedulable: str = ""
+
+
+@dataclass(slots=True)
 class NodeWork:
     """One node's part of a cell. `epoch`: that of which `take` starts attempts. `epochs`: the latest that were
     registered, the last one last. `held` by attempt_key, `held_of` the same keys by job. `changed`: keys to look at in
     the next `take`, of an agent. `runs`: by live job that has been granted room here, the seq of its admission.
+    `offer`: None before the first registration.
     """
 
     node: str
@@ -120,6 +135,7 @@ class NodeWork:
     held_of: dict[str, dict[str, bool]] = field(default_factory=dict)
     changed: dict[str, bool] = field(default_factory=dict)
     runs: dict[str, int] = field(default_factory=dict)
+    offer: Offer | None = None
 
     @property
     def own(self) -> Registration:
@@ -145,7 +161,7 @@ class State:
     which something is new since somebody emptied it. `drains`: by node the log time at which all that it holds is
     revoked, as a drain asks for, and `drain_ms` the first of them; None: there is none. `hosts`: by node of the cell,
     where its tasks are reached; `addresses`: where its agent can be asked; "": nowhere. `past`: what jobs that have
-    ended handed on.
+    ended handed on. `beats`: the sequencer that leads hears signs of life.
     """
 
     nodes: dict[str, NodeWork] = field(default_factory=dict)
@@ -159,6 +175,7 @@ class State:
     hosts: dict[str, str] = field(default_factory=dict)
     addresses: dict[str, str] = field(default_factory=dict)
     past: Past = field(default_factory=Past)
+    beats: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,6 +247,18 @@ def fold(state: State, record: Record) -> None:
             work = state.nodes[node]
             for key in work.held:
                 _stop(state, work, key, "revoked")
+
+
+def has(state: State, said: NodeReported) -> bool:
+    """Whether the log has just this of a registered node, and a sign of life says as much."""
+    work = state.nodes.get(said.node)
+    if work is None or not state.beats or work.epochs.get(said.epoch, NOT_YET).standing != "registered":
+        return False
+    return work.offer == _offer_of(said)
+
+
+def _offer_of(body: NodeRegistered | NodeReported) -> Offer:
+    return Offer(body.epoch, body.capacity, body.labels, body.devices, body.unschedulable)
 
 
 def take(state: State, node: str, *, may_start: bool = True) -> list[Action]:
@@ -433,6 +462,7 @@ def _registered(state: State, record: Record[NodeRegistered]) -> None:
             other.rival = epoch
     known = known or Registration("registered")
     known.standing, known.unschedulable = "registered", body.unschedulable
+    work.offer = _offer_of(body)
     work.epochs[epoch] = known
     if len(work.epochs) > EPOCHS_MAX:
         del work.epochs[next(other for other in work.epochs if other != work.epoch)]
@@ -446,6 +476,7 @@ def _reported(state: State, record: Record[NodeReported]) -> None:
     work = state.nodes.get(body.node)
     if work is not None and (known := work.epochs.get(body.epoch)) is not None:
         known.unschedulable = body.unschedulable
+        work.offer = _offer_of(body)
         state.stirred[body.node] = True
 
 
@@ -528,6 +559,10 @@ def _configured(state: State, record: Record[ConfigChanged]) -> None:
         state.stirred.update(dict.fromkeys(state.nodes, True))
 
 
+def _claimed(state: State, record: Record[SequencerClaimed]) -> None:
+    state.beats = record.body.beats
+
+
 def _keys(tasks: TaskFact | Revocation) -> Iterable[str]:
     job, stage, attempt = tasks.job, tasks.stage, tasks.attempt
     return (attempt_key(job, stage, index, attempt) for index in range(tasks.first, tasks.first + tasks.count))
@@ -552,4 +587,5 @@ FOLDS: dict[type, Callable[[State, Record], None]] = {
     TaskFinished: _tasks,
     TaskFailed: _tasks,
     ConfigChanged: _configured,
+    SequencerClaimed: _claimed,
 }

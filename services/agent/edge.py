@@ -16,6 +16,7 @@ from largesse.mqtt.work import Work, take_in
 from largesse.settings import PREFIX, Settings, SettingWrong, open_bus
 from largesse.telemetry import logger
 from largesse.waiting import is_set_within
+from schemas import NodeReported
 from schemas.edge.mqtt import NodeDown, NodeUpMessage
 from services.agent.fetches import Fetches
 from services.agent.line import Line
@@ -193,6 +194,10 @@ class EdgeFeed:
     def live_runs(self) -> Iterable[tuple[str, int]]:
         """See Feed."""
         return self.work.runs.items()
+
+    def has(self, said: NodeReported) -> bool:
+        """See Feed: a bridge finds that out for its nodes."""
+        return False
 
     def renew(self, epoch: str) -> None:
         """See Feed."""

@@ -5,6 +5,7 @@ from typing import Protocol
 
 from largesse.lifecycle.handed import Handed
 from largesse.lifecycle.node_work import Action, NodeWork, Start
+from schemas import NodeReported
 
 
 class Feed(Protocol):
@@ -37,6 +38,9 @@ class Feed(Protocol):
 
     def live_runs(self) -> Iterable[tuple[str, int]]:
         """Jobs that have not ended, with the seq of their admission: all that may have left something here."""
+
+    def has(self, said: NodeReported) -> bool:
+        """Whether the log has just this of the node, so that a sign of life says as much."""
 
     def renew(self, epoch: str) -> None:
         """The agent is about to register its node under another epoch."""

@@ -11,7 +11,7 @@ from largesse.lifecycle.node_work import Action, NodeWork, Start
 from largesse.log.fencing import Accepted
 from largesse.log.reader import LogReader
 from largesse.telemetry import logger
-from schemas import JobEnded, RoundAbandoned, RoundClosed, RoundOpened
+from schemas import JobEnded, NodeReported, RoundAbandoned, RoundClosed, RoundOpened
 from schemas.topics import LOG
 from services.agent import checkpoint
 from services.agent.local import mono_ms
@@ -65,6 +65,10 @@ class LogFollower:
     def live_runs(self) -> Iterable[tuple[str, int]]:
         """See Feed."""
         return ((name, job.run) for name, job in self.state.jobs.items())
+
+    def has(self, said: NodeReported) -> bool:
+        """See Feed."""
+        return core.has(self.state, said)
 
     def renew(self, epoch: str) -> None:
         """See Feed."""

@@ -6,15 +6,20 @@ when it is first said: nothing starts meanwhile, and what ends is reported after
 
 import asyncio
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 from typing import Any
 
 from largesse import failpoints
 from largesse.bus.port import Bus, BusError, BusRefused, Outgoing
 from largesse.lifecycle.node_work import NodeWork
 from largesse.telemetry import logger
-from schemas.edge.nodes import FOLDER_MAX
+from schemas import NodeReported
+from schemas.edge.base import Malformed
+from schemas.edge.beats import NodeBeat, document_of
+from schemas.edge.nodes import FOLDER_MAX, read_node
 from schemas.quantities import quantity_texts
+from schemas.topics import BEATS
 from services.agent.lease_file import boot_ms
 from services.agent.local import Local, mono_ms
 from services.agent.outbox import Outbox, Said, known_attempts, messages
@@ -47,6 +52,7 @@ class Reporter:
         self.heard_ms = mono_ms()
         self._sure: tuple[str, int] = ("", 0)  # The epoch of the last message that was taken, and when it was sent.
         self._offered = ""  # What was said last of `unschedulable`.
+        self._reported: dict[str, object] = {}  # The last report that may have gone to `nodes`.
         self._named: tuple[str, list[list[dict[str, Any]]]] = ("", [])
         self._bus, self._node = bus, node
         self._writer = bus.writer()
@@ -58,10 +64,16 @@ class Reporter:
         self._log = logger(service="agent", node=node.name)
 
     async def speak(
-        self, work: NodeWork, lease_ms: int, locals_: Iterable[Local], *, in_round: bool = False
+        self,
+        work: NodeWork,
+        lease_ms: int,
+        locals_: Iterable[Local],
+        *,
+        in_round: bool = False,
+        is_known: Callable[[NodeReported], bool] = lambda said: False,
     ) -> int | None:
         """Says what is due; returns when to call again, or None: not before something happens. `lease_ms`: how long the
-        cell believes a silent node.
+        cell believes a silent node. `is_known`: whether the log has a report already, so that a sign of life will do.
         """
         if work.standing in ("lost", "taken"):
             return None  # What still runs here has to end first, or another epoch has to be begun.
@@ -74,13 +86,24 @@ class Reporter:
         now_ms = mono_ms()
         if now_ms >= self._beat_ms or self._offered != self.unschedulable:
             offer = self._offer(work)
-            if await self._send("nodes", [{"report": offer}], work.epoch):
+            if await self._send(*self._heartbeat(offer, is_known), work.epoch):
                 self._offered = offer["unschedulable"]
                 self._beat_ms = now_ms + min(self._node.heartbeat_ms, lease_ms // 3)
         await self._report(work, locals_, in_round)
         due_ms = self.outbox.due_ms()
         moments = [self._beat_ms] if due_ms is None else [self._beat_ms, max(due_ms, self._speaks_ms, self._begins_ms)]
         return max(self._retry_ms, min(moments))
+
+    def _heartbeat(
+        self, offer: dict[str, object], is_known: Callable[[NodeReported], bool]
+    ) -> tuple[str, list[dict[str, object]]]:
+        """A report, until the log shows what it says and nothing else may be on its way there; else a sign of life."""
+        with suppress(Malformed):  # What is wrong with it the sequencer says.
+            said = read_node({"report": offer}, "")
+            if self._reported in ({}, offer) and isinstance(said, NodeReported) and is_known(said):
+                return BEATS, [document_of(NodeBeat(said.node, said.epoch))]
+        self._reported = offer
+        return "nodes", [{"report": offer}]
 
     def note(self, local: Local, now_ms: int) -> None:
         """For the next report: that an attempt has begun, that it has ended, or both, where both were heard at once."""
@@ -155,6 +178,7 @@ class Reporter:
         """The log has the registration: from here on what is said counts."""
         self._epoch = work.epoch
         self._named = ("", [])
+        self._reported = {}
         self._register_ms, self._register_wait_ms = 0, REGISTER_MS
         self._beat_ms = mono_ms() + min(self._node.heartbeat_ms, lease_ms // 3)
         self.outbox.again(mono_ms())

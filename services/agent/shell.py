@@ -352,7 +352,10 @@ class _Agent:
                     self._renew()
                 known = self._attempts.by_key.values()
                 feed = self._feed
-                moments.append(await self._reporter.speak(feed.work, feed.node_lease_ms, known, in_round=feed.in_round))
+                words = self._reporter.speak(
+                    feed.work, feed.node_lease_ms, known, in_round=feed.in_round, is_known=feed.has
+                )
+                moments.append(await words)
             next_ms = min(moment for moment in moments if moment is not None)
             await self._sleep_until(next_ms)
 

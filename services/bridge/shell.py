@@ -56,6 +56,7 @@ from services.bridge.cell_log import SERVICE, CellLog
 from services.bridge.dealing import Bridges
 from services.bridge.fetching import Fetching
 from services.bridge.floods import Floods, Strangers
+from services.bridge.heartbeats import lessened
 from services.bridge.intake import NODES_MAX, Intake, Refusal, Said
 from services.bridge.subscriptions import Subscriptions
 from services.bridge.telling import Untold
@@ -271,8 +272,10 @@ class _Bridge:
 
     def _outgoing(self, said: Said) -> list[Outgoing]:
         headers, partition = {"author": f"agent:{said.node}", "via": "bridge"}, self._settings.partition
+        state = self._cell_log.state
+        values = [lessened(topic, value, state) for topic, value in said.values]
         # As a rule a record follows these at once.
-        return [Outgoing(topic, partition, value, "", headers, topic == "tasks") for topic, value in said.values]
+        return [Outgoing(topic, partition, value, "", headers, topic == "tasks") for topic, value in values]
 
     # ---------------------------------------------------------------- the broker
     async def serve(self) -> None:

@@ -2,13 +2,15 @@
 
 import asyncio
 import json
+from itertools import count
 from pathlib import Path
 
 import pytest
 
 from largesse.bus.memory import MemoryBus
 from largesse.lifecycle import node_work as core
-from schemas import Policy
+from schemas import NodeRegistered, NodeReported, Policy, Record, SequencerClaimed
+from schemas.topics import BEATS
 from services.agent import reporter
 from services.agent.local import Local
 from services.agent.outbox import Name, Result
@@ -159,5 +161,91 @@ def test_an_end_that_the_log_shows_is_not_awaited(bus, speaker, work, monkeypatc
         await speaker.speak(work, LEASE_MS, [])
 
         assert (await bus.bounds("tasks", 0))[1] == 2
+
+    asyncio.run(story())
+
+
+# ---------------------------------------------------------------- heartbeats
+OFFER = {"cpu": 4_000}
+
+
+def heartbeats(tmp_path):
+    """A reporter of a registered node whose heartbeats are always due, what it says by topic, and the log so far."""
+    bus = MemoryBus()
+    state = core.start("n", "e.1")
+    told = count(1)
+
+    def logged(body):
+        core.fold(state, Record(type(body).__name__, 1, "default", next(told), 0, 0, "", "", body))
+
+    reporter = Reporter(bus, NodeSettings("n", tmp_path, capacity=OFFER, heartbeat_ms=0))
+    logged(SequencerClaimed("t", beats=True))
+    logged(NodeRegistered("n", "e.1", OFFER))
+
+    async def speaks():
+        before = {topic: (await bus.bounds(topic, 0))[1] for topic in ("nodes", BEATS)}
+        await reporter.speak(state.nodes["n"], LEASE_MS, [], is_known=lambda said: core.has(state, said))
+        return [
+            (topic, json.loads(message.value))
+            for topic, end in before.items()
+            for message in await bus.fetch(topic, 0, end)
+        ]
+
+    return reporter, bus, logged, speaks
+
+
+def test_where_the_log_has_what_a_node_offers_a_sign_of_life_will_do(tmp_path):
+    async def story():
+        reporter, _, logged, speaks = heartbeats(tmp_path)
+        await speaks()
+        assert await speaks() == [(BEATS, {"node": {"node": "n", "epoch": "e.1"}})]
+
+        reporter.unschedulable = "full"
+        for _ in range(2):
+            ((topic, document),) = await speaks()
+            assert (topic, document["report"]["unschedulable"]) == ("nodes", "full"), "until the log shows it"
+        logged(NodeReported("n", "e.1", OFFER, unschedulable="full"))
+        assert [topic for topic, _ in await speaks()] == [BEATS]
+
+    asyncio.run(story())
+
+
+def test_who_changes_and_changes_back_says_so_although_the_log_has_shown_neither(tmp_path):
+    async def story():
+        reporter, _, logged, speaks = heartbeats(tmp_path)
+        await speaks()
+        for why in ("full", ""):
+            reporter.unschedulable = why
+            assert [topic for topic, _ in await speaks()] == ["nodes"]
+        assert [topic for topic, _ in await speaks()] == [BEATS]
+        logged(NodeReported("n", "e.1", OFFER, unschedulable="full"))
+        assert [topic for topic, _ in await speaks()] == ["nodes"]
+
+    asyncio.run(story())
+
+
+def test_to_a_sequencer_that_does_not_hear_signs_of_life_a_node_reports(tmp_path):
+    async def story():
+        _, _, logged, speaks = heartbeats(tmp_path)
+        await speaks()
+        logged(SequencerClaimed("of an earlier version"))
+        assert [topic for topic, _ in await speaks()] == ["nodes"]
+        logged(SequencerClaimed("of this one", beats=True))
+        assert [topic for topic, _ in await speaks()] == [BEATS]
+
+    asyncio.run(story())
+
+
+def test_a_sign_of_life_counts_as_word_of_the_node_and_one_that_fails_does_not(tmp_path, monkeypatch):
+    async def story():
+        reporter, bus, _, speaks = heartbeats(tmp_path)
+        await speaks()
+        monkeypatch.setattr("services.agent.reporter.boot_ms", lambda: 77)
+        await speaks()
+        assert reporter.sure_ms("e.1") == 77
+        monkeypatch.setattr("services.agent.reporter.boot_ms", lambda: 88)
+        bus.inject("lost", topic=BEATS)
+        await speaks()
+        assert reporter.sure_ms("e.1") == 77
 
     asyncio.run(story())
