@@ -69,9 +69,11 @@ class InputReader:
         """What to hand to `wait_any`."""
         return {(topic, self._partition): offset for topic, offset in self._next.items()}
 
-    def positions(self) -> list[Position]:
-        """The last offset read of every topic of which something was read, or passed where no message has it."""
-        return [Position(topic, self._partition, offset - 1) for topic, offset in self._next.items() if offset]
+    def moved(self, said: dict[str, int]) -> list[Position]:
+        """The last offset read, or passed where no message has it, of every topic in which that is beyond what was
+        `said`: "topic/partition" -> offset."""
+        last = [Position(topic, self._partition, offset - 1) for topic, offset in self._next.items()]
+        return [at for at in last if at.offset > said.get(f"{at.topic}/{at.partition}", -1)]
 
     async def is_drained(self, *topics: str) -> bool:
         """Whether everything that lies in these topics has been read. Raises BusError."""

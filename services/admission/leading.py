@@ -18,6 +18,9 @@ from services.admission.pacing import Pace
 DECIDED = ("shares", "asks", "grants")
 """What a closing needs, in the order in which it names it."""
 
+LIVE_MS, IDLE_MS = 10_000, 60_000
+"""So long after the last record one says how late it is: with live jobs, and without."""
+
 
 @dataclass(slots=True)
 class Pending:
@@ -32,7 +35,9 @@ class Leading:
     """What a sequencer has beyond its fold while its claim is the latest. `taken`: by topic, the offset of the last
     input that was judged. `round_ms`, `round_s`: what the round took that was closed last, by log time and by this
     machine's; `since_opening_s`: tells the seconds since the last opening, None where another instance opened it.
-    `paced`: answers come before starts.
+    `paced`: answers come before starts. `skipped`: inputs that changed nothing since the log has said how far they were
+    read; `asked_ms`: when the first came of those that somebody may wait for. `appended_ms`: when the last record was
+    written; `spoke_ms`: or a sign of life was given.
     """
 
     def __init__(
@@ -50,11 +55,18 @@ class Leading:
         self.leases = Leases()
         self.pace = Pace(applies=paced)
         self.skipped = 0
-        self.appended_ms = now_ms
+        self.asked_ms: int | None = None
+        self.appended_ms = self.spoke_ms = now_ms
         self.round_ms = 0
         self.round_s = 0.0
         self.since_opening_s: Callable[[], float] | None = None
         self.pending: Pending | None = None
+
+    def says_by_ms(self, answer_ms: int, *, has_jobs: bool) -> int:
+        """When the log is to say how far inputs were read, and how late it is. `answer_ms`: so long somebody waits who
+        has sent one."""
+        due_ms = self.appended_ms + (LIVE_MS if has_jobs else IDLE_MS)
+        return due_ms if self.asked_ms is None else min(due_ms, self.asked_ms + answer_ms)
 
     def time_round(self, body: object, now_ms: int) -> None:
         """Notes when a round opens or ends, if this body does that."""

@@ -27,15 +27,17 @@ from schemas import (
     Header,
     InputSkipped,
     NodeLost,
+    NodeReported,
     Record,
     RoundAbandoned,
     RoundClosed,
     RoundOpened,
     SequencerAlive,
 )
+from schemas.edge.beats import SequencerBeat
 from schemas.topics import LOG
 from services.admission import core
-from services.admission.beats import Hearing
+from services.admission.beats import Hearing, Speaking
 from services.admission.clock import AGREES_MS, LogClock, steady_ms, wall_ms
 from services.admission.core.judge import lose
 from services.admission.core.rounds import accepts_forecast, cause_of_due, close, due, next_due_ms
@@ -48,7 +50,10 @@ SKIPPED_MAX = 1_000
 """Inputs that change nothing after which a record says how far they were read."""
 
 ALIVE_PARTS = 3
-"""A leading sequencer writes to the log at least this many times a lease."""
+"""Who leads says so this many times a lease, where no record does; so soon it is told that an input changed nothing."""
+
+LOOK_PARTS = 6
+"""A standby looks this many times a lease whether anybody leads."""
 
 OPENINGS_KEPT = 1_000
 """A forecast for an opening older than the last so many is ignored."""
@@ -113,6 +118,7 @@ class Sequencer:
         self._wait_until_ms = 0
         self._openings: dict[str, bool] = {}
         self._beats = Hearing(bus, settings.partition)
+        self._speaking = Speaking(bus, settings.partition)
         self._letters = Letters(bus, settings.partition)
         self._decisions: dict[str, int] = {}
         self._snapshots = SnapshotKeeper(bus, settings, core.NAME, 0, core.LAYOUT, name)
@@ -150,7 +156,7 @@ class Sequencer:
 
     def waiting_for(self) -> dict[tuple[str, int], int]:
         """What to hand to `wait_any` between two steps."""
-        positions = {**self._beats.waiting_for, **(self._reader.position if self._reader is not None else {})}
+        positions = dict(self._reader.position) if self._reader is not None else {}
         lead = self._leading
         if lead is not None:
             positions |= lead.inputs.waiting_for
@@ -166,18 +172,22 @@ class Sequencer:
         now_ms = self._clock.now_ms()
         if (lead := self._leading) is None:
             claim_ms = self._wait_until_ms if self._alone else self._heard_ms + self._lease_ms
-            return max(1, min(self._settings.wait_ms, max(claim_ms, self._wait_until_ms) - now_ms))
+            # Signs of life are looked for from time to time: however many nodes give them, nobody is woken by one.
+            look_ms = min(self._settings.wait_ms, self._lease_ms // LOOK_PARTS)
+            return max(1, min(look_ms, max(claim_ms, self._wait_until_ms) - now_ms))
         due_ms = next_due_ms(self.state)
         moments = [
             now_ms + self._settings.wait_ms,
-            lead.appended_ms + self._lease_ms // ALIVE_PARTS,
+            lead.spoke_ms + self._speaks_every_ms,
+            lead.says_by_ms(self._lease_ms // ALIVE_PARTS, has_jobs=bool(self.state.jobs)),
             None if due_ms is None else max(self._clock.steady_ms + due_ms - self._clock.log_ms, lead.pace.opens_ms()),
             lead.leases.next_ms(self.state.policy.node_lease_ms),
         ]
         return max(1, min(moment for moment in moments if moment is not None) - now_ms)
 
     async def close(self) -> None:
-        """Closes the producer."""
+        """Closes the producers."""
+        await self._speaking.close()
         if self._producer is not None:
             await self._producer.drop()
             self._producer = None
@@ -194,15 +204,16 @@ class Sequencer:
             # What it reads now may have been written long ago.
             self._clock.discard_heard()
             self._is_caught_up = False
-        if await self._read(reader):
+        heard = await self._hear_leader(reader)
+        if await self._read(reader) or heard:
             return True
         self._is_caught_up = True
         if self._producer is None:
             if not self._may_claim():
                 return False
-            # Asked where the log ends, the bus brings all up to there: a pause, or a slow bus, is no silence.
+            # Asked where a topic ends, the bus brings all up to there: a pause, or a slow bus, is no silence.
             await self._bus.bounds(LOG, self._settings.partition)
-            if not await self._read(reader):
+            if not await self._read(reader) and (self._alone or await self._beats.is_drained()):
                 await self._claim(reader)
             return True
         if reader.order.token == self._token:
@@ -225,6 +236,23 @@ class Sequencer:
         SEQ.labels(self.name).set(reader.order.seq)
         await self._letters.trim()
         return True
+
+    async def _hear_leader(self, reader: LogReader) -> bool:
+        """Whether anybody said on `beats` that they live. Who holds the latest claim need write nothing to be believed;
+        of whom none is heard, here or in the log, the claim is over: a sign of life that is lost costs one too many.
+        """
+        beats = await self._beats.read(with_nodes=False)
+        if beats is None:
+            self._heard_ms = self._now_ms
+            return True
+        for beat in beats:
+            if isinstance(beat, SequencerBeat) and beat.token == reader.order.token:
+                self._heard_ms = self._now_ms
+                # It may be as late as it was not looked for.
+                is_late = 0 <= self._clock.log_ms - beat.time <= self._lease_ms // LOOK_PARTS
+                if self._is_caught_up and beat.seq == reader.order.seq and not is_late:
+                    self._clock.hear(beat.time)
+        return bool(beats)
 
     async def _restore(self) -> LogReader:
         found = await self._snapshots.restore(State)
@@ -309,6 +337,7 @@ class Sequencer:
         self.state = core.start()
         self._openings, self._decisions = {}, {}
         self._letters.clear()
+        await self._speaking.close()
         if producer is not None:
             await producer.drop()
 
@@ -322,7 +351,7 @@ class Sequencer:
         await self._take_forecasts(lead)
         await self._lose_silent(lead)
         self._put_due(lead)
-        self._put_alive(lead)
+        await self._speak(lead)
         if lead.log.is_empty:
             return read
         await self._flush(lead)
@@ -330,7 +359,7 @@ class Sequencer:
 
     async def _flush(self, lead: Leading) -> None:
         accepted = await lead.log.flush(self._lease_ms)
-        lead.appended_ms = self._now_ms
+        lead.appended_ms = lead.spoke_ms = self._now_ms
         await self._act_on(lead, accepted)
 
     def _put(self, lead: Leading, body: object, source: Header | None = None, cause: str = "") -> None:
@@ -352,6 +381,8 @@ class Sequencer:
             lead.taken[item.topic] = item.offset
             if body is None:
                 lead.skipped += 1
+                if lead.asked_ms is None and not isinstance(item.body, NodeReported):
+                    lead.asked_ms = self._now_ms
             else:
                 self._put(lead, body, Header("", item.topic, item.partition, item.offset))
             if isinstance(body, NodeLost):
@@ -408,11 +439,25 @@ class Sequencer:
                 return
             self._put(lead, body, cause=cause_of_due(self.state))
 
-    def _put_alive(self, lead: Leading) -> None:
-        silent = self._now_ms - lead.appended_ms >= self._lease_ms // ALIVE_PARTS
-        if (silent and lead.log.is_empty) or lead.skipped >= SKIPPED_MAX:
-            self._put(lead, SequencerAlive(lead.inputs.positions()))
-            lead.skipped = 0
+    # ---------------------------------------------------------------- signs of life
+    @property
+    def _speaks_every_ms(self) -> int:
+        # Where nobody else can lead, only who shows the cell wants to know.
+        return self._lease_ms if self._alone else self._lease_ms // ALIVE_PARTS
+
+    async def _speak(self, lead: Leading) -> None:
+        """Says that it lives: where nothing calls for a record on `beats`, or by a record where that fails."""
+        now_ms, part_ms = self._now_ms, self._lease_ms // ALIVE_PARTS
+        is_due = now_ms >= lead.says_by_ms(part_ms, has_jobs=bool(self.state.jobs))
+        alive = lead.skipped >= SKIPPED_MAX or (is_due and (lead.log.is_empty or lead.asked_ms is not None))
+        if not alive and lead.log.is_empty and now_ms - lead.spoke_ms >= self._speaks_every_ms:
+            lead.spoke_ms = now_ms
+            order = lead.log.running
+            beat = SequencerBeat(order.token, max(self._clock.log_ms, order.time), order.seq)
+            alive = not await self._speaking.say(beat, part_ms)
+        if alive:
+            self._put(lead, SequencerAlive(lead.inputs.moved(lead.log.running.positions)))
+            lead.skipped, lead.asked_ms = 0, None
 
     # ---------------------------------------------------------------- node leases
     def _watch_all(self, lead: Leading) -> None:

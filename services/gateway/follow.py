@@ -48,8 +48,7 @@ class Follower:
         self.heard = HeardNodes(bus, settings.partition)
         self.places = LogPlaces(bus, settings.partition, self.past.checkpoints)
         self.changes = Changes(self.state)
-        self.heard_s = monotonic()
-        """When a record came last, or the log began to be read."""
+        self._read_s = monotonic()  # When a record came last, or the log began to be read.
         self._latest: Record | None = None
         self._answers = {topic: Answers() for topic in INPUTS}
         self._writer: Writer | None = None
@@ -58,6 +57,11 @@ class Follower:
     def decisions_from(self, place: Place) -> DecisionReader:
         """A reader of the decisions of rounds behind a place of the log."""
         return DecisionReader(self.bus, self._settings.partition, place.decisions)
+
+    @property
+    def silent_s(self) -> float:
+        """For how long neither a record has come nor a sign of life of the sequencer that writes them."""
+        return monotonic() - max(self._read_s, self.heard.sequencer_s(self._shell.log.order.token))
 
     @property
     def cell(self) -> str:
@@ -97,7 +101,7 @@ class Follower:
                     self._note()
                     self.places.note(shell.log.order, shell.decisions.positions)
                 if folded:
-                    self.heard_s = monotonic()
+                    self._read_s = monotonic()
                     self._tell()
                     await asyncio.sleep(0)
                 if folded < TURN_RECORDS:

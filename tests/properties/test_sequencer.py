@@ -11,13 +11,14 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from largesse.bus.memory import MemoryBus
+from largesse.bus.port import Outgoing
 from largesse.log import dead_letters, fencing
 from largesse.log.decisions import messages_of
 from largesse.log.fencing import read_piece
 from largesse.log.reader import LogReader, publish_input
 from largesse.settings import Settings
 from schemas import JobAdmitted, RoundClosed, RoundOpened, SequencerClaimed
-from schemas.topics import DEADLETTER, LOG, TOPICS
+from schemas.topics import BEATS, DEADLETTER, LOG, TOPICS
 from services.admission.sequencer import Sequencer
 from services.replay.refold import Refold
 from services.replay.source import Source, steps_of
@@ -131,9 +132,24 @@ class Sequencers(RuleBasedStateMachine):
     def let_a_wall_clock_jump(self, which, by_ms, back):
         self.ahead_ms[which] += -by_ms if back else by_ms
 
-    @rule(kind=st.sampled_from(["lost", "late", "unknown", "torn"]), skip=st.integers(0, 2))
-    def spoil_an_append(self, kind, skip):
-        self.bus.inject(kind, topic=LOG, skip=skip)
+    @rule(
+        kind=st.sampled_from(["lost", "late", "unknown", "torn"]),
+        skip=st.integers(0, 2),
+        topic=st.sampled_from([LOG, LOG, BEATS]),
+    )
+    def spoil_an_append(self, kind, skip, topic):
+        self.bus.inject(kind, topic=topic, skip=skip)
+
+    @rule(back=st.integers(1, 3))
+    def repeat_a_sign_of_life(self, back):
+        """It came late, or twice, and its sender may long be gone."""
+        said = self.run(self._all(BEATS))
+        if len(said) >= back:
+            self.run(self.bus.writer().send([Outgoing(BEATS, 0, said[-back].value)]))
+
+    @rule()
+    def lose_signs_of_life(self):
+        self.bus.lose_tail(BEATS, 0, 0)
 
     @rule(after=st.integers(1, 3))
     def delay_an_append(self, after):

@@ -1,17 +1,21 @@
 """When nodes were last heard and by which way, as the gateway says it."""
 
 import asyncio
+import json
+from time import monotonic
 
 from largesse.bus.memory import MemoryBus
 from largesse.bus.port import BusError, Outgoing
+from schemas.edge.beats import SequencerBeat, document_of
+from schemas.topics import BEATS
 from services.cli.getting import heard_text
 from services.gateway import heard
 from services.gateway.heard import HeardNodes
 from tests.gateway_cell import GUARD_S, run_in_memory
 
 
-async def says(bus, author, **headers):
-    await bus.writer().send([Outgoing("nodes", 0, b"{}", headers={"author": author, **headers})])
+async def says(bus, author, topic="nodes", value=b"{}", **headers):
+    await bus.writer().send([Outgoing(topic, 0, value, headers={"author": author, **headers})])
 
 
 def following(story, bus=None):
@@ -50,12 +54,43 @@ def test_the_last_message_of_a_node_says_by_which_way_it_is_reached():
     following(story)
 
 
+def test_a_sign_of_life_of_a_node_is_word_of_it_and_one_of_the_sequencer_is_none():
+    async def story(bus, nodes):
+        await until(lambda: nodes.is_reading)
+        await says(bus, "agent:a", BEATS)
+        await says(bus, "agent:b", BEATS, via="bridge")
+        await until(lambda: nodes.of("b"))
+        assert (nodes.of("a")[0], nodes.of("b")[0]) == ("direct", "bridge")
+        assert nodes.sequencer_s("t") == 0
+        for value in (b"{no json", b"{}", json.dumps(document_of(SequencerBeat("t", 7, 9))).encode()):
+            await says(bus, "sequencer", BEATS, value)
+        await until(lambda: nodes.sequencer_s("t"))
+        assert nodes.sequencer_s("t") <= monotonic()
+        assert nodes.sequencer_s("of another claim") == 0
+
+    following(story)
+
+
+def test_signs_of_life_of_the_sequencer_end_its_silence():
+    async def story(cell):
+        await until(lambda: cell.follower.heard.is_reading)
+        await cell.stop_sequencer()
+        await asyncio.sleep(0.2)
+        before_s = cell.follower.silent_s
+        beat = SequencerBeat(cell.follower._shell.log.order.token, 0, 0)
+        await says(cell.bus, "sequencer", BEATS, json.dumps(document_of(beat)).encode())
+        await until(lambda: cell.follower.silent_s < before_s)
+        return before_s
+
+    assert run_in_memory(story) >= 0.1
+
+
 def test_a_bus_that_fails_for_a_while_is_waited_for_and_what_is_remembered_is_bounded(monkeypatch):
     monkeypatch.setattr(heard, "RETRY_S", 0)
     monkeypatch.setattr(heard, "NODES_MAX", 2)
 
     class Failing(MemoryBus):
-        failures = 3
+        failures = 6
 
         async def bounds(self, topic, partition):
             if self.failures:

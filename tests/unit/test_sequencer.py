@@ -1,10 +1,11 @@
 """The sequencer step by step, on a clock of its own: what it makes of inputs, when it speaks, and when it stands by."""
 
+import json
 from hashlib import sha256
 
 import pytest
 
-from largesse.bus.port import BusFull, PositionGap
+from largesse.bus.port import BusFull, Outgoing, PositionGap
 from largesse.log.inputs import InputStopped
 from largesse.log.reader import LogReader
 from largesse.log.snapshots import dump
@@ -15,13 +16,21 @@ from schemas import (
     JobAdmitted,
     JobCancelled,
     NodeLost,
+    Position,
     SequencerAlive,
 )
-from schemas.topics import SNAPSHOTS
+from schemas.edge.beats import SequencerBeat, document_of, read_beat
+from schemas.edge.strict_json import loads
+from schemas.topics import BEATS, SNAPSHOTS
 from services.admission import letters
 from services.admission.sequencer import Sequencer
 from tests.bus_stories import answers_in, append_raw
 from tests.desk import JOB, NODE, desk, kinds, pass_time, watched
+
+
+async def beats(desk):
+    """What was said on `beats`."""
+    return [read_beat(loads(value)) for value in await answers_in(desk.bus, BEATS)]
 
 
 # ---------------------------------------------------------------- leading and standing by
@@ -50,6 +59,60 @@ async def test_every_record_of_another_begins_the_silence_anew(desk):
     await desk.turn(1)
 
     assert desk.sequencer.is_leading
+
+
+async def give_sign(desk, token):
+    """A sign of life of whoever has this token."""
+    value = json.dumps(document_of(SequencerBeat(token, 0, 0))).encode()
+    await desk.bus.writer().send([Outgoing(BEATS, 0, value)])
+
+
+@desk(alone=False)
+async def test_a_sign_of_life_of_who_holds_the_latest_claim_begins_the_silence_anew(desk):
+    await desk.scribe.claim("another")
+    for _ in range(4):
+        await desk.turn(2_999)
+        await give_sign(desk, "another")
+    await desk.turn(2_999)
+    assert not desk.sequencer.is_leading
+    await desk.turn(3_000)
+
+    assert desk.sequencer.is_leading
+
+
+@desk(alone=False)
+async def test_signs_of_life_of_others_keep_nobody_from_claiming(desk):
+    await desk.scribe.claim("another")
+    await desk.turn(1_000)
+    for token in ("of an older claim", "another-too"):
+        await desk.turn(1_000)
+        await give_sign(desk, token)
+    await desk.bus.writer().send([Outgoing(BEATS, 0, b'{"node":{"node":"n1","epoch":"e1"}}'), Outgoing(BEATS, 0, b"x")])
+    await desk.turn(1_000)
+
+    assert desk.sequencer.is_leading
+
+
+@desk(alone=False)
+async def test_whoever_may_have_missed_signs_of_life_waits_for_a_lease_more(desk):
+    await desk.scribe.claim("another")
+    await desk.turn(2_999)
+    await give_sign(desk, "another")
+    desk.bus.retire(BEATS, 0, 1)
+    await desk.turn(1)
+    assert not desk.sequencer.is_leading
+    await desk.turn(3_000)
+
+    assert desk.sequencer.is_leading
+
+
+@desk(alone=False)
+async def test_it_looks_for_signs_of_life_often_enough_and_is_woken_by_none(desk):
+    await desk.scribe.claim("another")
+    await desk.turn()
+
+    assert desk.sequencer.wait_ms() == 500
+    assert (BEATS, 0) not in desk.sequencer.waiting_for()
 
 
 @desk
@@ -212,12 +275,68 @@ async def test_judging_that_raises_stops_it_at_that_input(desk):
 
 
 # ---------------------------------------------------------------- speaking of its own accord
-@desk
-async def test_it_says_that_it_is_alive_every_third_of_a_lease_without_another_record(desk):
+@desk(alone=False)
+async def test_it_gives_a_sign_of_life_every_third_of_a_lease_without_a_record(desk):
+    await desk.turn(3_000)
+    token, leads_ms = "token-1", desk.now_ms
     assert await desk.turn(999) == []
-    assert kinds(each.record.body for each in await desk.turn(1)) == ["SequencerAlive"]
-    assert await desk.turn(999) == []
+    assert await beats(desk) == []
     assert desk.sequencer.wait_ms() == 1
+    assert await desk.turn(1) == []
+    assert await beats(desk) == [SequencerBeat(token, leads_ms + 1_000, 0)]
+
+    await desk.turn(900)
+    await desk.take("config", {"set": {"seed": 7}})
+    await desk.turn(999)
+    assert len(await beats(desk)) == 1, "a record says as much"
+    await desk.turn(1)
+    assert (await beats(desk))[1:] == [SequencerBeat(token, leads_ms + 2_900, 2)]
+
+
+@desk
+async def test_where_nobody_else_can_lead_it_gives_one_a_lease(desk):
+    for _ in range(4):
+        assert await desk.turn(1_000) == []
+
+    assert len(await beats(desk)) == 1
+
+
+@desk(alone=False)
+async def test_where_its_sign_of_life_fails_a_record_says_it(desk):
+    await desk.turn(3_000)
+    desk.bus.inject("lost", topic=BEATS)
+
+    assert kinds(each.record.body for each in await desk.turn(1_000)) == ["SequencerAlive"]
+    assert await desk.turn(1_000) == []
+    assert len(await beats(desk)) == 1
+
+
+@pytest.mark.parametrize(("jobs", "every_ms"), [([], 60_000), ([{**JOB, "job": "a"}], 10_000)], ids=["idle", "live"])
+def test_log_time_goes_on_more_often_while_jobs_live(jobs, every_ms):
+    @desk
+    async def test(desk):
+        for job in jobs:
+            await desk.take("jobs", job)
+            await desk.answer()
+        for _ in range(2):
+            found = [each for _ in range(every_ms // 1_000) for each in await desk.turn(1_000)]
+            assert kinds(each.record.body for each in found) == ["SequencerAlive"]
+            assert found[0].record.body.positions == [], "nothing was read"
+
+    test()
+
+
+@desk
+async def test_who_asked_for_what_is_so_already_is_told_within_a_third_of_a_lease_also_under_load(desk):
+    await desk.take("nodes", {"register": NODE})
+    await desk.take("nodes", {"drain": {"node": "n1", "draining": True}})
+    await desk.send("nodes", {"drain": {"node": "n1", "draining": True}})
+    found = []
+    for number in range(5):
+        await desk.send("config", {"set": {"seed": number}})
+        found += [each.record.body for each in await desk.turn(250)]
+
+    assert [body.positions for body in found if isinstance(body, SequencerAlive)] == [[Position("nodes", 0, 2)]]
 
 
 @desk(inputs_most=50)
@@ -236,7 +355,7 @@ async def test_positions_of_skipped_inputs_are_kept_for_a_successor(desk):
     await desk.take("nodes", {"register": NODE})
     for _ in range(10):
         await desk.take("nodes", {"report": NODE})
-    await desk.turn(1_000)
+    await desk.turn(60_000)
     reader = LogReader(desk.bus)
     while await reader.read():
         pass

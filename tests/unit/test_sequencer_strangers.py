@@ -136,6 +136,7 @@ async def test_a_dead_node_is_noticed_although_the_last_offsets_of_its_topics_ne
     lost = await pass_time(desk, 10_500)
 
     assert [each.record.body.node for each in lost] == ["n1"]
+    await desk.turn(60_000)
     assert [body.positions[0].offset for body in (await desk.bodies(SequencerAlive))[-1:]] == [1], "the hole is passed"
 
 

@@ -105,7 +105,7 @@ def _log_goes_on(ready: "Row") -> Finding:
         silent_ms,
         SILENT_WARN_MS,
         SILENT_BAD_MS,
-        f"the last record came {silent_ms / 1_000:.1f} s ago; one comes each second",
+        f"the sequencer was last heard {silent_ms / 1_000:.1f} s ago; it speaks every three seconds",
         "is services.admission up, and the bus? Its line `stopped` in the log says what ended it, and what helps",
     )
 

@@ -183,7 +183,7 @@ def _add_health(app: FastAPI, api: Api) -> None:
         """200 once the gateway has read what the log had, with how far it has read; else 503."""
         await api.is_ready()
         follower = api.follower
-        silent_ms = 0 if api.recorded else int((time.monotonic() - follower.heard_s) * 1_000)
+        silent_ms = 0 if api.recorded else int(follower.silent_s * 1_000)
         said = {"status": "ready", "version": VERSION, **standing_document(follower.state), "silent_ms": silent_ms}
         return as_json({**said, "recorded": True} if api.recorded else said)
 

@@ -76,9 +76,8 @@ class Live(BaseModel):
 
 class Ready(BaseModel):
     """How far the gateway, of release `version`, has read the log: `seq`, `round` and `time` of the last record.
-    `silent_ms`: for how long no
-    record has come, where the sequencer writes one each second at least. `recorded`: that is no cell's log any more,
-    and nothing can be changed."""
+    `silent_ms`: for how long nothing was heard of the sequencer, which writes a record or gives a sign of life every
+    three seconds at least. `recorded`: that is no cell's log any more, and nothing can be changed."""
 
     status: Literal["ready"]
     version: str

@@ -83,6 +83,6 @@ function ofInputs(cell) {
 function ofServices(cell, openMs) {
   return [
     openMs > OPEN_MS && html`<li key="open"><a href=${href(["log", "rounds", String(cell.round)])}>Round ${number(cell.round)}</a> has been open for ${duration(openMs)}: a service has not answered it. Look at the metrics of <code>fairness</code>, <code>altruism</code> and <code>leftover</code>, and at what they log.</li>`,
-    !past.value && !recorded.value && silentMs.value > SILENT_MS && html`<li key="silent">No record has come for ${duration(silentMs.value)}, where the sequencer writes one each second: <code>admission</code> is gone and no standby has taken over, or the gateway is cut off from the bus. <a href=${href(["log"], { type: "SequencerAlive", order: "desc" })}>Its last records</a>.</li>`,
+    !past.value && !recorded.value && silentMs.value > SILENT_MS && html`<li key="silent">Nothing was heard of the sequencer for ${duration(silentMs.value)}, where it gives a sign of life every few seconds: <code>admission</code> is gone and no standby has taken over, or the gateway is cut off from the bus. <a href=${href(["log"], { type: "SequencerAlive", order: "desc" })}>Its last records</a>.</li>`,
   ].filter(Boolean);
 }
