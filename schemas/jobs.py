@@ -180,10 +180,15 @@ class JobRejected:
 
 @dataclass(slots=True)
 class JobCancelled:
-    """A user asked for the job's end. Its running tasks are killed."""
+    """A user asked for the job's end. Its running tasks are killed. `if_unstarted`: only if no attempt of it was ever
+    granted; then `admitted` is the seq of its admission, and `moved_to` the cell that it goes to, if it goes to one.
+    """
 
     job: str
     author: str = "unknown"
+    if_unstarted: bool = False
+    admitted: int = 0
+    moved_to: str = ""
 
 
 @dataclass(slots=True)

@@ -28,6 +28,7 @@ _SERVICES = (
     ("gateway", "serves HTTP, and passes on what is asked for there"),
     ("agent", "reports for a node; all nodes are one principal"),
     ("bridge", "reports for nodes over MQTT"),
+    ("router", "chooses cells for jobs that name none"),
 )
 
 PRINCIPALS = (

@@ -5,7 +5,21 @@ newest.
 from dataclasses import dataclass
 from typing import get_args
 
-from schemas import access, asks, grants, jobs, nodes, plans, queues, releases, reservations, rounds, shares, tasks
+from schemas import (
+    access,
+    asks,
+    grants,
+    jobs,
+    nodes,
+    plans,
+    queues,
+    releases,
+    reservations,
+    rounds,
+    routes,
+    shares,
+    tasks,
+)
 
 LogBody = (
     jobs.JobAdmitted | jobs.JobRejected | jobs.JobCancelled | jobs.JobChanged | jobs.JobEnded | jobs.JobTurns
@@ -23,6 +37,13 @@ LogBody = (
 """What a record of the log can hold."""
 
 
+RouterBody = (
+    routes.RouterSet | routes.RouteAsked | routes.CellsJudged | routes.JobRouted | routes.RouteDeclined
+    | routes.RouteTaken | routes.RouteLapsed | routes.MoveAsked | routes.MoveAnswered | routes.RouteEnded
+)  # fmt: skip
+"""What a record of the router's log can hold beside some of those."""
+
+
 @dataclass(frozen=True, slots=True)
 class Released:
     """One body version: its class and where it may stand."""
@@ -36,7 +57,7 @@ _VERSIONS = {"JobAdmitted": 2}
 
 NEWEST: dict[str, Released] = {
     model.__name__: Released(model, _VERSIONS.get(model.__name__, 1))
-    for model in (*get_args(LogBody), shares.Shares, asks.Asks, grants.Grants)
+    for model in (*get_args(LogBody), *get_args(RouterBody), shares.Shares, asks.Asks, grants.Grants)
 }
 
 VERSION_OF: dict[type, int] = {released.model: released.version for released in NEWEST.values()}

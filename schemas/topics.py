@@ -13,6 +13,8 @@ BEATS = "beats"
 """Signs of life. No position in it is ever saved: who reads it begins at its end, and what lies there is soon gone."""
 CELLS = "cells"
 """The list of a deployment's cells, in one partition: only on Kafka."""
+ROUTER_JOBS, ROUTER_LOG = "router.jobs", "router.log"
+"""Jobs that name no cell, and what becomes of them: one partition each, for all cells of a deployment."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +43,11 @@ _LOG_BODIES = (
     "RoundAbandoned TokenMade TokenRevoked"
 )
 
+_ROUTER_BODIES = (
+    "SequencerClaimed SequencerAlive RouterSet RouteAsked JobRejected InputRefused InputRepeated JobCancelled "
+    "CellsJudged JobRouted RouteDeclined RouteTaken RouteLapsed MoveAsked MoveAnswered RouteEnded"
+)
+
 _CORES = ("admission", "fairness", "altruism", "leftover", "estimator", "planner", "gateway")
 _SNAPSHOTS = (*_CORES, "bridge")
 _ASIDE = ("readers", "operators")
@@ -54,21 +61,29 @@ def _decided(*services: str) -> tuple[str, ...]:
 
 
 TOPICS = (
-    Topic("jobs", "input", ("JobSubmission", "JobCancellation", "JobChange"), ("clients", "gateway"), ("admission",)),
+    Topic(
+        "jobs",
+        "input",
+        ("JobSubmission", "JobCancellation", "JobChange", "JobRouting"),
+        ("clients", "gateway", "router"),
+        ("admission",),
+    ),
     Topic("reservations", "input", ("ReservationInput",), ("clients", "gateway", "planner"), ("admission",)),
     Topic("nodes", "input", ("NodeInput",), ("agent", "bridge", "gateway"), ("admission", "gateway", "operators")),
     Topic("tasks", "input", ("TaskInput",), ("agent", "bridge"), ("admission",)),
     Topic("access", "input", ("AccessInput",), ("operators", "gateway"), ("admission",)),
     Topic("config", "input", ("ConfigInput",), ("operators", "gateway"), ("admission",)),
     Topic(BEATS, "beat", ("BeatInput",), ("agent", "bridge", "admission"), ("admission", "gateway")),
-    Topic(LOG, "log", tuple(_LOG_BODIES.split()), ("admission",), (*_CORES, "agent", "bridge", *_ASIDE)),
+    Topic(LOG, "log", tuple(_LOG_BODIES.split()), ("admission",), (*_CORES, "agent", "bridge", "router", *_ASIDE)),
     Topic("releases", "decision", ("Releases",), ("estimator",), _decided("estimator")),
     Topic("plans", "decision", ("Plans",), ("planner",), _decided("planner")),
     Topic("shares", "decision", ("Shares",), ("fairness",), _decided("fairness", "altruism", "leftover")),
     Topic("asks", "decision", ("Asks",), ("altruism",), _decided("altruism", "leftover")),
     Topic("grants", "decision", ("Grants",), ("leftover",), _decided("leftover")),
     Topic(DEADLETTER, "aside", ("InputRefused",), ("admission",), ("admission", "operators")),
-    Topic(SNAPSHOTS, "aside", ("Snapshot",), _SNAPSHOTS, (*_SNAPSHOTS, "operators"), "compact"),
+    Topic(ROUTER_JOBS, "input", ("RouteSubmission", "JobCancellation"), ("clients", "gateway"), ("router",)),
+    Topic(ROUTER_LOG, "log", tuple(_ROUTER_BODIES.split()), ("router",), ("router", "gateway", *_ASIDE)),
+    Topic(SNAPSHOTS, "aside", ("Snapshot",), _SNAPSHOTS, (*_SNAPSHOTS, "router", "operators"), "compact"),
 )
 
 

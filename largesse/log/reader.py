@@ -1,4 +1,4 @@
-"""Reading a cell's log and writing to its input topics: what shells, agents and the gateway have in common.
+"""Reading a log, a cell's or the router's, and writing to input topics: what shells, agents and the gateway share.
 
 Only records that count come out (fencing.py). A position that does not exist raises PositionGap, which names the gap.
 """
@@ -26,26 +26,28 @@ AHEAD_MAX = 10_000
 
 
 class LogReader:
-    """Follows one partition of the log. `order` says where it stands; pass a restored one to go on from there.
+    """Follows one partition of the log. `order` says where it stands; pass a restored one to go on from there. `topic`:
+    the cells' logs, or the router's.
 
     `offset`: the position in the partition. It may lie beyond `order.offset`, the one after the last message, where
     offsets follow that no message has.
     """
 
-    def __init__(self, bus: Bus, partition: int = 0, order: LogOrder | None = None) -> None:
+    def __init__(self, bus: Bus, partition: int = 0, order: LogOrder | None = None, topic: str = LOG) -> None:
         self.order = order if order is not None else LogOrder()
         self.offset = self.order.offset
+        self.topic = topic
         self._bus = bus
         self._partition = partition
 
     @property
     def position(self) -> dict[tuple[str, int], int]:
         """What to hand to `wait_any`: the log's partition, and the offset that comes next."""
-        return {(LOG, self._partition): self.offset}
+        return {(self.topic, self._partition): self.offset}
 
     async def fetch(self, wait_ms: int = 0, most: int = MESSAGES_MAX) -> list[Message]:
         """The next messages as they are; `order` is the caller's to move on. Raises PositionGap, BusError."""
-        fetched = await self._bus.fetch(LOG, self._partition, self.offset, wait_ms=wait_ms, most=most)
+        fetched = await self._bus.fetch(self.topic, self._partition, self.offset, wait_ms=wait_ms, most=most)
         self.offset = fetched.position
         return fetched
 

@@ -297,6 +297,10 @@ def _repeated(body: InputRepeated) -> str:
     return f"{body.job or body.reservation}, which the cell has{_by(body.author)}"
 
 
+def _cancelled(body: JobCancelled) -> str:
+    return f"{body.job}{f', which moves to cell {body.moved_to}' if body.moved_to else ''}{_by(body.author)}"
+
+
 def _refused(body: InputRefused) -> str:
     return f"{body.topic}: {body.field + ': ' if body.field else ''}{body.reason}{_by(body.author)}"
 
@@ -304,7 +308,7 @@ def _refused(body: InputRefused) -> str:
 _SAY: dict[type, Callable[..., str]] = {
     JobAdmitted: _admitted,
     JobRejected: _rejected,
-    JobCancelled: lambda body: f"{body.job}{_by(body.author)}",
+    JobCancelled: _cancelled,
     JobChanged: _changed,
     JobEnded: _ended,
     RoundOpened: _opened,

@@ -23,7 +23,7 @@ class Fenced(Exception):
     """Why this writer may not go on. What it had batched may or may not be in the log."""
 
 
-def claim_message(cell: str, partition: int, token: str, order: LogOrder, time: int) -> Outgoing:
+def claim_message(cell: str, partition: int, token: str, order: LogOrder, time: int, topic: str = LOG) -> Outgoing:
     """A claim of the log: no seq, and a fresh token."""
     record = record_of(
         SequencerClaimed(token, beats=True),
@@ -34,7 +34,7 @@ def claim_message(cell: str, partition: int, token: str, order: LogOrder, time: 
         id_=f"{cell}/claim/{token}",
         cause="",
     )
-    return Outgoing(LOG, partition, wrap(Header(token), encode(record)))
+    return Outgoing(topic, partition, wrap(Header(token), encode(record)))
 
 
 @dataclass(slots=True)
@@ -93,7 +93,7 @@ class LogWriter:
         content = encode(record)
         messages = split(header, content, id_=id_, seq=seq)
         note(order, record, header, content)
-        self._batch += [Outgoing(LOG, self._partition, message) for message in messages]
+        self._batch += [Outgoing(self.reader.topic, self._partition, message) for message in messages]
         self._sent.append(_Sent(Accepted(record, header, content, -1), messages[0] if len(messages) == 1 else None))
         return record
 

@@ -4,6 +4,7 @@ A stage says what a task lasts (simulated: `duration_ms` or `durations_ms`) or w
 """
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Annotated
 
 from pydantic import Field
@@ -39,7 +40,7 @@ from schemas.edge.failures import MaxFailed, most_failed
 from schemas.edge.validated import validated
 from schemas.jobs import AntiAffinity, JobCancelled, JobChanged, JobRerun, JobSpec, OnFailure, Revocable, Spread, Stage
 from schemas.policy import JOB_TASKS_MAX
-from schemas.quantities import Vector
+from schemas.quantities import QUANTITY_MAX, Vector
 from schemas.queue_tree import QUEUE_DEFAULT
 from schemas.wording import nearest, plural
 
@@ -149,9 +150,29 @@ class WorkloadLine(JobSubmission):
 
 
 class JobCancellation(Input):
-    """A user asks for a job's end."""
+    """A user asks for a job's end; with `if_unstarted` only if no attempt of it was ever granted, and only of the job
+    whose admission has the seq `admitted`, where that is said. `moved_to`: the cell that it goes to.
+    """
 
     cancel: Name
+    if_unstarted: bool = False
+    admitted: Annotated[int, Field(ge=1, le=QUANTITY_MAX)] | None = None
+    moved_to: Name | None = None
+
+
+class JobRouting(Input):
+    """A router sends a job, which has a name, to this cell: it may be admitted up to log time `before_ms`."""
+
+    route: JobSubmission
+    before_ms: Whole
+
+
+@dataclass(slots=True)
+class RoutedJob:
+    """A job that a router has sent, as it was read."""
+
+    spec: JobSpec
+    before_ms: int
 
 
 class JobPatch(Input):
@@ -174,16 +195,37 @@ class JobChange(JobPatch):
     change: Name
 
 
-def read_job(document: object, author: str) -> JobSpec | JobRerun | JobCancelled | JobChanged:
+def read_job(document: object, author: str) -> JobSpec | RoutedJob | JobRerun | JobCancelled | JobChanged:
     """A message of the jobs topic. Raises Malformed."""
     if isinstance(document, dict) and "cancel" in document:
-        return JobCancelled(validated(JobCancellation, document).cancel, author_of(author))
+        return _cancellation(validated(JobCancellation, document), author)
+    if isinstance(document, dict) and "route" in document:
+        return _routed(validated(JobRouting, document))
     if isinstance(document, dict) and "change" in document:
         return _change(validated(JobChange, document), author)
     submitted = validated(JobSubmission, document)
     if submitted.rerun or submitted.from_stage is not None:
         return _rerun(submitted)
-    return _spec(submitted)
+    return spec_of(submitted)
+
+
+def _cancellation(asked: JobCancellation, author: str) -> JobCancelled:
+    for field in ("admitted", "moved_to"):
+        if getattr(asked, field) is not None and not asked.if_unstarted:
+            raise Malformed(field, 'is for a job that has not started: write "if_unstarted": true, too')
+    more = asked.if_unstarted, asked.admitted or 0, asked.moved_to or ""
+    return JobCancelled(asked.cancel, author_of(author), *more)
+
+
+def _routed(asked: JobRouting) -> RoutedJob:
+    if asked.route.job is None:
+        raise Malformed("route.job", "is missing: sent twice, it would be two jobs")
+    if asked.route.rerun or asked.route.from_stage is not None:
+        raise Malformed("route.rerun", "a job runs again in the cell that it has run in: send it there")
+    try:
+        return RoutedJob(spec_of(asked.route), asked.before_ms)
+    except Malformed as fault:
+        raise fault.under("route") from None
 
 
 def _rerun(submitted: JobSubmission) -> JobRerun:
@@ -191,7 +233,7 @@ def _rerun(submitted: JobSubmission) -> JobRerun:
         raise Malformed("from_stage", 'is of a job that runs again: write "rerun": true, too')
     if submitted.job is None:
         raise Malformed("job", "is missing: name the job that is to run again")
-    spec = _spec(submitted)
+    spec = spec_of(submitted)
     names = [stage.stage for stage in spec.stages]
     if submitted.from_stage is not None and submitted.from_stage not in names:
         raise Malformed("from_stage", _no_stage(submitted.from_stage, names))
@@ -210,7 +252,7 @@ def read_workload_line(document: object) -> tuple[int, JobSpec]:
             raise Malformed(
                 f"stages[{i}].command", 'a workload line is simulated: write "duration_ms" or "durations_ms"'
             )
-    return line.submit_ms, _spec(line)
+    return line.submit_ms, spec_of(line)
 
 
 def _change(asked: JobChange, author: str) -> JobChanged:
@@ -220,7 +262,8 @@ def _change(asked: JobChange, author: str) -> JobChanged:
     return JobChanged(asked.change, asked.hold, asked.priority, queue, author=author_of(author))
 
 
-def _spec(job: JobSubmission) -> JobSpec:
+def spec_of(job: JobSubmission) -> JobSpec:
+    """The normalised spec. Raises Malformed."""
     stages = []
     for i, submitted in enumerate(job.stages):
         try:

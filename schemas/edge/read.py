@@ -12,10 +12,20 @@ from schemas.edge.base import Input, Malformed
 from schemas.edge.beats import BeatInput
 from schemas.edge.cluster import Cluster, ClusterFile, ClusterNode, cluster_warnings, read_cluster
 from schemas.edge.config import ConfigInput, ConfigPatch, config_warnings, knob_of_text, read_config
-from schemas.edge.jobs import JobCancellation, JobChange, JobSubmission, WorkloadLine, read_job, read_workload_line
+from schemas.edge.jobs import (
+    JobCancellation,
+    JobChange,
+    JobRouting,
+    JobSubmission,
+    RoutedJob,
+    WorkloadLine,
+    read_job,
+    read_workload_line,
+)
 from schemas.edge.mqtt import NodeAsk, NodeDown, NodeFetch, NodeReply, NodeUp
 from schemas.edge.nodes import NodeInput, NodeLeft, read_node
 from schemas.edge.reservations import ReservationInput, read_reservation
+from schemas.edge.routes import AskedRoute, RouteSubmission, read_route
 from schemas.edge.tasks import TaskInput, read_task
 from schemas.edge.unit_traps import job_warnings
 from schemas.jobs import JobCancelled, JobChanged, JobRerun, JobSpec
@@ -29,6 +39,7 @@ from schemas.reservations import (
     SeriesRequested,
 )
 from schemas.tasks import TaskFailed, TaskFinished, TaskStarted
+from schemas.topics import ROUTER_JOBS
 
 __all__ = [
     "FORMS",
@@ -46,6 +57,8 @@ __all__ = [
 
 InputBody = (
     JobSpec
+    | RoutedJob
+    | AskedRoute
     | JobRerun
     | JobCancelled
     | JobChanged
@@ -75,6 +88,8 @@ FORMS: dict[str, tuple[type[Input], int]] = {
         JobSubmission,
         JobCancellation,
         JobChange,
+        JobRouting,
+        RouteSubmission,
         NodeInput,
         TaskInput,
         ConfigInput,
@@ -100,6 +115,7 @@ _READERS: dict[str, Callable[[object, str], InputBody]] = {
     "tasks": read_task,
     "config": read_config,
     "reservations": read_reservation,
+    ROUTER_JOBS: read_route,
 }
 
 

@@ -12,7 +12,7 @@ from typing import get_args
 
 from largesse.log.codec import decode
 from largesse.log.record_lines import line_of
-from schemas.registry import NEWEST, LogBody, Released
+from schemas.registry import NEWEST, LogBody, Released, RouterBody
 from schemas.topics import LOG, TOPICS
 from services.cli.show import plain
 
@@ -48,8 +48,12 @@ in milliseconds.
 
 def records_page() -> str:
     """The whole page."""
-    decisions = [name for name, released in NEWEST.items() if released.model not in get_args(LogBody)]
-    groups = [("The log", [name for name in NEWEST if name not in decisions]), ("Decisions", decisions)]
+    logged, routed = get_args(LogBody), get_args(RouterBody)
+    groups = [
+        ("The log", [name for name, released in NEWEST.items() if released.model in logged]),
+        ("Decisions", [name for name, released in NEWEST.items() if released.model not in (*logged, *routed)]),
+        ("The router's log", [name for name, released in NEWEST.items() if released.model in routed]),
+    ]
     example = _broken(json.loads((SAMPLES / "NodeLost.v1.json").read_bytes()), 0)
     lines = [_HEAD.replace("{example}", example)]
     for title, names in groups:

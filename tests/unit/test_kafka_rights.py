@@ -5,7 +5,7 @@ import pytest
 from largesse.bus.kafka.rights import Rule, compared, group_of, groups, reads, rules, writes
 from largesse.bus.kafka.topic_settings import MEMBERSHIP, TOPICS
 from schemas.principals import BY_PRINCIPAL, PRINCIPALS
-from schemas.topics import CELLS, DECISIONS, INPUTS, LOG, SNAPSHOTS
+from schemas.topics import CELLS, DECISIONS, INPUTS, LOG, ROUTER_JOBS, SNAPSHOTS
 from services.altruism import core as altruism
 from services.estimator import core as estimator
 from services.fairness import core as fairness
@@ -37,7 +37,7 @@ def test_the_log_is_written_by_the_sequencer_and_each_decision_by_one_service():
         assert len([each for each in PRINCIPALS if topic in writes(each)]) == 1
 
 
-@pytest.mark.parametrize("name", ["gateway", "agent", "bridge", "client", "reader", "operator"])
+@pytest.mark.parametrize("name", ["gateway", "agent", "bridge", "router", "client", "reader", "operator"])
 def test_who_is_no_part_of_a_round_writes_neither_log_nor_decisions(name):
     assert not {LOG, *DECISIONS} & set(writes(BY_PRINCIPAL[name]))
 
@@ -45,7 +45,7 @@ def test_who_is_no_part_of_a_round_writes_neither_log_nor_decisions(name):
 def test_who_only_reads_writes_nothing_and_clients_read_nothing():
     assert writes(BY_PRINCIPAL["reader"]) == []
     assert reads(BY_PRINCIPAL["client"]) == []
-    assert set(writes(BY_PRINCIPAL["client"])) < set(INPUTS)
+    assert set(writes(BY_PRINCIPAL["client"])) < {*INPUTS, ROUTER_JOBS}
 
 
 def test_tokens_are_made_by_the_gateway_and_operators_alone():

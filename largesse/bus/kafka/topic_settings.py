@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from schemas.policy import SHARDS_MAX
-from schemas.topics import BY_NAME, CELLS, SHARDED, SNAPSHOTS, Topic
+from schemas.topics import BY_NAME, CELLS, ROUTER_JOBS, ROUTER_LOG, SHARDED, SNAPSHOTS, Topic
 from schemas.wording import plural
 
 MESSAGE_BYTES_MIN = 1_048_576
@@ -36,8 +36,11 @@ MEMBERSHIP = Topic("shards", "aside", (), (), ("fairness", "altruism", "leftover
 DEALT = ("admission", *MEMBERSHIP.readers)
 """Services whose instances are dealt cells."""
 
-CELL_LIST = Topic(CELLS, "log", (), ("operators",), (*DEALT, "gateway", "agent", "bridge", "operators"))
+CELL_LIST = Topic(CELLS, "log", (), ("operators",), (*DEALT, "gateway", "agent", "bridge", "router", "operators"))
 """Which cells there are (largesse/known_cells.py): kept for ever, as the log is."""
+
+ONE_FOR_ALL = (CELL_LIST.name, ROUTER_JOBS, ROUTER_LOG)
+"""Topics of a deployment, not of its cells: in one partition."""
 
 TOPICS = {**BY_NAME, MEMBERSHIP.name: MEMBERSHIP, CELL_LIST.name: CELL_LIST}
 
@@ -58,7 +61,7 @@ def partitions_of(name: str, cells: int) -> int:
     """How many partitions a topic has for a number of cells."""
     if name == MEMBERSHIP.name:
         return SHARDS_MAX
-    if name == CELL_LIST.name:
+    if name in ONE_FOR_ALL:
         return 1
     return cells * SHARDS_MAX if name in SHARDED else cells
 

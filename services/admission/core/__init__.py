@@ -14,4 +14,4 @@ NAME = "admission"
 TOPIC = ""
 UPSTREAM = ()
 READS = ()
-LAYOUT = 21
+LAYOUT = 22

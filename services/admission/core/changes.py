@@ -53,6 +53,19 @@ def judge_change(state: State, body: JobChanged, author: str) -> JobChanged | In
     return JobChanged(body.job, body.hold, priority, queue, job.seq, author)
 
 
+def why_begun(state: State, name: str, job: JobState, admitted: int = 0) -> str:
+    """Why a live job is not as it was when it was submitted; empty: it is, and none of its attempts was ever granted.
+    `admitted`: the seq of the admission that is meant; 0: any.
+    """
+    if admitted not in (0, job.seq):
+        return f"was admitted by record {job.seq}, not {admitted}"
+    if any(job.granted):
+        return "has been started"
+    if name in state.runs:
+        return "runs again here"
+    return "was changed" if name in state.changed else ""
+
+
 def _problem(state: State, spec: JobSpec, before: str) -> tuple[Rejection, str, str] | None:
     """Why a job may not be of its queue from now on."""
     return (

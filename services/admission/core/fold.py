@@ -209,7 +209,11 @@ def _admitted(state: State, record: Record[JobAdmitted]) -> None:
 
 def _cancelled(state: State, record: Record[JobCancelled]) -> None:
     body = record.body
-    end_job(state, record, JobEnd(body.job, "cancelled", f"by {body.author}"))
+    detail = f"by {body.author}"
+    if body.moved_to:
+        detail = f"moved to cell {body.moved_to}"
+        state.moved[body.job] = body.moved_to
+    end_job(state, record, JobEnd(body.job, "cancelled", detail))
     leave_queue(state, body.job)
 
 
@@ -222,6 +226,7 @@ def _ended(state: State, record: Record[JobEnded]) -> None:
             digest = submission_of(state, end.job, job)
             state.ended[end.job] = ended_of(state, end.job, job, digest, record.time, end.outcome)
         state.runs.pop(end.job, None)
+        state.moved.pop(end.job, None)
         forget_changes(state, end.job)
     for end in body.jobs:
         leave_queue(state, end.job)

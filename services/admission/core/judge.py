@@ -41,6 +41,7 @@ from schemas import (
     TokenMade,
     TokenRevoked,
 )
+from schemas.edge.jobs import RoutedJob
 from schemas.edge.nodes import NodeLeft
 from schemas.edge.read import ConfigPatch
 from schemas.jobs import Rejection
@@ -49,7 +50,7 @@ from schemas.nodes import KnownAttempt, devices_of
 from schemas.queue_tree import stranded, tree_conflict, with_default
 from schemas.registry import LogBody
 from services.admission.core.access import judge_revoked, judge_token
-from services.admission.core.changes import is_same, judge_change
+from services.admission.core.changes import is_same, judge_change, why_begun
 from services.admission.core.classes import judged_class
 from services.admission.core.copies import spare_among
 from services.admission.core.job_limits import (
@@ -82,6 +83,8 @@ def judge(state: State, body: object, author: str, time: int) -> LogBody | None:
             return judge_report(state, body, author)
         case JobSpec():
             return _job(state, body, author, time)
+        case RoutedJob():
+            return _routed(state, body, author, time)
         case JobRerun():
             return _rerun(state, body, author, time)
         case NodeRegistered():
@@ -145,6 +148,14 @@ def _job(state: State, spec: JobSpec, author: str, time: int) -> JobAdmitted | J
     return _admitted(state, spec, author)
 
 
+def _routed(state: State, body: RoutedJob, author: str, time: int) -> LogBody:
+    """A router sends the job elsewhere once it has read that log time here is later, so it may not be admitted then."""
+    if time > body.before_ms:
+        detail = f"was sent to be admitted up to {body.before_ms} of log time, and it is {time}"
+        return _refused("jobs", f'job "{body.spec.job}" {detail}', "before_ms", author)
+    return _job(state, body.spec, author, time)
+
+
 def _problem(state: State, spec: JobSpec) -> tuple[Rejection, str, str] | None:
     """Why a job is refused that is well formed."""
     if len(state.jobs) >= LIVE_JOBS_MAX:
@@ -183,6 +194,11 @@ def _rejected(spec: JobSpec, reason: Rejection, field: str, detail: str, author:
 
 def _cancel(state: State, body: JobCancelled, author: str) -> JobCancelled | InputRefused | None:
     job = state.jobs.get(body.job)
+    if job is not None and body.if_unstarted and not job.over:
+        why_not = why_begun(state, body.job, job, body.admitted)
+        if why_not:
+            return _refused("jobs", f'job "{body.job}" {why_not}', "if_unstarted", author)
+        return replace(body, admitted=job.seq)
     if job is not None:
         return None if job.over else body
     what = "has ended" if body.job in state.ended else "is not known here"

@@ -44,7 +44,7 @@ def kept_stages(ended: Ended, body: JobRerun) -> list[str]:
 def ended_of(state: State, name: str, job: JobState, digest: str, time: int, outcome: Outcome) -> Ended:
     """What is remembered of a job that has ended."""
     before = state.runs.get(name)
-    ended = Ended(digest, time, outcome, job if job.held else None)
+    ended = Ended(digest, time, outcome, job if job.held else None, moved_to=state.moved.get(name, ""))
     if before is not None:
         ended.run, ended.attempts = before.run, before.attempts
     for granted in job.granted:

@@ -129,7 +129,7 @@ class Resumed:
 class Ended:
     """A name that stays taken for a while after its job's end. `job`: the job, while attempts of it still hold room.
     `run`: which run of the job that was; `attempts`: the highest number that an attempt had; `succeeded`: positions of
-    the stages that did, where not all did."""
+    the stages that did, where not all did; `moved_to`: the cell that it was cancelled for."""
 
     digest: str
     at_ms: int
@@ -138,6 +138,7 @@ class Ended:
     run: int = 1
     attempts: int = 0
     succeeded: list[int] = field(default_factory=list)
+    moved_to: str = ""
 
 
 @dataclass(slots=True)
@@ -301,6 +302,8 @@ class State:
     over: list[JobEnd] = field(default_factory=list)
     """Jobs whose end is still to be announced."""
     over_cause: str = ""
+    moved: dict[str, str] = field(default_factory=dict)
+    """Of those, the ones that were cancelled for another cell, and which."""
     skips: dict[str, Skip] = field(default_factory=dict)
     """By "topic/offset", the inputs that an operator has skipped, the oldest first."""
     tokens: dict[str, TokenKnown] = field(default_factory=dict)
