@@ -102,8 +102,9 @@ async def _all(bus: Bus, topic: str, partition: int, at: int) -> list[Message]:
 class _Agent:
     """One node: the agent's own core; what it starts ends by a timer, as its stage and the attempt's name say."""
 
-    def __init__(self, bus: Bus, node: str, cpu: str) -> None:
-        self._reader, self._writer = LogReader(bus), bus.writer()
+    def __init__(self, bus: Bus, node: str, cpu: str, partition: int = 0) -> None:
+        self._reader, self._writer = LogReader(bus, partition), bus.writer()
+        self._partition = partition
         self._node, self._cpu = node, cpu
         self._life = 1
         self.state = agent.start(node, "e1")
@@ -135,7 +136,7 @@ class _Agent:
                 name, result = self._runs.pop(key)
                 said.append(Said(key, name, False, result))
         for document in messages(said, self._node, self.work.epoch):
-            await publish_input(self._writer, "tasks", document, f"agent:{self._node}")
+            await publish_input(self._writer, "tasks", document, f"agent:{self._node}", self._partition)
         if now_ms >= self._beat_ms:
             self._beat_ms = now_ms + HEARTBEAT_MS
             await self._speak("report" if self.work.standing == "registered" else "register")
@@ -148,7 +149,7 @@ class _Agent:
 
     async def _speak(self, form: str) -> None:
         offer = {"node": self._node, "epoch": self.work.epoch, "capacity": {"cpu": self._cpu, "memory": "8Gi"}}
-        await publish_input(self._writer, "nodes", {form: offer}, f"agent:{self._node}")
+        await publish_input(self._writer, "nodes", {form: offer}, f"agent:{self._node}", self._partition)
 
     def _do(self, action: agent.Action, now_ms: int) -> list[Said]:
         key = action.key
@@ -180,7 +181,7 @@ class SteppedCell:
     def __init__(self, bus: Bus, settings: Settings, shards: int, nodes: dict[str, str]) -> None:
         self.now_ms = 0
         self.bus = bus
-        self.agents = {node: _Agent(bus, node, cpu) for node, cpu in nodes.items()}
+        self.agents = {node: _Agent(bus, node, cpu, settings.partition) for node, cpu in nodes.items()}
         self.shells = shells_on(bus, settings, shards)
         self.sequencer = Sequencer(
             bus, settings, clock=lambda: self.now_ms, draw_token=lambda: "the-only-token", alone=True

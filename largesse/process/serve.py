@@ -7,6 +7,7 @@ import socket
 import sys
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from functools import partial
 
 import structlog
@@ -24,7 +25,7 @@ from largesse.process.health import AddressTaken, Pages, readiness, served
 from largesse.process.shards import run_assigned
 from largesse.process.usage import Usage, answered
 from largesse.process.ways_out import way_out, with_way_out
-from largesse.settings import Settings, SettingWrong, check_cells, open_bus, read_settings, served_hosts
+from largesse.settings import ALL_CELLS, Settings, SettingWrong, check_cells, open_bus, read_settings, served_hosts
 from largesse.telemetry import configure, logger
 from largesse.tls import read_peers
 
@@ -51,13 +52,14 @@ def serve(
     name: Callable[[Settings], str] | None = None,
     opened: Callable[[Settings], Bus] = open_bus,
     takes_cells: bool = False,
+    takes_all: bool = False,
 ) -> int:
     """Runs a service until SIGINT or SIGTERM; returns the exit code. An error is logged, and ends it.
 
     What stands on the command line is answered before anything is opened (usage.py). `pages`: what it answers over HTTP
     beside its health. `name`: by which others ask it for that, where it is not the host's own. `opened`: the bus that
     the settings name. `takes_cells`: with LARGESSE_CELLS it runs those that are dealt to it, each in a process of its
-    own (forked_cells.py).
+    own (forked_cells.py). `takes_all`: it serves the deployment, whatever cell the settings name.
     """
     code = answered(usage, sys.argv[1:])
     if code is not None:
@@ -65,7 +67,9 @@ def serve(
     log = "LOG"
     try:
         settings = read_settings()
-        check_cells(settings)
+        check_cells(replace(settings, cells=ALL_CELLS) if takes_all else settings)
+        if takes_all:
+            settings = replace(settings, cells="", partition=0)
         log = f"{settings.bus}/{settings.cell}"
         configure(settings.log_format)
         calm_collector()

@@ -23,6 +23,7 @@ from services.admission.core.state import LIVE_JOBS_MAX, SKIPS_MAX
 from services.agent.settings import VARIABLES as AGENT
 from services.bridge.settings import VARIABLES as BRIDGE
 from services.gateway.shell import VARIABLES as GATEWAY
+from services.router.settings import VARIABLES as ROUTER
 
 PAGE = Path(__file__).parents[2] / "docs" / "settings.md"
 
@@ -129,6 +130,7 @@ def settings_page() -> str:
             "",
             "An agent whose `LARGESSE_BUS` is that broker, `mqtt://` or `mqtts://`, reads the two files, too.",
             *("", *_table(("variable", "default", "unit", "meaning"), _variables(BRIDGE)), ""),
+            *_router(),
             "## The command line",
             "",
             *_table(("variable", "default", "meaning"), ((f"`{name}`", *rest) for name, *rest in _CLIENT)),
@@ -144,10 +146,16 @@ def settings_page() -> str:
     )
 
 
+def _router() -> tuple[str, ...]:
+    said = "The router that leads writes these into its log: they count for all decisions from there on."
+    table = _table(("variable", "default", "unit", "meaning"), _variables(ROUTER))
+    return "## The router", "", said, "", *table, ""
+
+
 def variables() -> frozenset[str]:
     """All variables that the page names, without LARGESSE_."""
     client = (name.removeprefix(PREFIX) for name, *_ in _CLIENT if name.startswith(PREFIX))
-    return frozenset([*GATEWAY, *AGENT, *BRIDGE, *(knob.name.upper() for knob in fields(Settings)), *client])
+    return frozenset([*GATEWAY, *AGENT, *BRIDGE, *ROUTER, *(knob.name.upper() for knob in fields(Settings)), *client])
 
 
 def _knobs() -> Iterable[Sequence[str]]:

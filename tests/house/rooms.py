@@ -238,6 +238,21 @@ ROOMS = (
         others=STDLIB,
     ),
     Room(
+        "what the router folds of a cell",  # By the sequencer's core: a job is judged as there.
+        ("services/router/following.py", "services/router/backlog.py"),
+        ours=("schemas", "largesse", "services.router", "services.admission.core"),
+        others=STDLIB - CLOCK_AND_CHANCE,
+        never=_AROUND_A_CORE,
+    ),
+    Room(
+        "the router",
+        tuple(
+            f"services/router/{name}.py" for name in ("cells", "checking", "intake", "placing", "sending", "settings")
+        ),
+        ours=("schemas", "largesse", "services.router"),
+        others=STDLIB - CLOCK_AND_CHANCE,
+    ),
+    Room(
         "a shell",  # solve.py, dry_run.py: a policy or its core as a filter, one problem from stdin.
         (
             *("services/*/shell.py", "services/*/__main__.py", "services/*/solve.py", "services/*/offline/dry_run.py"),

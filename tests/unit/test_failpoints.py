@@ -92,7 +92,7 @@ def test_a_typing_error_in_the_environment_ends_the_process_at_its_start():
 
 def test_there_is_a_point_before_and_after_every_place():
     assert parse("agent:before_task_start:1") == Armed("agent", "before_task_start", 1, "kill")
-    assert len(POINTS) == 24
+    assert len(POINTS) == 26
     for point in POINTS:
         hit("nobody", point)
 

@@ -1,0 +1,1 @@
+"""Chooses a cell for jobs that name none."""
