@@ -57,7 +57,7 @@ _VERSIONS = {"JobAdmitted": 2}
 
 NEWEST: dict[str, Released] = {
     model.__name__: Released(model, _VERSIONS.get(model.__name__, 1))
-    for model in (*get_args(LogBody), *get_args(RouterBody), shares.Shares, asks.Asks, grants.Grants)
+    for model in (*get_args(LogBody), shares.Shares, asks.Asks, grants.Grants, *get_args(RouterBody))
 }
 
 VERSION_OF: dict[type, int] = {released.model: released.version for released in NEWEST.values()}

@@ -48,7 +48,7 @@ def add(
 
     if not NAME.fullmatch(given("NAME", name)):
         raise Wrong(f"NAME: {name!r} {NAME_RULE}")
-    cell, was_there = _asked(bus, lambda address, each: _add(address, each, name))
+    cell, was_there = asked(bus, lambda address, each: _add(address, each, name))
     if json:
         out_json({"cell": cell.name, "partition": cell.partition, "added": not was_there})
     else:
@@ -60,14 +60,14 @@ def list_cells(bus: Bus = None, json: Json = False) -> None:
     """Cells, each with its partition of every topic."""
     from services.cli.show import drawing
 
-    found = _asked(bus, lambda _, each: _listed(each))
+    found = asked(bus, lambda _, each: _listed(each))
     if json:
         out_json([{"cell": cell.name, "partition": cell.partition} for cell in found])
     else:
         out(drawing()(("cell", "partition"), [(cell.name, str(cell.partition)) for cell in found], kinds="kr"))
 
 
-def _asked(bus: str | None, ask: "Callable[[str, AnyBus], Awaitable[T]]") -> "T":
+def asked(bus: str | None, ask: "Callable[[str, AnyBus], Awaitable[T]]") -> "T":
     """What is asked of the cluster at an address. Raises Wrong, Unanswered."""
     from largesse.bus.open import BusUrlWrong, open_bus
     from largesse.bus.port import BusError

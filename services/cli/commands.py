@@ -46,7 +46,7 @@ class TokenGroup(LateGroup):
 
 
 class CellGroup(LateGroup):
-    source = ("services.cli.cells", "cell_app")
+    source = ("services.cli.cell_routes", "cell_app")
 
 
 class AdminGroup(LateGroup):

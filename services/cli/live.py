@@ -136,8 +136,21 @@ def _tell_known(answer: dict[str, Any], follow: bool, json: bool) -> None:
     }.get(answer["state"])
     if outcome:
         note(f"{answer['job']} {outcome}")
+    if "loads" in answer:
+        note(f"{answer['job']} {_where(answer)}")
     if answer.get("reservation"):
         note(f"{answer['job']} is bound to {answer['reservation']}")
+
+
+def _where(answer: Row) -> str:
+    """Where the router has sent a job."""
+    if answer["state"] == "ended":
+        return f"is known to the router, word for word, and has ended: {HOW.get(str(answer['outcome']), 'it is over')}"
+    if answer["cell"] is None:
+        text = "; ".join(f"{each['cell']}: {each['detail']}" for each in answer["problems"])
+        return f"waits for a cell that could run it now{f' ({text})' if text else ''}"
+    is_there = "is in" if answer["state"] == "taken" else "was sent to"
+    return f"{is_there} cell {answer['cell']}"
 
 
 def _pairs(option: str, texts: list[str] | None) -> dict[str, str]:

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
-from starlette.types import ASGIApp
+from fastapi import FastAPI
 
 from largesse.bus.port import Bus
 from largesse.known_cells import Cell
@@ -25,11 +25,11 @@ class ServedCells:
         bus: Bus,
         settings: Settings,
         admit: Callable[[Follower], Awaitable[None]],
-        make: Callable[[Follower], ASGIApp],
+        make: Callable[[Follower], FastAPI],
     ) -> None:
         self._bus, self._settings = bus, settings
         self._admit, self._make = admit, make
-        self._apps: dict[str, ASGIApp] = {}
+        self._apps: dict[str, FastAPI] = {}
         self._followers: dict[str, Follower] = {}
         self._keeper = CellKeeper(bus, SERVICE, None, self._run)
 
@@ -37,9 +37,13 @@ class ServedCells:
         """Until `stop` is set. Raises BusError where the list of cells cannot be read at the start."""
         await self._keeper.run(stop)
 
-    def app_of(self, name: str) -> ASGIApp | None:
+    def app_of(self, name: str) -> FastAPI | None:
         """The app of a cell; None: it is not served now."""
         return self._apps.get(name)
+
+    def apps(self) -> dict[str, FastAPI]:
+        """The apps of all cells that are served now."""
+        return dict(self._apps)
 
     def known(self) -> list[str]:
         """The names of all cells, in order."""

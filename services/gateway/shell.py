@@ -20,13 +20,17 @@ from largesse.hosts import Hosts, is_loopback
 from largesse.settings import PREFIX, Settings, SettingWrong, served_hosts
 from largesse.telemetry import logger
 from largesse.tls import Peers, read_pair, read_peers, server_tls
+from services.gateway.access.callers import Caller, may_submit
 from services.gateway.access.oidc import VARIABLES as OIDC
 from services.gateway.access.oidc import Oidc, read_oidc
 from services.gateway.follow import Follower
+from services.gateway.http.api import Routing
 from services.gateway.http.app import make_app
 from services.gateway.http.cell_choice import CellChoice
 from services.gateway.http.guard import Budget
+from services.gateway.http.routing import by_routes
 from services.gateway.http.serve import bound, serve
+from services.gateway.routed import Routed
 from services.gateway.served_cells import ServedCells
 
 if TYPE_CHECKING:
@@ -46,6 +50,10 @@ VARIABLES = {
     "OPEN": (
         "",
         "1: it listens on any address although the cell has no token: whoever reaches it may do everything there",
+    ),
+    "ROUTED": (
+        "",
+        "1: of a gateway of all cells: jobs that name no cell go to the router, and are found where it has sent them",
     ),
     "TLS_CERT_FILE": (
         "none",
@@ -146,11 +154,19 @@ async def _run_cells(bus: Bus, settings: Settings, stop: asyncio.Event, http: Ht
             peers=http.peers,
             budget=budget,
             cells=cells.document,
+            routing=routing,
         )
 
+    def may_go(caller: Caller, queue: str) -> list[str]:
+        return [
+            name for name, app in sorted(cells.apps().items()) if may_submit(app.state.api.door.callers, caller, queue)
+        ]
+
+    routed = Routed(bus, settings.wait_ms)
+    routing = Routing(routed, may_go)
     cells = ServedCells(bus, settings, admit, made)
-    choice = CellChoice(cells.app_of, cells.known, settings.cell)
-    parts = [cells.run(stop), serve(choice, bound(http.host, http.port), stop, tls=http.tls)]
+    choice = CellChoice(cells.app_of, cells.known, settings.cell, by_routes(routed) if read_routed() else None)
+    parts = [cells.run(stop), routed.run(stop), serve(choice, bound(http.host, http.port), stop, tls=http.tls)]
     await _until_one_ends([asyncio.ensure_future(part) for part in parts], stop)
 
 
@@ -170,9 +186,18 @@ async def _check_closed(follower: Follower, address: str, *, is_open: bool) -> N
 
 def read_open(environment: Mapping[str, str] | None = None) -> bool:
     """Whether a cell without a token may be served to others. Raises SettingWrong."""
-    text = (os.environ if environment is None else environment).get(f"{PREFIX}OPEN", "")
+    return _read_switch("OPEN", environment)
+
+
+def read_routed(environment: Mapping[str, str] | None = None) -> bool:
+    """Whether jobs that name no cell go to the router. Raises SettingWrong."""
+    return _read_switch("ROUTED", environment)
+
+
+def _read_switch(name: str, environment: Mapping[str, str] | None) -> bool:
+    text = (os.environ if environment is None else environment).get(f"{PREFIX}{name}", "")
     if text not in ("", "0", "1"):
-        raise SettingWrong(f"{PREFIX}OPEN={text}: has to be 1, or 0")
+        raise SettingWrong(f"{PREFIX}{name}={text}: has to be 1, or 0")
     return text == "1"
 
 

@@ -1,7 +1,13 @@
 """`largesse cell`: what is wrong with a command line is said before anything is asked."""
 
+import asyncio
+import json
+
 import pytest
 
+from services.cli import cell_routes
+from services.cli.ending import Refused
+from tests.routed_cells import RoutedCells, spec
 from tests.unit.cli_process import largesse
 
 KAFKA = "kafka://127.0.0.1:1"
@@ -13,6 +19,7 @@ KAFKA = "kafka://127.0.0.1:1"
         pytest.param(("add", "a b", "--bus", KAFKA), "NAME: 'a b' has to be 1 to 63 letters", id="a name with a space"),
         pytest.param(("add", "a"), "--bus: several cells need Kafka: write kafka://HOST:PORT\n", id="no bus"),
         pytest.param(("list", "--bus", "data"), "--bus: several cells need Kafka", id="a folder"),
+        pytest.param(("routes", "--state", "lost", "--bus", KAFKA), "--state: has to be one of waiting,", id="a state"),
         pytest.param(("list", "--bus", "kafka://x"), "--bus: 'x' is not a broker", id="a broker without a port"),
     ],
 )
@@ -21,3 +28,29 @@ def test_a_slip_is_named(words, said):
 
     assert (done.code, done.out) == (2, "")
     assert said in done.err
+
+
+def test_routes_are_shown_and_decided_again(monkeypatch, capsys):
+    async def told():
+        cells = await RoutedCells({"east": {"e1": "4"}, "west": {"w1": "4"}}).begin()
+        await cells.submit("j")
+        await cells.submit("huge", stages=[{**spec("j")["stages"][0], "demand": {"cpu": "99"}}])
+        await cells.run(8_000)
+        return await cell_routes._read(cells.bus), (await cells.where())["j"]
+
+    found, where = asyncio.run(told())
+    monkeypatch.setattr(cell_routes, "asked", lambda bus, ask: found)
+
+    cell_routes.routes("j", bus=KAFKA)
+    assert ["j", "ended", where] == capsys.readouterr().out.splitlines()[-1].split()[:3]
+    cell_routes.routes(state="declined", json=True)
+    (row,) = json.loads(capsys.readouterr().out)
+    assert (row["job"], [each["cell"] for each in row["problems"]]) == ("huge", ["east", "west"])
+    cell_routes.routes(verify=True)
+    assert "decided again, alike" in capsys.readouterr().out
+
+    found[1].wrong.append("a record")
+    with pytest.raises(Refused):
+        cell_routes.routes(verify=True)
+    with pytest.raises(Refused):
+        cell_routes.routes("nobody")

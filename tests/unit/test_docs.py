@@ -32,6 +32,7 @@ from services.gateway.shell import VARIABLES as GATEWAY
 from services.planner.offline.solve import solve
 from services.planner.rdl.document import read_document
 from services.planner.rdl.times import clock
+from services.router.settings import VARIABLES as ROUTER
 from tests.unit.cli_here import largesse
 from tests.unit.cli_process import ROOT
 
@@ -208,7 +209,7 @@ def test_every_page_can_be_reached_from_the_readme():
 @pytest.mark.parametrize("page", PAGES, ids=IDS)
 def test_a_variable_or_knob_of_the_docs_is_one(page):
     known = {PREFIX + knob.name.upper() for knob in fields(Settings)} | {
-        PREFIX + name for name in (*AGENT, *BRIDGE, *GATEWAY)
+        PREFIX + name for name in (*AGENT, *BRIDGE, *GATEWAY, *ROUTER)
     }
     known |= {
         PREFIX + name

@@ -401,7 +401,7 @@ def test_every_status_that_the_document_names_was_seen(recorded):
         for template, operations in document["paths"].items()
         for method, operation in operations.items()
         for status in operation["responses"]
-        if status not in SAID_OF_ALL
+        if status not in SAID_OF_ALL and not template.startswith("/v1/routes")  # tests/unit/test_gateway_routed.py
     }
 
     assert said - seen == {

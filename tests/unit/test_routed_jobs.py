@@ -148,3 +148,14 @@ def test_the_cell_remembers_where_a_job_has_gone_and_does_not_run_it_again():
     story.take(node("n1"))
     assert isinstance(story.take(RoutedJob(job("j"), 1 << 40)), InputRepeated)
     assert story.settle() == []
+
+
+def test_who_cancels_a_job_that_moves_is_told_where_it_goes():
+    story = waiting_cell()
+    story.take(MOVED)
+
+    for _ in range(2):
+        refused = story.take(JobCancelled("j", AUTHOR))
+        assert isinstance(refused, InputRefused)
+        assert refused.reason == 'job "j" moves to cell west: cancel it there'
+        story.settle()

@@ -199,10 +199,17 @@ def _cancel(state: State, body: JobCancelled, author: str) -> JobCancelled | Inp
         if why_not:
             return _refused("jobs", f'job "{body.job}" {why_not}', "if_unstarted", author)
         return replace(body, admitted=job.seq)
+    if not body.if_unstarted and (moved_to := _moved_to(state, body.job)):
+        return _refused("jobs", f'job "{body.job}" moves to cell {moved_to}: cancel it there', "cancel", author)
     if job is not None:
         return None if job.over else body
     what = "has ended" if body.job in state.ended else "is not known here"
     return _refused("jobs", f'job "{body.job}" {what}', "cancel", author)
+
+
+def _moved_to(state: State, name: str) -> str:
+    ended = state.ended.get(name)
+    return state.moved.get(name, ended.moved_to if ended is not None and name not in state.jobs else "")
 
 
 # ---------------------------------------------------------------- nodes

@@ -141,3 +141,12 @@ class Callers:
                 yield part
         finally:
             await parts.aclose()
+
+
+def may_submit(callers: Callers, caller: Caller, queue: str) -> bool:
+    """Whether who was let in by one cell may submit to a queue of another: the same token, or JWT, counts there, and is
+    the same user's; or that cell is open."""
+    if callers.is_open:
+        return True
+    found = callers.by_hash(caller.sha256) if caller.sha256 else "unknown"
+    return isinstance(found, Caller) and found.user == caller.user and found.may("submitter") and found.may_use(queue)

@@ -45,6 +45,7 @@ RIGHTS: dict[str, Right] = {
     "GET /v1/jobs/{job}/events": _VIEWER,
     "GET /v1/jobs/{job}/spec": _VIEWER,
     "GET /v1/jobs/{job}/why": _VIEWER,
+    "GET /v1/routes/{job}": _VIEWER,
     "GET /v1/queues": _VIEWER,
     "GET /v1/queues/{queue:path}/why": _VIEWER,
     "GET /v1/classes": _VIEWER,
@@ -69,6 +70,8 @@ RIGHTS: dict[str, Right] = {
     "GET /v1/config": _VIEWER,
     # What a user does, and what came of it.
     "POST /v1/jobs": _OWN,
+    "POST /v1/routes": _OWN,
+    "DELETE /v1/routes/{job}": _OWN,
     "PATCH /v1/jobs/{job}": _OWN,
     "DELETE /v1/jobs/{job}": _OWN,
     "POST /v1/jobs/{job}/rerun": _OWN,

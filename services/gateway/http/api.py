@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
@@ -46,6 +47,7 @@ from services.gateway.http.shared_answers import SharedAnswers
 from services.gateway.http.streams import StreamLimit
 from services.gateway.http.watching import WATCHERS_MAX, Watching
 from services.gateway.past import PastBusy
+from services.gateway.routed import Routed
 from services.gateway.view.state import State
 
 if TYPE_CHECKING:
@@ -80,10 +82,19 @@ ListCells = Callable[[], list[Document]]
 """All cells that a gateway serves, each in brief."""
 
 
+@dataclass(frozen=True, slots=True)
+class Routing:
+    """`routed`: where jobs are that named no cell. `may_go`: in which cells somebody may submit to a queue."""
+
+    routed: Routed
+    may_go: Callable[[Caller, str], list[str]]
+
+
 class Api:
     """What the routes share. `author`: recorded for requests that do not say who makes them. `bridges`: who asks nodes
     over MQTT, as HOST:PORT. `recorded`: the log is not a cell's own: nobody answers inputs, and none is taken.
-    `issued`: JWTs that count. `peers`: TLS among gateway and agents. `cells`: by default this one alone."""
+    `issued`: JWTs that count. `peers`: TLS among gateway and agents. `cells`: by default this one alone.
+    `routing`: of jobs that name no cell."""
 
     def __init__(
         self,
@@ -98,8 +109,11 @@ class Api:
         issued: "Jwts | None" = None,
         peers: Peers | None = None,
         cells: ListCells | None = None,
+        routing: Routing | None = None,
     ) -> None:
         self.follower = follower
+        self.routed = None if routing is None else routing.routed
+        self.may_go = (lambda caller, queue: []) if routing is None else routing.may_go
         self.peers = peers
         self.cells = cells or (lambda: [{"cell": follower.cell, "ready": follower.ready}])
         callers = Callers(lambda: follower.state, is_open=recorded, issued=issued)

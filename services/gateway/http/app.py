@@ -34,7 +34,7 @@ from services.gateway.follow import Follower
 from services.gateway.http.agents.output import ReadOutput, check_task, first_of, printed, why_nothing
 from services.gateway.http.agents.results import ReadResults
 from services.gateway.http.agents.stage_logs import JsonLines, node_in, output_rows, wanted_of_job
-from services.gateway.http.api import Api, ListCells, as_of, check_taken
+from services.gateway.http.api import ANSWER_WAIT_S, Api, ListCells, Routing, as_of, check_taken
 from services.gateway.http.callers import Asker, Reader, check_queue_of, user_for
 from services.gateway.http.dry_runs.jobs import tried
 from services.gateway.http.front_page import add_front_page
@@ -62,6 +62,7 @@ from services.gateway.http.routes.records import add_records
 from services.gateway.http.routes.reservations import add_reservations
 from services.gateway.http.routes.results import add_results
 from services.gateway.http.routes.room import add_room
+from services.gateway.http.routes.routed import add_routes
 from services.gateway.http.routes.series import add_series
 from services.gateway.http.routes.streams import add_change_stream
 from services.gateway.http.routes.what_ifs import add_what_ifs
@@ -106,12 +107,14 @@ def make_app(
     peers: Peers | None = None,
     budget: Budget | None = None,
     cells: ListCells | None = None,
+    routing: Routing | None = None,
 ) -> FastAPI:
     """The API of one cell. `read_output`, `read_results`: read what tasks print and leave; by default it is fetched
     from the agents. `hosts`: names under which it may be requested; by default those of the loopback interface.
     `bridges`: who asks nodes over MQTT. `recorded`: it shows a recorded log, and takes no inputs; `log`: where another
     process reads that, where the bus cannot say. `issued`: JWTs that count. `peers`: TLS among gateway and agents.
-    `budget`: of the bodies of all apps of this process. `cells`: all that the gateway serves."""
+    `budget`: of the bodies of all apps of this process. `cells`: all that the gateway serves. `routing`: of
+    jobs that name none."""
     api = Api(
         follower,
         read_output,
@@ -123,6 +126,7 @@ def make_app(
         issued=issued,
         peers=peers,
         cells=cells,
+        routing=routing,
     )
     app = FastAPI(
         title="Largesse",
@@ -167,6 +171,7 @@ def _add_routes(app: FastAPI, api: Api) -> None:
     add_history(app, api)
     add_room(app, api)
     add_cells(app, api)
+    add_routes(app, api, ANSWER_WAIT_S)
     add_tokens(app, api)
     add_sessions(app, api)
 

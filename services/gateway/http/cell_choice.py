@@ -18,12 +18,18 @@ AppOf = Callable[[str], ASGIApp | None]
 """The app of a cell; None: it is not served now."""
 
 
+Unnamed = Callable[[Scope], tuple[str, str]]
+"""Of a request that names no cell: the cell that it is for, empty for the gateway's own, and the path there."""
+
+
 class CellChoice:
     """ASGI app. `app_of`: by name. `known`: the names of all cells there are. `own`: the cell of requests that name
-    none."""
+    none. `unnamed`: what else they may be for."""
 
-    def __init__(self, app_of: AppOf, known: Callable[[], Iterable[str]], own: str) -> None:
-        self._app_of, self._known, self._own = app_of, known, own
+    def __init__(
+        self, app_of: AppOf, known: Callable[[], Iterable[str]], own: str, unnamed: Unnamed | None = None
+    ) -> None:
+        self._app_of, self._known, self._own, self._unnamed = app_of, known, own, unnamed
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """One request, as ASGI has it."""
@@ -40,6 +46,10 @@ class CellChoice:
                 return
         elif (said := Headers(scope=scope).get(CELL_HEADER)) is not None:
             name = said
+        elif self._unnamed is not None:
+            name, path = self._unnamed(scope)
+            scope = {**scope, "path": path}
+        name = name or self._own
         app = self._app_of(name)
         if app is None:
             await response(self._problem(name))(scope, receive, send)

@@ -15,6 +15,7 @@ from largesse.task_output import NUMBER_MAX
 from schemas.edge.config import ConfigInput
 from schemas.edge.jobs import JobPatch, JobRerunRequest, JobSubmission
 from schemas.edge.reservations import ReservationRequest, ReservationTerms, SeriesRequest
+from schemas.edge.routes import RouteSubmission
 from schemas.edge.what_ifs import WhatIfRequest
 from services.gateway.access.rights import RIGHTS, Right
 from services.gateway.documents import Document
@@ -67,6 +68,7 @@ _BODIES: dict[tuple[str, str], type[BaseModel]] = {
     ("/v1/jobs", "post"): JobSubmission,
     ("/v1/jobs/{job}", "patch"): JobPatch,
     ("/v1/jobs/{job}/rerun", "post"): JobRerunRequest,
+    ("/v1/routes", "post"): RouteSubmission,
     ("/v1/config", "put"): ConfigInput,
     ("/v1/reservations", "post"): ReservationRequest,
     ("/v1/reservations/{reservation}", "put"): ReservationTerms,

@@ -4,9 +4,11 @@ from typing import Any
 
 from schemas.edge.read import Malformed, read_input
 from schemas.edge.strict_json import INPUT_BYTES_MAX
+from schemas.topics import ROUTER_JOBS
 from services.gateway.http.bodies import read_body
 from services.gateway.http.problems import Problem, dumped, malformed
 
+JOBS = "jobs"
 YAML_HINT = "send YAML with Content-Type: application/yaml"
 
 
@@ -23,10 +25,12 @@ def read_document(data: bytes, content_type: str) -> Any:
 def read_request(data: bytes, content_type: str, topic: str) -> tuple[Any, Any]:
     """The document of a request, and what it is as an input of the topic. Raises Problem."""
     document = read_document(data, content_type)
-    if topic == "jobs" and isinstance(document, dict) and "cancel" in document:
+    if topic in (JOBS, ROUTER_JOBS) and isinstance(document, dict) and "cancel" in document:
         raise Problem(422, "malformed", "cancel: unknown field; to cancel, DELETE /v1/jobs/{id}", "cancel")
-    if topic == "jobs" and isinstance(document, dict) and "change" in document:
+    if topic == JOBS and isinstance(document, dict) and "change" in document:
         raise Problem(422, "malformed", "change: unknown field; to change a job, PATCH /v1/jobs/{id}", "change")
+    if topic == JOBS and isinstance(document, dict) and "route" in document:
+        raise Problem(422, "malformed", "route: unknown field; it is the router's, and names nobody's user", "route")
     try:
         return document, read_input(topic, document, "")
     except Malformed as fault:
