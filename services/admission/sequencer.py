@@ -66,7 +66,12 @@ def fresh_token() -> str:
 
 async def run(bus: Bus, settings: Settings, *, stop: asyncio.Event, name: str = core.NAME) -> None:
     """Runs a sequencer until `stop` is set. Raises CoreStopped, InputStopped, PositionGap, BusFull, Undecodable."""
-    sequencer = Sequencer(bus, settings, name=name, paced=settings.is_alone)
+    await drive(Sequencer(bus, settings, name=name, paced=settings.is_alone), bus, stop)
+
+
+async def drive(sequencer: "Sequencer", bus: Bus, stop: asyncio.Event) -> None:
+    """Steps a sequencer until `stop` is set, and closes it. Raises as `run` does."""
+    name = sequencer.name
     CAUGHT_UP.labels(name).set(0)
     try:
         while not stop.is_set():
