@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from largesse.telemetry import logger
 from services.agent.folders import live_name
 from services.agent.local import mono_ms
-from services.agent.runs import BATCH_RUNS, ClearingFailed, Runs, put_away, runs_of_jobs
+from services.agent.runs import BATCH_RUNS, ClearingFailed, PutAway, Runs, put_away, runs_of_jobs
 from services.agent.settings import NodeSettings
 
 CLEAR_MS = 60_000
@@ -15,12 +15,12 @@ CLEAR_MS = 60_000
 
 class Archive:
     """The runs of one node. `runs`: those that live, and those that wait to be put away. `log_ms`: the log's time now:
-    a wall clock may jump ahead, log time does not.
+    a wall clock may jump ahead, log time does not. `put_away`: how it is done (runs.py).
     """
 
-    def __init__(self, node: NodeSettings, log_ms: Callable[[], int]) -> None:
+    def __init__(self, node: NodeSettings, log_ms: Callable[[], int], put_away: PutAway = put_away) -> None:
         self.runs = Runs()
-        self._node, self._log_ms = node, log_ms
+        self._node, self._log_ms, self._put = node, log_ms, put_away
         self._logger = logger(service="agent", node=node.name)
 
     def behind(self, *, closed: bool) -> str:
@@ -62,7 +62,7 @@ class Archive:
         """Puts away the next batch, and removes what is beyond the limits."""
         names = self.runs.take()
         try:
-            self.runs.put_away((await put_away(self._node.data, names, self._node.kept, self._log_ms()))["failed"])
+            self.runs.put_away((await self._put(self._node.data, names, self._node.kept, self._log_ms()))["failed"])
         except ClearingFailed as error:
             self.runs.put_away(names)
             self._logger.warning("cannot clear away what ended jobs left", error=str(error))

@@ -7,7 +7,7 @@ What lies in an attempt's folder is not trusted (found.py): what is not right th
 """
 
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -26,19 +26,20 @@ from services.agent.troubles import failed_start
 
 @dataclass(slots=True)
 class Attempts:
-    """All of one node. `hold`: the file that says how long tasks may run on (lease_file.py); None: without end.
-    `found`: folders of attempts that were there when this agent began: any other that is in the way of a start was made
-    by a task.
+    """All of one node. `hold`: the file that says how long tasks may run on (lease_file.py); None: without end. `made`:
+    makes the executors. `found`: folders of attempts that were there when this agent began: any other that is in the
+    way of a start was made by a task.
     """
 
     settings: NodeSettings
     hold: str | None = None
+    made: Callable[[NodeSettings, str | None], dict[str, Executor]] = executors_of
     by_key: dict[str, Local] = field(default_factory=dict)
     found: dict[Path, bool] = field(default_factory=dict)
     executors: dict[str, Executor] = field(init=False)
 
     def __post_init__(self) -> None:
-        self.executors = executors_of(self.settings, self.hold)
+        self.executors = self.made(self.settings, self.hold)
 
     def open_events(self) -> list[int]:
         """Descriptors that can be read from, without waiting, when there is something to hear. Raises OSError."""

@@ -20,8 +20,9 @@ AHEAD_MS_MAX = 24 * 3_600 * 1_000
 class Holding:
     """One data folder's. `until_ms`: what was said last."""
 
-    def __init__(self, data: Path, lease_ms: int, *, alone: bool = False) -> None:
-        """`alone`: this process is the whole cell. Raises OSError."""
+    def __init__(self, data: Path, lease_ms: int, *, alone: bool = False, heart: "Heart | None" = None) -> None:
+        """`alone`: this process is the whole cell. `heart`: None: the process's. Raises OSError."""
+        self._heart = heart or _HEART
         self._cell = this_process() if alone else ELSEWHERE
         flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
         self._file = os.open(data / HOLD, flags, 0o600)
@@ -33,13 +34,13 @@ class Holding:
         elif found is not None and found[1] <= now_ms + AHEAD_MS_MAX:
             self.until_ms, self.lease_ms = found[1:3]
         os.pwrite(self._file, self._text(), 0)
-        _HEART.add(self)
+        self._heart.add(self)
 
     def put_off(self, until_ms: int, lease_ms: int) -> None:
         """The cell gives the work to nobody else until then."""
-        with _HEART.lock:
+        with self._heart.lock:
             self.until_ms, self.lease_ms = until_ms, lease_ms
-            self._write()
+            self.write()
 
     def keep(self) -> None:
         """The cell ends with this agent: tasks wait for the next start of both."""
@@ -47,10 +48,11 @@ class Holding:
 
     def close(self) -> None:
         """Says nothing more."""
-        _HEART.drop(self)
+        self._heart.drop(self)
         os.close(self._file)
 
-    def _write(self) -> None:
+    def write(self) -> None:
+        """Says it again, with the time. The caller holds the heart's lock."""
         # A disk that takes nothing at the moment is told in other ways; shims go by what they have.
         with suppress(OSError):
             os.pwrite(self._file, self._text(), 0)
@@ -59,8 +61,8 @@ class Holding:
         return written(mono_ms(), self.until_ms, self.lease_ms, self._cell)
 
 
-class _Heart:
-    """The thread. `lock`: held by whoever writes."""
+class Heart:
+    """The thread of a process. `lock`: held by whoever writes."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
@@ -69,6 +71,7 @@ class _Heart:
         self._thread: threading.Thread | None = None
 
     def add(self, holding: Holding) -> None:
+        """One more agent that lives."""
         with self.lock:
             self._holdings.append(holding)
             if self._thread is None:
@@ -76,6 +79,7 @@ class _Heart:
                 self._thread.start()
 
     def drop(self, holding: Holding) -> None:
+        """It is not said any more."""
         with self.lock:
             self._holdings.remove(holding)
         self._changed.set()
@@ -88,9 +92,9 @@ class _Heart:
                     self._thread = None
                     return
                 for holding in self._holdings:
-                    holding._write()
+                    holding.write()
                 pause_ms = min(min(BEAT_MS, holding.lease_ms // BEAT_PARTS) for holding in self._holdings)
             self._changed.wait(max(BEAT_MS_MIN, pause_ms) / 1_000)
 
 
-_HEART = _Heart()
+_HEART = Heart()

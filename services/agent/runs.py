@@ -5,7 +5,7 @@ import json
 import subprocess
 import sys
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,11 @@ PROCESSES_MAX = 2
 """Processes that clear away at once for all agents of this process."""
 _START = "import sys; sys.path.append(sys.argv[1]); from services.agent import clearing; clearing.main(sys.argv[2])"
 _TURNS: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = WeakKeyDictionary()
+
+Answer = dict[str, Any]
+"""What the process says that clears away (`clearing.clear`)."""
+PutAway = Callable[[Path, list[str], Kept, int], Awaitable[Answer]]
+"""What `put_away` is."""
 
 
 class ClearingFailed(Exception):
@@ -99,7 +104,7 @@ def runs_of_jobs(data: Path) -> list[str]:
     return [f"{run.parent.name}/{run.name}" for run in (data / JOBS).glob("*/*")]
 
 
-async def put_away(data: Path, names: list[str], kept: Kept, now_ms: int) -> dict[str, Any]:
+async def put_away(data: Path, names: list[str], kept: Kept, now_ms: int) -> Answer:
     """Puts runs away and removes what is beyond the limits, in a process of its own. Says what became of it
     (`clearing.clear`). `now_ms`: log time. Raises ClearingFailed.
     """
@@ -117,7 +122,7 @@ async def put_away(data: Path, names: list[str], kept: Kept, now_ms: int) -> dic
             process.kill()
             raise
     try:
-        answer: dict[str, Any] = json.loads(out)
+        answer: Answer = json.loads(out)
     except ValueError:
         said = err.decode(errors="replace").strip().splitlines() or [f"exit code {process.returncode}"]
         raise ClearingFailed(said[-1]) from None

@@ -11,7 +11,6 @@ from dataclasses import replace
 from functools import partial
 from typing import Literal
 
-from largesse.bus.file.lock import DirectoryLock
 from largesse.bus.port import Bus
 from largesse.lifecycle.node_work import Action, Begun, NodeWork, Over, Start, Stop
 from largesse.telemetry import CAUGHT_UP, logger
@@ -24,15 +23,15 @@ from services.agent.executors.port import LOOK_MS
 from services.agent.feed import Feed
 from services.agent.folders import live_name, take_identity
 from services.agent.inputs import Inputs
-from services.agent.keeping import Holding
 from services.agent.lease_file import HOLD, SUSPEND_PARTS, boot_ms
 from services.agent.local import Launched, Local, mono_ms
 from services.agent.log_follower import LogFollower
+from services.agent.machine import Machine
 from services.agent.outbox import Name, Result
 from services.agent.peers import Peer, by_address, by_bridges
 from services.agent.reporter import Reporter
 from services.agent.settings import NodeSettings
-from services.agent.troubles import MACHINE, Troubles, probe, short_of
+from services.agent.troubles import MACHINE, Troubles
 
 HOLD_MS, HOLD_PARTS = 250, 40
 """So often, or this part of the lease, it is said again how long tasks may run on."""
@@ -47,22 +46,24 @@ class TakenOver(Exception):
     """Another agent has registered this node: names node and epoch. Everything that ran here has been stopped."""
 
 
-async def run(bus: Bus, node: NodeSettings, stop: asyncio.Event, peer: Peer | None = None) -> None:
+async def run(
+    bus: Bus, node: NodeSettings, stop: asyncio.Event, peer: Peer | None = None, machine: Machine | None = None
+) -> None:
     """Serves one node until `stop` is set. `peer`: reads what other agents keep; None: from where they say they are,
-    or by a bridge.
+    or by a bridge. `machine`: None: this one.
 
     Raises DirectoryHeld (another agent has the data folder), TakenOver, PositionGap and Undecodable (the log cannot be
     followed), OSError (the data folder cannot be used). A bus that fails for a while is waited for, and so is a data
     folder whose disk is full.
     """
-    data = node.data.absolute()
+    data, machine = node.data.absolute(), machine or Machine()
     while not stop.is_set():
         try:
             data.mkdir(mode=0o700, parents=True, exist_ok=True)
-            lock = DirectoryLock(data)
+            lock = machine.lock(data)
             try:
                 capacity = node.capacity or measured(data, node.parts)
-                agent = _Agent(bus, replace(node, data=data, capacity=capacity), peer)
+                agent = _Agent(bus, replace(node, data=data, capacity=capacity), peer, machine)
                 await agent.live(stop)
             finally:
                 lock.release()
@@ -77,19 +78,19 @@ async def run(bus: Bus, node: NodeSettings, stop: asyncio.Event, peer: Peer | No
 class _Agent:
     """One life of an agent. Everything happens on one event loop; only what blocks runs in threads."""
 
-    def __init__(self, bus: Bus, node: NodeSettings, peer: Peer | None) -> None:
-        self._bus, self._node = bus, node
+    def __init__(self, bus: Bus, node: NodeSettings, peer: Peer | None, machine: Machine) -> None:
+        self._bus, self._node, self._machine = bus, node, machine
         self._log = logger(service="agent", node=node.name)
         self._identity = take_identity(node.data)
         begin = bus.feed if isinstance(bus, EdgeBus) else partial(LogFollower, bus)
         self._feed: Feed = begin(node, self._identity.epoch, self._note_end)
-        self._attempts = Attempts(node, hold=str(node.data / HOLD))
+        self._attempts = Attempts(node, hold=str(node.data / HOLD), made=machine.executors)
         bridge = bus.peer() if isinstance(bus, EdgeBus) else by_bridges(node.bridges, node.peers)
         self._inputs = Inputs(node, peer or by_address(lambda name: self._feed.address_of(name), bridge, node.peers))
         self._reporter = Reporter(bus, node)
         self._events = self._attempts.open_events()
-        self._archive = Archive(node, lambda: self._feed.time)
-        self._holding = Holding(node.data, self._lease_ms, alone=node.alone)
+        self._archive = Archive(node, lambda: self._feed.time, machine.put_away)
+        self._holding = machine.hold(node.data, self._lease_ms, alone=node.alone)
         self._troubles = Troubles(DEPARTING if node.departing else "")
         self._registered = asyncio.Event()
         self._seen = ""  # The epoch for which tasks were held.
@@ -410,14 +411,15 @@ class _Agent:
     async def _watch_node(self) -> None:
         """Looks at the disk, and probes where something has failed."""
         data, room, troubles = self._node.data, self._node.room, self._troubles
+        machine = self._machine
         while True:
             self._look.clear()
-            if fault := await asyncio.to_thread(short_of, data, room) or self._archive.behind(
+            if fault := await asyncio.to_thread(machine.short_of, data, room) or self._archive.behind(
                 closed=bool(troubles.reason)
             ):
                 self._fall(fault)
             if troubles.is_due(mono_ms()):
-                fault = await asyncio.to_thread(probe, data, room)
+                fault = await asyncio.to_thread(machine.probe, data, room)
                 if fault and not troubles.reason:
                     self._log.warning("takes no new tasks for now", reason=fault)
                 troubles.probed(fault, mono_ms(), logged=bool(self._work.unschedulable))
