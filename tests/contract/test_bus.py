@@ -5,6 +5,7 @@ own and asks its rig for topics, so a broker that several tests share serves as 
 """
 
 import asyncio
+import random
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
@@ -21,6 +22,7 @@ from largesse.bus.port import Bus, BusError, Message, Outgoing, PositionGap
 from schemas.topics import BEATS
 from tests.contract.kafka_rig import kafka_rig
 from tests.contract.rig import Rig
+from tests.faults.broker import Broker, Rates
 
 LONG_MS = 60_000
 """A wait that a test never sits out."""
@@ -58,8 +60,17 @@ async def cramped_file_rig(folder: Path) -> AsyncIterator[Rig]:
     await bus.close()
 
 
+@asynccontextmanager
+async def simulated_rig(folder: Path) -> AsyncIterator[Rig]:
+    """The bus of simulated faults, where none is drawn."""
+    bus = Broker(random.Random(0), Rates()).bus()
+    yield Rig(bus)
+    await bus.close()
+
+
 RIGS: list[object] = [
     pytest.param(memory_rig, id="memory"),
+    pytest.param(simulated_rig, id="simulated"),
     pytest.param(file_rig, id="file"),
     pytest.param(cramped_file_rig, id="file, cramped"),
     pytest.param(kafka_rig, id="kafka", marks=pytest.mark.kafka),

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from largesse.bus.file.reading import read_journal
+from largesse.bus.port import Message
 from tests.live.campaign_jobs import Job, Proof
 
 DECISIONS = ("shares", "asks", "grants", "releases", "plans")
@@ -61,9 +62,14 @@ class Journal:
 
 def read(directory: Path) -> Journal:
     """Reads a journal. Raises JournalDamaged."""
+    return journal_of(read_journal(directory))
+
+
+def journal_of(messages: Iterable[Message]) -> Journal:
+    """What messages of all topics come to, each partition in its order."""
     found = Journal()
     token, seq = "", 0
-    for message in read_journal(directory):
+    for message in messages:
         if message.topic in DECISIONS:
             content = _content(message.value)
             found.decisions.setdefault(json.loads(content)["id"], []).append(content)
