@@ -12,6 +12,7 @@ import structlog
 from prometheus_client import CONTENT_TYPE_LATEST, REGISTRY, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.core import InfoMetricFamily
 from prometheus_client.registry import Collector
+from structlog.typing import EventDict, Processor
 
 from largesse.release import VERSION, are_cores_compiled, commit
 
@@ -59,6 +60,9 @@ BRIDGE_NODES = Gauge("largesse_bridge_nodes", "Registered nodes that this bridge
 BRIDGE_SHUT_OUT = Gauge("largesse_bridge_shut_out_nodes", "Nodes that this bridge does not listen to, as they flood it")
 BRIDGE_SESSIONS = Counter("largesse_bridge_sessions", "Sessions of this bridge with the MQTT broker")
 HTTP_REFUSED = Counter("largesse_http_refused", "Requests to the gateway that were not let in", ["reason"])
+PORT_REFUSED = Counter(
+    "largesse_port_refused", "Connections and requests to a port of metrics and output that were not let in", ["reason"]
+)
 CERTIFICATE_EXPIRES = Gauge(
     "largesse_certificate_expires_seconds", "When a certificate in use expires, in Unix time", ["file"]
 )
@@ -81,18 +85,32 @@ REGISTRY.register(_Build())
 def configure(log_format: str = "console", *, level: str = "info") -> None:
     """Lines to stderr, `console` for people or `json` for machines. `level`: the least that is said."""
     console = structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())
-    last: Any = structlog.processors.JSONRenderer() if log_format == "json" else console
+    # JSON escapes what controls a terminal by itself.
+    last: list[Processor] = [structlog.processors.JSONRenderer()] if log_format == "json" else [_visible, console]
     structlog.configure(
         processors=[
             structlog.contextvars.merge_contextvars,
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             structlog.processors.format_exc_info,
-            last,
+            *last,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(level),
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
     )
+
+
+def _visible(_logger: object, _method: str, said: EventDict) -> EventDict:
+    """Texts of others are shown as text: they neither begin a line nor control a terminal. Tracebacks keep lines."""
+    for name, value in said.items():
+        text = (
+            value if isinstance(value, str) else "" if value is None or isinstance(value, int | float) else str(value)
+        )
+        kept = "\n\t" if name in ("exception", "stack") else ""
+        if not text.isprintable():
+            shown = (c if c.isprintable() or c in kept else c.encode("unicode_escape").decode() for c in text)
+            said[name] = "".join(shown)
+    return said
 
 
 def logger(**bound: Any) -> Any:

@@ -14,7 +14,7 @@ from urllib.parse import parse_qsl
 from largesse.bus.port import Bus, BusError
 from largesse.descriptors import ACCEPTED_AT_ONCE
 from largesse.hosts import Hosts, hosts_of
-from largesse.telemetry import behind, exposition
+from largesse.telemetry import PORT_REFUSED, behind, exposition
 from schemas.topics import LOG
 
 REQUEST_BYTES_MAX = 8_192
@@ -33,6 +33,8 @@ class AddressTaken(OSError):
 
 WhyNot = Callable[[], Awaitable[str]]
 """Says why a process is not ready; "" where it is."""
+
+_Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 TEXT, OCTETS = "text/plain; charset=utf-8", "application/octet-stream"
 
@@ -104,7 +106,7 @@ async def served(
         try:
             async with asyncio.timeout(seconds):
                 if tls is not None:
-                    reader, writer = await _secured(wire, tls)
+                    reader, writer = await _counted(_secured(wire, tls))
                 head = await reader.readuntil(b"\r\n\r\n")
                 writer.write(await _response(head, names, why_not_ready, pages, metrics or own_metrics))
                 await writer.drain()
@@ -129,9 +131,16 @@ async def served(
         server.close()
 
 
-async def _secured(
-    wire: asyncio.WriteTransport, tls: ssl.SSLContext
-) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+async def _counted(secured: Awaitable[_Streams]) -> _Streams:
+    """A handshake; one that fails is counted. Raises OSError."""
+    try:
+        return await secured
+    except OSError:
+        PORT_REFUSED.labels("handshake").inc()
+        raise
+
+
+async def _secured(wire: asyncio.WriteTransport, tls: ssl.SSLContext) -> _Streams:
     """What is read from and written to once the handshake is done. Before it, nothing may be read. Raises OSError."""
     loop = asyncio.get_running_loop()
     reader = asyncio.StreamReader(REQUEST_BYTES_MAX, loop)
@@ -156,6 +165,7 @@ async def _response(head: bytes, hosts: Hosts, why_not_ready: WhyNot, pages: Pag
         return _written(method, Page("405 Method Not Allowed", b"only GET and HEAD\n"))
     said = _fields(rest)
     if why := hosts.refusal(said.get("host"), said.get("origin"), said.get("sec-fetch-site")):
+        PORT_REFUSED.labels("origin").inc()
         return _written(method, Page("403 Forbidden", f"{why}\n".encode()))
     return _written(method, await _page(target, why_not_ready, pages, metrics))
 

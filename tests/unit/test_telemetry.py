@@ -1,7 +1,13 @@
 """What services count for Prometheus: durations from tenths of a millisecond, rounds, dead letters, the build."""
 
+import io
+import json
+import sys
+
+import pytest
+
 from largesse.release import VERSION, are_cores_compiled, commit
-from largesse.telemetry import SECONDS, exposition
+from largesse.telemetry import SECONDS, configure, exposition, logger
 from tests.desk import JOB, NODE, desk
 
 
@@ -56,3 +62,39 @@ async def test_a_round_that_is_given_up_is_counted(desk):
     await desk.take("config", {"abandon_round": (await desk.opening()).round})
 
     assert counted("largesse_rounds_abandoned_total") == before + 1
+
+
+class Job:
+    def __repr__(self):
+        return "job\x1b[2J"
+
+
+@pytest.mark.parametrize(
+    "said", ["a\nforged", "a\x1b]0;x\x07", "a\u202eb", Job()], ids=["line", "title", "bidi", "object"]
+)
+def test_a_log_for_people_shows_what_controls_a_terminal_as_text(monkeypatch, said):
+    monkeypatch.setattr(sys, "stderr", io.StringIO())
+    configure("console")
+    logger(service="x").warning("refused", name=said)
+
+    line = sys.stderr.getvalue()
+    assert line.endswith("\n")
+    assert line[:-1].isprintable()
+    assert "refused" in line
+
+
+def test_a_traceback_keeps_its_lines_and_json_every_character(monkeypatch):
+    monkeypatch.setattr(sys, "stderr", io.StringIO())
+    configure("console")
+    try:
+        raise ValueError("a\x1b[2J")
+    except ValueError:
+        logger().exception("stopped")
+    lines = sys.stderr.getvalue()
+    assert lines.count("\n") > 3
+    assert "\x1b" not in lines
+
+    monkeypatch.setattr(sys, "stderr", io.StringIO())
+    configure("json")
+    logger().info("x", name="a\nb\x1b")
+    assert json.loads(sys.stderr.getvalue())["name"] == "a\nb\x1b"

@@ -6,6 +6,7 @@ gateway asks for it.
 """
 
 from collections.abc import AsyncGenerator
+from ipaddress import ip_address
 from typing import Annotated
 from urllib.parse import urlsplit
 
@@ -192,7 +193,12 @@ def _is_dry(request: Request) -> bool:
 
 
 def _address(request: Request) -> str:
-    return request.client.host if request.client is not None else ""
+    """Where it comes from; "" where that is no address: what a proxy passes on may be any text."""
+    said = request.client.host if request.client is not None else ""
+    try:
+        return str(ip_address(said))
+    except ValueError:
+        return ""
 
 
 def _route_text(request: Request) -> str:

@@ -14,6 +14,7 @@ from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from largesse.hosts import Hosts, is_host_name
+from largesse.telemetry import HTTP_REFUSED
 from services.gateway.http.problems import Problem, response
 
 BODIES_BYTES_MAX = 32 << 20
@@ -45,6 +46,7 @@ class Guard:
             return
         headers = Headers(scope=scope)
         if why := self._hosts.refusal(_only(headers, "host"), _only(headers, "origin"), headers.get("sec-fetch-site")):
+            HTTP_REFUSED.labels("origin").inc()
             await response(Problem(403, "origin", why))(scope, receive, send)
             return
         if scope.get("scheme") == "https" and is_host_name(headers.get("host", "")):

@@ -5,6 +5,8 @@ import ssl
 from collections.abc import Callable
 from typing import TYPE_CHECKING, cast
 
+from largesse.telemetry import HTTP_REFUSED
+
 if TYPE_CHECKING:
     from services.gateway.http.connections import Connection, Door
 
@@ -47,6 +49,7 @@ class Handshake(asyncio.Protocol):
                 ssl_shutdown_timeout=SHUTDOWN_SECONDS,
             )
         except OSError:  # It does not speak TLS, or none that counts, or has gone.
+            HTTP_REFUSED.labels("handshake").inc()
             transport.abort()
             return
         finally:
