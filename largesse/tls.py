@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Self
 
+from largesse.secret_file import exposed
 from largesse.settings import PREFIX, Settings, SettingWrong
 from largesse.telemetry import CERTIFICATE_EXPIRES, logger
 
@@ -61,7 +62,16 @@ class FileOf:
             found = Path(self.path).stat()
         except OSError:
             return ()
-        return (found.st_ino, found.st_size, found.st_mtime_ns)
+        return (found.st_ino, found.st_size, found.st_mtime_ns, found.st_mode)
+
+    def check_private(self) -> None:
+        """Raises CertificateWrong where everybody may read it."""
+        try:
+            fault = exposed(Path(self.path).stat().st_mode, self.path)
+        except OSError:
+            return  # Reading it says why.
+        if fault:
+            raise CertificateWrong(f"{self}: {fault}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +88,9 @@ class Pair:
     def load_into(self, context: ssl.SSLContext, now: datetime) -> datetime:
         """Has a context show the certificate; returns when that expires. Raises CertificateWrong."""
         until = _until(self.certificate, now)
-        if "ENCRYPTED" in _text(self.key, "PRIVATE KEY"):
+        text = _text(self.key, "PRIVATE KEY")
+        self.key.check_private()
+        if "ENCRYPTED" in text:
             helps = "write it without (`openssl pkey -in FILE -out NEW`)"
             raise CertificateWrong(f"{self.key}: the key has a passphrase, which nobody can enter here: {helps}")
         try:

@@ -44,6 +44,7 @@ class SecureBroker(Broker):
         self.users = {name: f"password of {name}" for name in (ADMIN, *users)}
         for name, password in self.users.items():
             (folder / f"{name}.password").write_text(f"{password}\n")
+            (folder / f"{name}.password").chmod(0o600)
         (folder / "server.properties").write_text(
             "".join(f"{key}={value}\n" for key, value in self._settings(controller).items())
         )

@@ -51,6 +51,7 @@ class Files:
         ):
             written = path.with_suffix(".new")
             written.write_bytes(data)
+            written.chmod(0o600)
             written.replace(path)
         return self
 

@@ -3,6 +3,7 @@
 import os
 from pathlib import Path
 
+from largesse.secret_file import exposed
 from largesse.token_text import JWT_CHARACTERS_MAX, can_be_sent
 from services.cli.contexts import asked, config_path, current_context
 from services.cli.ending import Wrong
@@ -41,9 +42,11 @@ def _in_environment() -> bool:
 def _read(path: str, source: str) -> str:
     try:
         with Path(path).open("rb") as file:
-            data = file.read(JWT_CHARACTERS_MAX + 2)
+            data, fault = file.read(JWT_CHARACTERS_MAX + 2), exposed(os.fstat(file.fileno()).st_mode, path)
     except OSError as error:
         raise Wrong(f"{source}: {path}: {error.strerror}") from None
+    if fault:
+        raise Wrong(f"{source}: {path}: {fault}")
     return checked_token(data.decode("latin-1").strip(), f"{source}: {path}")
 
 

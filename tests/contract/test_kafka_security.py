@@ -17,6 +17,7 @@ from tests.conftest import ROOT
 from tests.contract.kafka_rig import put_right_at_once
 from tests.contract.secure_rig import secure_broker
 from tests.contract.test_kafka_bus import open_bus, out, tell
+from tests.secret_files import keep
 from tests.secure_kafka import ADMIN
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow, pytest.mark.xdist_group("secure broker")]
@@ -67,7 +68,7 @@ def test_a_user_with_its_password_writes_and_reads_over_tls(broker):
 @pytest.mark.parametrize("act", [ask, write])
 @pytest.mark.parametrize("user", [ADMIN, "nobody-knows"])
 def test_a_wrong_password_and_an_unknown_user_are_told_alike(broker, tmp_path, act, user):
-    (tmp_path / "wrong").write_text("wrong")
+    keep(tmp_path / "wrong", "wrong")
     said = refused(Cluster(broker.secure, True, Access(user, str(tmp_path / "wrong"), str(broker.ca_file))), act)
 
     assert f"User:{user}" in said
@@ -115,20 +116,20 @@ def test_who_may_not_see_a_topic_is_told_so_and_not_that_it_is_missing(broker):
 
 def test_a_password_that_was_changed_counts_for_the_next_connection(broker, tmp_path):
     file = tmp_path / "password"
-    file.write_text(broker.users[ADMIN])
+    keep(file, broker.users[ADMIN])
     cluster = Cluster(broker.secure, True, Access(ADMIN, str(file), str(broker.ca_file)))
 
     async def story():
         async with open_bus(cluster, patience_ms=SOON_MS) as bus:
             await bus.bounds("jobs", 0)
-            file.write_text("another")
+            keep(file, "another")
             # What is connected stays so; who connects from now on is asked for the password of now.
             with pytest.raises(BusRefused, match="not its password"):
                 await write(bus)
             file.unlink()
             with pytest.raises(BusRefused, match="no password can be read"):
                 await write(bus)
-            file.write_text(broker.users[ADMIN])
+            keep(file, broker.users[ADMIN])
             await write(bus)
             await bus.bounds("jobs", 0)
 

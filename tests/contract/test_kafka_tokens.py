@@ -14,6 +14,7 @@ from services.cli.access import PREFIX, new_text
 from tests.contract.kafka_rig import kafka_address, put_right_at_once
 from tests.contract.test_kafka_bus import tell
 from tests.live.kafka_cell import free_partition
+from tests.secret_files import keep
 from tests.unit.cli_process import ROOT, Said, largesse
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow, pytest.mark.xdist_group("kafka cells")]
@@ -46,7 +47,7 @@ async def sequencer(environment: dict[str, str], folder: Path):
 
 def test_the_first_token_is_made_past_the_gateway_and_its_text_is_nowhere_but_in_its_file(address, tmp_path):
     token, drawn = tmp_path / "admin.token", tmp_path / "drawn.token"
-    drawn.write_text(f"{new_text()}\n")
+    keep(drawn, f"{new_text()}\n")
 
     async def story():
         partition = await free_partition(address)
@@ -101,7 +102,7 @@ def test_the_first_token_is_made_past_the_gateway_and_its_text_is_nowhere_but_in
     ],
 )
 def test_a_file_that_holds_no_text_of_a_token_is_refused_before_anybody_is_asked(tmp_path, text, said):
-    (tmp_path / "token").write_text(text)
+    keep(tmp_path / "token", text)
     words = ("token", "make", "a", "--user", "a", "--role", "admin", "--from", tmp_path / "token")
     refused = largesse(*words, "--bus", "kafka://127.0.0.1:1", columns=200)
 

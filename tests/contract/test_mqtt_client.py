@@ -11,6 +11,7 @@ from largesse.mqtt.client import ClientBroker, MqttOptions
 from largesse.mqtt.port import PACKET_BYTES_MAX, PAYLOAD_BYTES_MAX, Arrived, MqttError, Refused, Will
 from tests.mosquitto import Mosquitto
 from tests.mqtt_proxy import Proxy
+from tests.secret_files import keep
 
 GUARD_SECONDS = 120
 QUICK = MqttOptions(keep_alive_seconds=1, answer_seconds=1, connect_seconds=1)
@@ -205,7 +206,7 @@ def test_a_broker_that_lets_exactly_our_packets_through_is_enough(tmp_path):
 
 def test_who_has_no_right_name_is_refused_and_no_password_is_told(tmp_path, caplog, capfd):
     async def story(mosquitto, proxy, far, near):
-        (tmp_path / "secret").write_text("hunter2\n")
+        keep(tmp_path / "secret", "hunter2\n")
         address = read_address(f"mqtt://n1@127.0.0.1:{mosquitto.port}")
         for broker in (near, ClientBroker(address, MqttOptions(password_file=str(tmp_path / "secret")))):
             with pytest.raises(Refused, match="not in") as caught:

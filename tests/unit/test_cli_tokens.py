@@ -16,6 +16,7 @@ from services.admission import sequencer
 from services.cli import straight
 from services.cli.access import SECRET_BYTES, roles_of
 from services.cli.ending import Wrong
+from tests.secret_files import keep
 from tests.token_cell import request_of, secret
 from tests.unit.cli_here import largesse
 from tests.unit.stub_server import respond, serving
@@ -43,8 +44,7 @@ class Stub:
 @pytest.fixture
 def token_file(tmp_path):
     path = tmp_path / "token"
-    path.write_text(f"{TOKEN}\n")
-    return path
+    return keep(path, f"{TOKEN}\n")
 
 
 def a_context(tmp_path, url, token_file, name="prod"):
@@ -126,7 +126,7 @@ def test_a_token_does_not_follow_a_redirect(token_file):
 )
 def test_what_is_no_token_is_refused_with_its_source_and_not_repeated(tmp_path, content, text):
     path = tmp_path / "token"
-    path.write_text(content)
+    keep(path, content)
 
     said = largesse("get", "jobs", LARGESSE_TOKEN_FILE=str(path))
 

@@ -6,6 +6,7 @@ from largesse.bus.kafka.cluster import CA_FILE, PASSWORD_FILE, USER, Access, Acc
 from largesse.bus.open import open_bus
 from largesse.settings import SettingWrong, read_settings
 from largesse.settings import open_bus as open_bus_of
+from tests.secret_files import keep
 
 PASSWORD = "open sesame"
 
@@ -13,7 +14,7 @@ PASSWORD = "open sesame"
 @pytest.fixture
 def password(tmp_path) -> str:
     path = tmp_path / "password"
-    path.write_text(f"{PASSWORD}\n")
+    keep(path, f"{PASSWORD}\n")
     return str(path)
 
 
@@ -42,7 +43,7 @@ def test_a_password_is_read_again_for_each_connection(password, tmp_path):
     given = cluster_of("kafkas://one:9093", Access("gateway", password)).options()["sasl_plain_password"]
     assert given.encode("utf-8") == PASSWORD.encode()
 
-    (tmp_path / "password").write_text("another one")
+    keep(tmp_path / "password", "another one")
     assert given.encode("utf-8") == b"another one"
 
     (tmp_path / "password").unlink()
@@ -65,7 +66,7 @@ def test_a_password_is_read_again_for_each_connection(password, tmp_path):
     ],
 )
 def test_what_cannot_be_used_is_refused_by_the_name_of_its_variable(url, access, named, password, tmp_path):
-    (tmp_path / "empty").write_text("\n")
+    keep(tmp_path / "empty", "\n")
     files = {"password": password, "empty": str(tmp_path / "empty")}
     access = Access(*(getattr(access, name).format(**files) for name in ("user", "password_file", "ca_file")))
 

@@ -3,6 +3,7 @@
 import pytest
 
 from largesse.mqtt.address import AddressWrong, MqttAddress, read_address, read_password
+from tests.secret_files import keep
 
 
 @pytest.mark.parametrize(
@@ -65,14 +66,14 @@ ADDRESS = MqttAddress("broker", 1883, "n1")
 
 @pytest.mark.parametrize("written", [b"hunter2", b"hunter2\n", b"hunter2\r\n"])
 def test_a_password_is_the_only_line_of_its_file(tmp_path, written):
-    (tmp_path / "password").write_bytes(written)
+    keep(tmp_path / "password", written)
 
     assert read_password(ADDRESS, str(tmp_path / "password")) == "hunter2"
 
 
 @pytest.mark.parametrize("written", [b"", b"\n", b"hunter2\nmore\n", b"hunter2\0", b"\xffhunter2", b"hunter2" * 10_000])
 def test_a_file_without_one_password_is_refused_and_not_repeated(tmp_path, written):
-    (tmp_path / "password").write_bytes(written)
+    keep(tmp_path / "password", written)
 
     with pytest.raises(AddressWrong, match="no password can be read from") as caught:
         read_password(ADDRESS, str(tmp_path / "password"))

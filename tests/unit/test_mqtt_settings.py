@@ -5,10 +5,11 @@ import pytest
 from largesse.mqtt.client import ClientBroker, MqttOptions
 from largesse.mqtt.settings import is_mqtt, open_broker
 from largesse.settings import SettingWrong
+from tests.secret_files import keep
 
 
 def test_options_come_from_the_environment(tmp_path):
-    (tmp_path / "secret").write_text("hunter2\n")
+    keep(tmp_path / "secret", "hunter2\n")
     broker = open_broker(
         "BUS",
         "mqtt://n1@broker",
