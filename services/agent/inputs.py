@@ -236,7 +236,8 @@ class _Fetch:
 
     def _copy(self, node: str, wanted: WantedResults, stage: int) -> None:
         part = f"{wanted.index}{PART}{next(_NUMBERS)}"  # A thread that nobody waits for any more may have another.
-        user = self._node.task_user
+        users = self._node.task_user
+        user = None if users is None else users.of(self._local.admitted)
         os.mkdir(part, 0o700, dir_fd=stage)
         owner = None if user is None else (user.uid, user.gid)
         try:

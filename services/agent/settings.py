@@ -1,5 +1,6 @@
 """How one agent is set up: its node's name and folder, what it offers, how it treats tasks."""
 
+import grp
 import os
 import pwd
 import re
@@ -27,6 +28,9 @@ MemoryLimit = Literal["auto", "resident", "address_space", "none"]
 AtEnd = Literal["keep", "leave"]
 NUMBER_MAX = 10**9
 ROOT = 0
+USER_NUMBER_MAX = 2**32 - 3
+"""The two above it mean nobody to the kernel."""
+USER_NUMBERS = "100000-2000000000"
 ANY_HOST = ("", "0.0.0.0", "::")  # noqa: S104 - named, not listened to
 
 VARIABLES = {
@@ -80,7 +84,10 @@ VARIABLES = {
         "21000-28999",
         "ports that tasks of gangs are given, FIRST-LAST, which nothing else on this machine listens on; none: none",
     ),
-    "TASK_USER": ("the agent's user", "user as whom tasks run; needs an agent that runs as root"),
+    "TASK_USER": (
+        "the agent's user",
+        "user as whom tasks run, or numbers FIRST-LAST, each job as one of its own; needs an agent that runs as root",
+    ),
     "ADVERTISE": (
         "the host's name and LARGESSE_METRICS_PORT; over MQTT none",
         "HOST:PORT at which the gateway and other agents reach the output and results of tasks; without, bridges do",
@@ -103,6 +110,25 @@ class TaskUser:
     groups: tuple[int, ...]
     home: str
     shell: str
+
+    def of(self, admitted: int) -> "TaskUser":
+        """As whom tasks of a job run: all are one."""
+        return self
+
+
+@dataclass(frozen=True, slots=True)
+class TaskUsers:
+    """Numbers of users, from the first to the last, which nothing else on the machine has. No job reads what another
+    one's tasks hold or leave."""
+
+    first: int
+    last: int
+
+    def of(self, admitted: int) -> TaskUser:
+        """As whom tasks of a job run that was admitted at this seq: whoever starts them, today or after a restart,
+        comes to the same number, and only jobs that lie a multiple of the numbers apart share one."""
+        number = self.first + admitted % (self.last - self.first + 1)
+        return TaskUser(str(number), number, number, (number,), "/", "/bin/sh")
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +185,7 @@ class NodeSettings:
     address: str = ""
     bridges: tuple[str, ...] = ()
     peers: Peers | None = None
-    task_user: TaskUser | None = None
+    task_user: TaskUser | TaskUsers | None = None
     host: str = "127.0.0.1"
     ports: tuple[int, int] = (21_000, 28_999)
 
@@ -175,7 +201,7 @@ def read_node_settings(settings: Settings, environment: Mapping[str, str] | None
     (`HOST:PORT` at which others reach what LARGESSE_METRICS_PORT serves; default: that port at the host's name, or at
     the one address at which it is served, and over MQTT none), LARGESSE_BRIDGES, LARGESSE_NODE_HOST (a name or an
     address; default: the host's name),
-    LARGESSE_TASK_USER (a user other than root, as whom tasks run; the agent has
+    LARGESSE_TASK_USER (a user other than root, as whom tasks run, or FIRST-LAST; the agent has
     to run as root), and what `with_limits` reads.
     """
     environment = os.environ if environment is None else environment
@@ -229,14 +255,16 @@ def with_limits(node: NodeSettings, environment: Mapping[str, str] | None = None
     )
 
 
-def read_task_user(environment: Mapping[str, str] | None = None) -> TaskUser | None:
-    """The user named by LARGESSE_TASK_USER; None where it is not set. Raises SettingWrong."""
+def read_task_user(environment: Mapping[str, str] | None = None) -> TaskUser | TaskUsers | None:
+    """What LARGESSE_TASK_USER names; None where it is not set. Raises SettingWrong."""
     name = (os.environ if environment is None else environment).get(f"{PREFIX}TASK_USER", "")
     if not name:
         return None
     what = f"{PREFIX}TASK_USER={name}"
     if os.geteuid() != ROOT:
         raise SettingWrong(f"{what}: only root can run tasks as another user: start it as root, or unset this")
+    if (numbers := re.fullmatch(r"([0-9]{1,10})-([0-9]{1,10})", name)) is not None:
+        return _task_users(what, int(numbers[1]), int(numbers[2]))
     try:
         entry = pwd.getpwnam(name)
     except KeyError:
@@ -245,6 +273,19 @@ def read_task_user(environment: Mapping[str, str] | None = None) -> TaskUser | N
         raise SettingWrong(f"{what}: has to be a user other than root")
     groups = tuple(os.getgrouplist(name, entry.pw_gid))
     return TaskUser(name, entry.pw_uid, entry.pw_gid, groups, entry.pw_dir, entry.pw_shell)
+
+
+def _task_users(what: str, first: int, last: int) -> TaskUsers:
+    """Raises SettingWrong where a task could become root, or somebody whom this machine knows."""
+    if not ROOT < first <= last <= USER_NUMBER_MAX:
+        raise SettingWrong(f"{what}: has to be FIRST-LAST from 1 to {USER_NUMBER_MAX}, like {USER_NUMBERS}")
+    known = [each.pw_name for each in pwd.getpwall() if first <= each.pw_uid <= last]
+    known += [each.gr_name for each in grp.getgrall() if first <= each.gr_gid <= last]
+    if known:
+        raise SettingWrong(
+            f"{what}: {known[0]} of this machine has one of these numbers: take others, like {USER_NUMBERS}"
+        )
+    return TaskUsers(first, last)
 
 
 def _option(options: Any, name: str, environment: Mapping[str, str]) -> str:

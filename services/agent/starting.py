@@ -44,7 +44,7 @@ def task_of(
     """The shim's instructions for its attempt, beside its name. `folder`: the attempt's. `groups`: as
     `cgroups.Groups.make` says."""
     stage = start.stage
-    user = settings.task_user
+    user = None if settings.task_user is None else settings.task_user.of(start.held.run)
     memory_mib = stage.demand.get("memory")
     limit = settings.memory_limit if memory_mib is not None else "none"
     kernel = groups is not None and groups["memory"]
@@ -74,7 +74,7 @@ def environment(start: Start, settings: NodeSettings, folder: Path) -> dict[str,
     names = [*BASE_ENV, *settings.pass_env, *(name for name in os.environ if name.startswith("LC_"))]
     env = {name: os.environ[name] for name in names if name in os.environ}
     if settings.task_user is not None:
-        user = settings.task_user
+        user = settings.task_user.of(start.held.run)
         env |= {"HOME": user.home, "USER": user.name, "LOGNAME": user.name, "SHELL": user.shell}
         env.pop("TMPDIR", None)  # The agent's may not be one that others can write to.
     if held.devices:

@@ -24,7 +24,7 @@ from schemas.wording import plural
 from services.agent.capacity import measured
 from services.agent.cgroup_trees import NoCgroups
 from services.agent.cgroups import open_groups
-from services.agent.settings import NodeSettings, TaskUser, read_task_user, with_limits
+from services.agent.settings import NodeSettings, TaskUser, TaskUsers, read_task_user, with_limits
 from services.cli import interrupts
 from services.cli.client import URL_DEFAULT
 from services.cli.documents import config_of, read_cluster_of
@@ -146,7 +146,7 @@ def _limited(node: NodeSettings) -> NodeSettings:
         raise Wrong(str(fault)) from None
 
 
-def _task_user() -> TaskUser | None:
+def _task_user() -> TaskUser | TaskUsers | None:
     """As whom tasks run, if not as we do. Raises Wrong."""
     try:
         return read_task_user()

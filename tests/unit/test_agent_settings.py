@@ -5,11 +5,13 @@ from pathlib import Path
 
 import psutil
 import pytest
+from hypothesis import given as for_all
+from hypothesis import strategies as st
 
 from largesse.settings import Settings, SettingWrong
 from schemas import Device
 from services.agent.capacity import measured
-from services.agent.settings import NodeSettings, read_node_settings
+from services.agent.settings import NodeSettings, TaskUsers, read_node_settings, read_task_user
 
 
 def test_a_machine_offers_what_it_has(tmp_path):
@@ -167,3 +169,37 @@ def test_what_is_not_set_is_as_the_settings_have_it_themselves():
 
     names = ("cgroup", "cpu_limit", "memory_limit", "task_pids", "output_bytes", "kept", "room")
     assert [getattr(node, name) for name in names] == [getattr(plain, name) for name in names]
+
+
+def test_each_job_has_a_number_of_its_own_wherever_and_whenever_it_is_started(monkeypatch):
+    monkeypatch.setattr("os.geteuid", lambda: 0)
+    users = read_task_user({"LARGESSE_TASK_USER": "100000-2000000000"})
+
+    assert users == TaskUsers(100_000, 2_000_000_000)
+    one, other = users.of(7), users.of(8)
+    assert (one.uid, one.gid, one.groups) == (100_007, 100_007, (100_007,))
+    assert (users.of(7), other.uid) == (one, 100_008)
+
+
+@for_all(st.integers(1, 2**32 - 3), st.integers(0, 10_000), st.integers(0, 2**53))
+def test_numbers_stay_within_those_that_were_given_and_repeat_a_multiple_of_them_apart(first, more, seq):
+    users = TaskUsers(first, first + more)
+
+    assert first <= users.of(seq).uid <= first + more
+    assert users.of(seq) == users.of(seq + more + 1)
+    assert more == 0 or users.of(seq) != users.of(seq + more)
+
+
+@pytest.mark.parametrize(
+    ("numbers", "words"),
+    [
+        ("0-5", "from 1 to"),
+        ("9-8", "from 1 to"),
+        ("100000-4294967294", "from 1 to"),
+        ("1-2000000000", "of this machine has one of these numbers"),
+    ],
+)
+def test_numbers_that_could_be_somebody_are_refused(monkeypatch, numbers, words):
+    monkeypatch.setattr("os.geteuid", lambda: 0)
+    with pytest.raises(SettingWrong, match=f"LARGESSE_TASK_USER={numbers}: .*{words}"):
+        read_task_user({"LARGESSE_TASK_USER": numbers})
