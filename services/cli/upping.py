@@ -7,6 +7,7 @@ import shlex
 import shutil
 import signal
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -167,16 +168,14 @@ def _is_there(folder: Path) -> bool:
 
 
 def _make_folders(plan: Plan) -> Path | None:
-    """The data folder and the bus's, closed to tasks that run as another user; the outermost that was not there before.
+    """The data folder and the bus's, closed to other users of the machine; the outermost that was not there before.
     Raises OSError.
     """
     bus = plan.data / BUS
     above = _nearest(bus)
     plan.data.mkdir(parents=True, exist_ok=True)
-    if plan.nodes[0].task_user is None:
-        bus.mkdir(exist_ok=True)
-    else:
-        bus.mkdir(mode=0o700, exist_ok=True)
+    bus.mkdir(mode=0o700, exist_ok=True)
+    with suppress(PermissionError):  # It is another user's, who has to close it.
         bus.chmod(0o700)
     return None if above == bus else above / bus.relative_to(above).parts[0]
 
