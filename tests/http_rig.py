@@ -115,13 +115,15 @@ class Served:
     def __init__(self, port, bus, follower, door, app):
         self.port, self.bus, self.follower, self.door = port, bus, follower, door
         self.watching, self.places = app.state.api.watching, app.state.api.watchers
-        self.callers = app.state.api.door.callers
+        self.callers, self.failures = app.state.api.door.callers, app.state.api.door.failures
         self.change_places = app.state.api.change_places
         self.what_ifs = app.state.api.what_ifs
         self._clients = []
 
-    async def connect(self, host=None):
-        reader, writer = await asyncio.open_connection(HOST, self.port, ssl=self.trust)
+    async def connect(self, host=None, *, source=None):
+        """`source`: the address from which it comes."""
+        local = None if source is None else (source, 0)
+        reader, writer = await asyncio.open_connection(HOST, self.port, ssl=self.trust, local_addr=local)
         client = Client(reader, writer, host or f"{HOST}:{self.port}")
         self._clients.append(client)
         return client
@@ -162,9 +164,9 @@ class Served:
 
 
 @asynccontextmanager
-async def gateway(*, address=HOST, hosts=None, limits=None, send_buffer=None, tls=None):
+async def gateway(*, address=HOST, hosts=None, limits=None, send_buffer=None, tls=None, issued=None):
     """A cell with one node, served over a socket. `send_buffer`: bytes that the kernel keeps of an answer. `tls`: files
-    of a certificate."""
+    of a certificate. `issued`: JWTs that count."""
     bus, stop = MemoryBus(), asyncio.Event()
     settings = Settings(bus="file:memory")
     follower = Follower(bus, settings, stop=stop)
@@ -177,7 +179,7 @@ async def gateway(*, address=HOST, hosts=None, limits=None, send_buffer=None, tl
     clock = asyncio.get_running_loop().time
     tls = tls or TLS
     door = Door(limits or PATIENT, clock, None if tls is None else server_tls(tls.pair))
-    app = make_app(follower, author="tester", hosts=hosts)
+    app = make_app(follower, author="tester", hosts=hosts, issued=issued)
     running = [follower.run(), admission.run(bus, settings, stop=stop), serve(app, listening, stop, door)]
     running += [
         shell.run(core, bus, settings, stop=stop) for core in (fairness, altruism, leftover, estimator, planner)
