@@ -3,6 +3,7 @@
 An answer counts only under the node's own name. Blocks: made for threads.
 """
 
+import ssl
 from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import dataclass
@@ -81,8 +82,22 @@ def _connection(address: str, peers: Peers | None, seconds: float) -> HTTPConnec
     host, _, port = address.removeprefix(HTTPS).rpartition(":")
     if not address.startswith(HTTPS):
         return HTTPConnection(host.strip("[]"), int(port), timeout=seconds)
-    context = None if peers is None else peers.client.context()
-    return HTTPSConnection(host.strip("[]"), int(port), timeout=seconds, context=context)
+    if peers is None:
+        return HTTPSConnection(host.strip("[]"), int(port), timeout=seconds)
+    return _Named(host.strip("[]"), int(port), seconds, peers.client.context(), peers.name)
+
+
+class _Named(HTTPSConnection):
+    """Asks for a certificate of a name that need not be the host's. `name`: "": the host's."""
+
+    def __init__(self, host: str, port: int, seconds: float, tls: ssl.SSLContext, name: str) -> None:
+        super().__init__(host, port, timeout=seconds, context=tls)
+        self._tls, self._name = tls, name or host
+
+    def connect(self) -> None:
+        """As HTTPSConnection does."""
+        HTTPConnection.connect(self)
+        self.sock = self._tls.wrap_socket(self.sock, server_hostname=self._name)
 
 
 def _body(response: HTTPResponse) -> bytes:

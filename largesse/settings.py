@@ -39,8 +39,8 @@ class Settings:
     `metrics_port`: where health and counters are served (port 0: nowhere). `http_hosts`: names by which this process is
     asked over HTTP beside those that are always its own (hosts.py), commas between. `peer_cert_file`, `peer_key_file`:
     the certificate of this process among services and agents (tls.py); `peer_ca_file`: the authorities whose
-    certificates the others have to show. `log_format`: `console` or `json`. `bus_cache_mib`: MiB of what was written to
-    a directory's bus last that stay in memory.
+    certificates the others have to show; `peer_name`: for which name, whatever the address. `log_format`: `console` or
+    `json`. `bus_cache_mib`: MiB of what was written to a directory's bus last that stay in memory.
     """
 
     bus: str = "file:largesse-data"
@@ -64,6 +64,7 @@ class Settings:
     peer_cert_file: str = ""
     peer_key_file: str = ""
     peer_ca_file: str = ""
+    peer_name: str = ""
     log_format: str = "console"
     bus_cache_mib: int = 8
 

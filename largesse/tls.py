@@ -12,11 +12,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from largesse.secret_file import exposed
 from largesse.settings import PREFIX, Settings, SettingWrong
 from largesse.telemetry import CERTIFICATE_EXPIRES, logger
+
+if TYPE_CHECKING:
+    from cryptography.x509 import Certificate
 
 LOOK_SECONDS = 1
 """So often at most the files are looked at; a connection that begins asks for it."""
@@ -201,11 +204,13 @@ def server_tls(pair: Pair, ca: FileOf | None = None, *, clock: Callable[[], floa
 @dataclass(frozen=True, slots=True)
 class Peers:
     """TLS among services and agents. `server`: for the port of this process; None: it serves HTTP. `client`: with what
-    it asks others. `is_mutual`: nobody is asked, or answered, without a certificate of the authorities."""
+    it asks others. `is_mutual`: nobody is asked, or answered, without a certificate of the authorities. `name`: for
+    which the certificates of those are that it asks; "": for the host at which it asks."""
 
     server: ServerTls | None
     client: Followed
     is_mutual: bool
+    name: str = ""
 
 
 def read_peers(settings: Settings) -> Peers | None:
@@ -215,6 +220,10 @@ def read_peers(settings: Settings) -> Peers | None:
         for name in ("peer_cert_file", "peer_key_file", "peer_ca_file")
     )
     pair = pair_of(certificate, key)
+    name = settings.peer_name
+    if name and not ca.path:
+        # Of the system's authorities anybody gets a certificate for some name.
+        raise SettingWrong(f"{PREFIX}PEER_NAME={name}: is for an authority of the cell's own: set {ca.variable}, too")
     if pair is None and not ca.path:
         return None
     if pair is None and settings.metrics_port:
@@ -224,7 +233,10 @@ def read_peers(settings: Settings) -> Peers | None:
         raise SettingWrong(f"{ca}: {text}")
     authorities = ca if ca.path else None
     return Peers(
-        None if pair is None else server_tls(pair, authorities), client_tls(pair, authorities), authorities is not None
+        None if pair is None else server_tls(pair, authorities),
+        client_tls(pair, authorities),
+        authorities is not None,
+        name,
     )
 
 
@@ -252,15 +264,37 @@ def _trust(context: ssl.SSLContext, ca: FileOf) -> None:
         raise CertificateWrong(f"{ca}: it cannot be read as certificates: {error}") from None
 
 
-def _until(file: FileOf, now: datetime) -> datetime:
-    """When the first certificate of a file expires. Raises CertificateWrong, also where it does not hold now."""
+def first_end(file: FileOf) -> datetime:
+    """When the certificate of a file that ends first does. Raises CertificateWrong."""
+    return min(each.not_valid_after_utc for each in _certificates(file))
+
+
+def names_of(file: FileOf) -> list[str]:
+    """Host names and addresses for which the first certificate of a file is, in lower case. Raises CertificateWrong."""
+    from cryptography import x509
+
+    try:
+        said = _certificates(file)[0].extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except x509.ExtensionNotFound:
+        return []
+    addresses = [str(each) for each in said.get_values_for_type(x509.IPAddress)]
+    return sorted([*(each.lower() for each in said.get_values_for_type(x509.DNSName)), *addresses])
+
+
+def _certificates(file: FileOf) -> "list[Certificate]":
+    """At least one. Raises CertificateWrong."""
     from cryptography import x509  # Takes a while, and most processes have no certificate.
 
     text = _text(file, "CERTIFICATE")
     try:
-        first = x509.load_pem_x509_certificates(text.encode("latin-1"))[0]
-    except (ValueError, IndexError) as error:
+        return x509.load_pem_x509_certificates(text.encode("latin-1"))
+    except ValueError as error:
         raise CertificateWrong(f"{file}: it cannot be read as certificates: {error}") from None
+
+
+def _until(file: FileOf, now: datetime) -> datetime:
+    """When the first certificate of a file expires. Raises CertificateWrong, also where it does not hold now."""
+    first = _certificates(file)[0]
     until, since = first.not_valid_after_utc, first.not_valid_before_utc
     if until <= now:
         helps = "put a new one in its place (and its key)"

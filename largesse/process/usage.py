@@ -37,6 +37,7 @@ DESCRIPTIONS = {
     "peer_cert_file": "file with this process's certificate among services and agents: metrics_port then serves HTTPS",
     "peer_key_file": "file with the key of that certificate",
     "peer_ca_file": "file with the authorities of the others' certificates; nobody without one is answered or believed",
+    "peer_name": "for which name the others' certificates have to be, in place of the host's at which they are asked",
     "log_format": "console or json",
     "bus_cache_mib": "of a bus in a folder, how much of what was written last, for a minute at most, stays in memory",
 }

@@ -250,6 +250,40 @@ def test_a_handshake_has_the_time_of_a_request(cell, data):
 
 
 # ---------------------------------------------------------------- settings and addresses
+def test_certificates_for_one_name_count_at_whatever_address_they_are_asked(tmp_path, data):
+    """As of containers, whose addresses nobody knows when certificates are made."""
+    agent = tls_files(tmp_path / "agent", "peer.cell")
+    gateway = tls_files(tmp_path / "gateway", "peer.cell", authority=agent.authority)
+    elsewhere = tls_files(tmp_path / "elsewhere", authority=agent.authority)
+    asks = peers_of(gateway, agent, peer_name="peer.cell")
+
+    async def story(address):
+        peer = by_address(lambda _: address, None, asks)
+        names = [each.path for each in (await asyncio.to_thread(peer, "n1", RESULTS)).entries]
+        return await read(address, asks), names
+
+    async def unnamed(address):
+        with pytest.raises(NoConnection):
+            await ask(Way((address,), peers=peers_of(gateway, agent)), "n1", WANTED)
+        with pytest.raises(NoAnswer):
+            await asyncio.to_thread(asked, address, "n1", path_of(RESULTS), peers_of(gateway, agent))
+
+    async def of_another_name(address):
+        with pytest.raises(NoConnection):
+            await ask(Way((address,), peers=asks), "n1", WANTED)
+        with pytest.raises(NoAnswer):
+            await asyncio.to_thread(asked, address, "n1", path_of(RESULTS), asks)
+
+    assert agent_of(data, peers_of(agent, agent), story) == ((b"printed", ["f"]), ["f"])
+    agent_of(data, peers_of(agent, agent), unnamed)
+    agent_of(data, peers_of(elsewhere, agent), of_another_name)
+
+
+def test_a_name_without_an_authority_of_the_cells_own_is_refused(cell):
+    with pytest.raises(SettingWrong, match=r"LARGESSE_PEER_NAME=peer: .*set LARGESSE_PEER_CA_FILE, too"):
+        peers_of(cell.agent, peer_name="peer")
+
+
 def test_without_files_there_is_no_tls():
     assert peers_of() is None
 

@@ -116,9 +116,10 @@ async def _answer(address: str, path: str, peers: Peers | None) -> tuple[int, ht
         url, tls = f"http://{address}{path}", ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     else:
         url, tls = address + path, ssl.create_default_context() if peers is None else peers.client.context()
+    named = {"sni_hostname": peers.name} if peers is not None and peers.name else {}
     async with (
         httpx.AsyncClient(timeout=times, trust_env=False, verify=tls) as client,
-        client.stream("GET", url, headers={"Accept-Encoding": "identity"}) as response,
+        client.stream("GET", url, headers={"Accept-Encoding": "identity"}, extensions=named) as response,
     ):
         size = response.headers.get("content-length", "")
         chunked = "transfer-encoding" in response.headers
