@@ -1,4 +1,5 @@
-"""`python -m services.cli.rights_page`: writes docs/rights.md: which role may ask the gateway for what.
+"""`python -m services.cli.rights_page`: writes docs/rights.md: who may ask for what, at the gateway, at the ports of
+services and agents, and over MQTT.
 
 With `--check` it writes nothing and exits with 1 where the page is not current.
 """
@@ -7,17 +8,52 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+from largesse.process.port_rights import CALLERS, MODES, PAGES, is_answered
 from schemas.access import ROLES
 from services.gateway.access.rights import RIGHTS, Right
 
-PAGE = Path(__file__).parents[2] / "docs" / "rights.md"
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs" / "rights.md"
+MQTT_RULES = ROOT / "infra" / "mosquitto" / "largesse.acl"
 
 _HEAD = """# Rights
 
 <!-- Generated from the code by `make docs`. Do not edit. -->
 
-Which role each request to the gateway needs, once the cell has [tokens](security.md#who-may-do-what). A role may do
-what those before it may: {roles}.
+Who may ask for what: at the gateway by role, at the ports of services and agents by certificate, over MQTT by user. On
+Kafka each service has [rights of its own](kafka-rights.md). Each line is tried by a test.
+
+# The gateway
+
+Which role each request needs, once the cell has [tokens](security.md#who-may-do-what); before, everybody may do
+everything. A role may do what those before it may: {roles}. What is not in the table is refused.
+
+| role | {columns} |
+| --- |{dashes}
+{matrix}
+"""
+
+_PORTS = """# Ports of services and agents
+
+Every process answers at `LARGESSE_METRICS_PORT`, by how it is [set up](security.md#between-gateway-and-agents). Who is
+refused gets no further than the handshake.
+
+| who asks | {modes} |
+| --- |{dashes}
+{rows}
+
+| page | has | answered by |
+| --- | --- | --- |
+{pages}
+"""
+
+_MQTT = """# MQTT
+
+With the rules of `infra/mosquitto`, in the cell `default`. NODE is the user's own name.
+
+| user | may | topic |
+| --- | --- | --- |
+{rows}
 """
 
 _ABOUT = {
@@ -31,12 +67,56 @@ _ABOUT = {
 
 def rights_page() -> str:
     """The page, in Markdown."""
-    lines = [_HEAD.replace("{roles}", ", ".join(f"`{role}`" for role in ROLES))]
+    lines = [_head()]
     for role, (title, about) in _ABOUT.items():
         lines += [f"## {title}", "", about, "", "| request | |", "| --- | --- |"]
         lines += [f"| `{_shown(named)}` | {note} |" for named, note in _of(role)]
         lines.append("")
-    return "\n".join(lines)
+    return "\n".join([*lines, _ports(), _mqtt()])
+
+
+def _head() -> str:
+    """How many requests of each table each role may make."""
+    tables = [role for role in _ABOUT if role is not None]
+    rows = [
+        f"| {_ABOUT[role][0] if role else 'nobody known'} | "
+        + " | ".join("yes" if role and ROLES.index(role) >= ROLES.index(least) else "no" for least in tables)
+        + " |"
+        for role in (None, *ROLES)
+    ]
+    columns = " | ".join(f"[{least}](#{least})" for least in tables)
+    said = _HEAD.replace("{roles}", ", ".join(f"`{role}`" for role in ROLES)).replace("{columns}", columns)
+    return said.replace("{dashes}", " --- |" * len(tables)).replace("{matrix}", "\n".join(rows))
+
+
+def _ports() -> str:
+    rows = [
+        f"| {how} | " + " | ".join("answered" if is_answered(mode, caller) else "refused" for mode in MODES) + " |"
+        for caller, how in CALLERS.items()
+    ]
+    pages = [
+        f"| `{page.path}` | {page.about} | {', '.join(f'`{each}`' for each in page.services) or 'every process'} |"
+        for page in PAGES
+    ]
+    said = _PORTS.replace("{modes}", " | ".join(MODES.values())).replace("{dashes}", " --- |" * len(MODES))
+    return said.replace("{rows}", "\n".join(rows)).replace("{pages}", "\n".join(pages))
+
+
+def _mqtt() -> str:
+    """As the broker reads it: patterns are for every user but one that is named."""
+    rows, user = [], "NODE"
+    for line in MQTT_RULES.read_text(encoding="utf-8").splitlines():
+        match line.split():
+            case ["user", name]:
+                user = name
+            case ["pattern", may, topic]:
+                rows.append(f"| NODE | {_MAY[may]} | `{topic.replace('%u', 'NODE')}` |")
+            case ["topic", may, topic]:
+                rows.append(f"| `{user}` | {_MAY[may]} | `{topic}` |")
+    return _MQTT.replace("{rows}", "\n".join(rows))
+
+
+_MAY = {"read": "hear", "write": "say", "readwrite": "say and hear"}
 
 
 def _of(role: str | None) -> Iterator[tuple[str, str]]:
