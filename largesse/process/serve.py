@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import os
 import signal
 import socket
 import sys
@@ -17,6 +18,7 @@ from largesse.bus.port import Bus, BusRefused
 from largesse.core import Core, S
 from largesse.descriptors import raise_limit
 from largesse.hosts import Hosts, hosts_of
+from largesse.known_variables import stranger_text, strangers
 from largesse.process import heap
 from largesse.process.cell_reports import answer_reports
 from largesse.process.cells import placed_by_list
@@ -72,6 +74,8 @@ def serve(
             settings = replace(settings, cells="", partition=0)
         log = f"{settings.bus}/{settings.cell}"
         configure(settings.log_format)
+        for variable, near in strangers(os.environ):
+            logger(service=usage.name).warning(stranger_text(variable, near))
         calm_collector()
         heap.set_up_heap()
         raise_limit()

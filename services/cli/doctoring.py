@@ -61,15 +61,17 @@ def doctor(
 def _all(bus: str | None, cell: str, partition: int, url: str | None) -> "Iterator[Finding]":
     from services.cli.client import Gateway
     from services.cli.doctor.bus import check_bus, of_bus
+    from services.cli.doctor.certificates import of_certificates, of_gateways_certificate
     from services.cli.doctor.gateway import of_gateway
     from services.cli.doctor.machine import of_machine
-    from services.cli.settings_page import variables
 
     gateway = Gateway(url)
     if bus is not None:
         check_bus(bus)
-    yield from of_machine(os.environ, variables())
+    yield from of_machine(os.environ)
+    yield from of_certificates(os.environ)
     yield from of_gateway(gateway)
+    yield from of_gateways_certificate(url)
     if bus is not None:
         yield from of_bus(bus, cell, partition)
 

@@ -11,6 +11,7 @@ import os
 import sys
 from contextvars import copy_context
 
+from largesse.known_variables import stranger_text, strangers
 from services.cli import interrupts
 from services.cli.ending import Ending, note, out_error, prepare_streams
 
@@ -38,6 +39,9 @@ def main() -> None:
 
 def _main() -> None:
     prepare_streams()
+    if COMPLETING not in os.environ:
+        for name, near in strangers(os.environ):
+            note(f"largesse: warning: {stranger_text(name, near)}")
     try:
         from services.cli.commands import app
 

@@ -13,7 +13,6 @@ from services.cli.doctor.findings import judged
 from services.cli.doctor.gateway import of_gateway
 from services.cli.doctor.machine import of_machine
 from services.cli.ending import Refused, Wrong
-from services.cli.settings_page import variables
 from tests.gateway_cell import JOB, run_in_memory
 from tests.unit.cli_here import largesse
 
@@ -200,9 +199,9 @@ def test_of_a_recorded_log_nothing_is_asked_that_goes_on(well):
 def test_a_variable_that_nothing_reads_is_told_with_the_one_that_was_meant():
     said = {"LARGESSE_UR": "x", "LARGESSE_URL": "y", "LARGESSE_TEST_KAFKA": "z", "LARGESSE_JOB": "j", "PATH": "p"}
 
-    told = of(of_machine(said, variables()), "environment")
+    told = of(of_machine(said), "environment")
     assert told == [("warn", "LARGESSE_UR is set, and nothing reads it", "was LARGESSE_URL meant? unset it")]
-    assert of(of_machine({}, variables()), "environment") == [("ok", "nothing is set for Largesse", "")]
+    assert of(of_machine({}), "environment") == [("ok", "nothing is set for Largesse", "")]
 
 
 def test_a_folder_without_a_log_and_what_is_no_bus_are_told(tmp_path):
