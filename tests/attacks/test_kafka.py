@@ -5,6 +5,7 @@ import asyncio
 import pytest
 import trustme
 
+from largesse.bus.kafka import rights as rights_of
 from largesse.bus.kafka.cluster import Access, Cluster
 from largesse.bus.kafka.topic_settings import TOPICS
 from largesse.bus.port import BusRefused
@@ -46,7 +47,15 @@ def writes(principal, topic):
     async def story(broker, folder):
         return await refused(broker.cluster(principal), lambda bus: bus.writer().send([out(topic, "{}")]))
 
-    return Attack(f"`{principal}` writes `{topic}`", story, f"User:{principal} may not write to topic {topic}")
+    may = f"write to topic {topic}" if principal != "reader" else "write to any topic"
+    words = f"User:{principal} may not {may if _sees(principal, topic) else f'see topic {topic}'}"
+    return Attack(f"`{principal}` writes `{topic}`", story, words)
+
+
+def _sees(name, topic):
+    """Whoever reads or writes a topic sees it. Who writes none is told that first."""
+    (principal,) = (each for each in PRINCIPALS if each.name == name)
+    return topic in rights_of.reads(principal) or topic in rights_of.writes(principal) or name == "reader"
 
 
 def reads(principal, topic):
@@ -127,8 +136,8 @@ ATTACKS = [
     reads("bridge", "access"),
     joins("fairness", "largesse.leftover.cell"),
     joins("leftover", "largesse.admission.cell"),
-    comes("a wrong password", with_password("gateway", "wrong"), "no such user, or not its password"),
-    comes("a name that nobody has", with_password("mallory", "wrong"), "no such user, or not its password"),
+    comes("a wrong password", with_password("gateway", "wrong"), "there is no such user, or"),
+    comes("a name that nobody has", with_password("mallory", "wrong"), "there is no such user, or"),
     comes(
         "no name",
         lambda broker, _: Cluster(broker.secure, True, Access(ca_file=str(broker.ca_file))),
