@@ -73,7 +73,7 @@ TOPICS = (
     Topic("tasks", "input", ("TaskInput",), ("agent", "bridge"), ("admission",)),
     Topic("access", "input", ("AccessInput",), ("operators", "gateway"), ("admission",)),
     Topic("config", "input", ("ConfigInput",), ("operators", "gateway"), ("admission",)),
-    Topic(BEATS, "beat", ("BeatInput",), ("agent", "bridge", "admission"), ("admission", "gateway")),
+    Topic(BEATS, "beat", ("BeatInput",), ("agent", "bridge", "admission"), ("admission", "gateway", "router")),
     Topic(LOG, "log", tuple(_LOG_BODIES.split()), ("admission",), (*_CORES, "agent", "bridge", "router", *_ASIDE)),
     Topic("releases", "decision", ("Releases",), ("estimator",), _decided("estimator")),
     Topic("plans", "decision", ("Plans",), ("planner",), _decided("planner")),

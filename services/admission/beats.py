@@ -1,65 +1,13 @@
-"""Signs of life on the topic `beats`: what a sequencer hears of nodes and of others, and what it says itself.
-
-It begins at the end of the topic, so it never hears what was said before. Whoever may have missed something goes on
-from the end, and has to believe everybody again.
-"""
+"""What a sequencer says of itself on the topic `beats`."""
 
 import asyncio
 import json
 
-from largesse.bus.port import Bus, BusError, BusFull, BusRefused, Message, Outgoing, PositionGap, Writer
-from largesse.telemetry import INPUTS
-from schemas.edge.base import Malformed
-from schemas.edge.beats import Beat, SequencerBeat, document_of, read_beat
-from schemas.edge.strict_json import loads
+from largesse.bus.port import Bus, BusError, BusFull, BusRefused, Outgoing, Writer
+from schemas.edge.beats import SequencerBeat, document_of
 from schemas.topics import BEATS
 
-BEATS_MOST = 1_000
-"""Signs of life that are taken in one turn."""
-
 AUTHOR = "sequencer"
-_OF_NODE = b'{"node"'
-
-
-class Hearing:
-    """What comes on one partition of `beats`."""
-
-    def __init__(self, bus: Bus, partition: int) -> None:
-        self._bus, self._partition = bus, partition
-        self._next: int | None = None
-
-    async def begin(self) -> None:
-        """Hears what is said from now on. Raises BusError."""
-        if self._next is None:
-            self._next = (await self._bus.bounds(BEATS, self._partition))[1]
-
-    async def read(self, *, with_nodes: bool = True) -> list[Beat] | None:
-        """What has come; what is no sign of life is passed over. None: some of it may have been missed. Raises
-        BusError. Without that of nodes it takes hardly any time.
-        """
-        await self.begin()
-        assert self._next is not None
-        try:
-            fetched = await self._bus.fetch(BEATS, self._partition, self._next, most=BEATS_MOST)
-        except PositionGap:
-            self._next = None
-            await self.begin()
-            return None
-        self._next = fetched.position
-        wanted = fetched if with_nodes else [each for each in fetched if not each.value.startswith(_OF_NODE)]
-        return [beat for message in wanted if (beat := _beat_in(message)) is not None]
-
-    async def is_drained(self) -> bool:
-        """Whether everything that lies there has been read. Raises BusError."""
-        return self._next == (await self._bus.bounds(BEATS, self._partition))[1]
-
-
-def _beat_in(message: Message) -> Beat | None:
-    INPUTS.labels(BEATS, "none").inc()
-    try:
-        return read_beat(loads(message.value))
-    except Malformed:
-        return None
 
 
 class Speaking:

@@ -15,6 +15,7 @@ from largesse import failpoints
 from largesse.bus.port import Bus, BusError, BusFull, BusRefused, PositionGap, Writer
 from largesse.folding import FOLDING, CoreStopped
 from largesse.ids import content_hash
+from largesse.log.beats import Hearing
 from largesse.log.fencing import Accepted, LogOrder
 from largesse.log.reader import LogReader, wait_for_more
 from largesse.log.snapshots import SnapshotKeeper, dump
@@ -37,7 +38,7 @@ from schemas import (
 from schemas.edge.beats import SequencerBeat
 from schemas.topics import LOG
 from services.admission import core
-from services.admission.beats import Hearing, Speaking
+from services.admission.beats import Speaking
 from services.admission.clock import AGREES_MS, LogClock, steady_ms, wall_ms
 from services.admission.core.judge import lose
 from services.admission.core.rounds import accepts_forecast, cause_of_due, close, due, next_due_ms

@@ -7,8 +7,10 @@ from collections.abc import Callable
 
 from largesse.bus.port import Bus, BusError
 from largesse.known_cells import Cell, CellList
+from largesse.log.beats import Hearing
 from largesse.settings import Settings
 from largesse.telemetry import logger
+from schemas.edge.beats import SequencerBeat
 from schemas.routes import Bid, CellProblem
 from services.router.core import NAME
 from services.router.core.state import Route, State
@@ -18,7 +20,7 @@ from services.router.following import CellView
 LIST_EVERY_MS = 1_000
 """So often the list of cells is looked at."""
 SILENT_MS = 10_000
-"""A cell whose log has been silent for so long gets no jobs: a sequencer that is there writes every second."""
+"""A cell whose sequencer has been silent for so long gets no jobs: one that is there says so every second or two."""
 RETRY_MS = 10_000
 """After so long a cell is followed again whose log could not be folded."""
 
@@ -33,6 +35,8 @@ class Cells:
         self._listed_ms: int | None = None
         self._views: dict[str, CellView] = {}
         self._heard_ms: dict[str, int] = {}
+        self._beats: dict[str, Hearing] = {}
+        self._time_ms: dict[str, int] = {}  # The latest log time that a sequencer has said.
         self._broken_ms: dict[str, int] = {}
         self._look_at: dict[str, bool] = {}
         self._lapsing: dict[str, bool] = {}
@@ -81,11 +85,15 @@ class Cells:
     async def follow(self, state: State) -> None:
         """Reads on in all logs. Raises BusError."""
         now = self._steady()
-        if self._listed_ms is None or now - self._listed_ms >= LIST_EVERY_MS:
+        is_due = self._listed_ms is None or now - self._listed_ms >= LIST_EVERY_MS
+        if is_due:
             await self.read_list()
         self.has_read = False
         for name in list(self._views):
             await self._read_one(name, state)
+        if is_due:
+            for name, view in self._views.items():
+                await self._hear(name, view)
 
     def facts(self, state: State) -> list[Fact]:
         """What is new of jobs, one for each: what follows from it is there at the next call."""
@@ -119,6 +127,17 @@ class Cells:
         self._heard_ms[name] = self._steady()
         self._look_at.update({job: True for job in named if job in state.jobs})
 
+    async def _hear(self, name: str, view: CellView) -> None:
+        """Whether the sequencer of a cell says that it lives, where it has nothing to write. Raises BusError."""
+        beats = await self._beats[name].read(with_nodes=False)
+        if beats is None:
+            self._heard_ms[name] = self._steady()
+            return
+        for beat in beats:
+            if isinstance(beat, SequencerBeat) and beat.token == view.order.token:
+                self._heard_ms[name] = self._steady()
+                self._time_ms[name] = max(beat.time, self._time_ms.get(name, 0))
+
     def _due_looks(self, state: State) -> list[str]:
         """Jobs that may be elsewhere in their cell by now: those that a log has named, and those not taken in time."""
         for job in list(self._lapsing):
@@ -140,6 +159,7 @@ class Cells:
     def _follow(self, cell: Cell) -> None:
         self._views[cell.name] = CellView(self._bus, self._settings, cell)
         self._heard_ms[cell.name] = self._steady()
+        self._beats[cell.name] = Hearing(self._bus, cell.partition)
         self._said.info("cell_followed", cell=cell.name, partition=cell.partition)
 
     def _bid(self, name: str, route: Route) -> Bid:
@@ -150,6 +170,8 @@ class Cells:
             problem = CellProblem(name, "unknown_cell", "cells", f"there is no cell {name[:100]!r}")
             return Bid(name, 0, 0, problem)
         bid = view.bid(route.spec, route.author)
+        # The last record of a cell that has nothing to do may be a minute old, and the job has a lease from now on.
+        bid.time_ms = max(bid.time_ms, self._time_ms.get(name, 0))
         if self._steady() - self._heard_ms[name] >= SILENT_MS:
             bid.is_able = False
         return bid

@@ -161,7 +161,7 @@ ROOMS = (
         "a host of cores",
         ("services/simulator/*", "services/replay/*"),
         ours=("schemas", "largesse", "services"),
-        others=STDLIB,
+        others=STDLIB | COMPILER,
         never=("services.cli", "services.gateway", *_AROUND_A_CORE),
     ),
     Room(

@@ -8,7 +8,7 @@ from tests.unit.cli_here import largesse
 from tests.unit.stub_server import respond, serving
 
 STAGE = {"stage": "s", "tasks": 1, "command": ["true"], "demand": {"cpu": "1"}}
-ROUTED = {
+ROUTED: dict[str, object] = {
     "job": "j",
     "state": "taken",
     "cell": "west",

@@ -350,6 +350,20 @@ def test_a_cell_that_does_not_take_a_job_in_time_gets_it_no_more():
     tell(story)
 
 
+def test_cells_that_have_nothing_to_write_get_jobs_and_take_them_at_once():
+    async def story(cells):
+        await cells.run(50_000)
+        last_ms = max([record.time for cell in cells.cells for record in await cells.records(cell)])
+        assert cells.now_ms - last_ms > 30_000  # Of a lease counted from there nothing would be left.
+        await cells.submit("j")
+        await cells.run(12_000)
+        assert await cells.succeeded() == {"j": 1}
+        (routed,) = await cells.bodies(JobRouted)
+        assert routed.before_ms > last_ms + 30_000
+
+    tell(story)
+
+
 def test_a_cell_that_is_silent_gets_no_jobs():
     async def story(cells):
         stopped = cells.cells.pop("west")
