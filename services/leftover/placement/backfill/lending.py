@@ -10,7 +10,7 @@ gather that, and for ever where further leaves of the same class take each room 
 
 from collections.abc import Callable
 
-from services.leftover.placement.backfill.timeline import HeldNode, can_lend, could_hold, fits_now, lend
+from services.leftover.placement.backfill.timeline import HeldNode, could_hold, fits_now, lend, lent_until
 from services.leftover.placement.board import Board
 from services.leftover.placement.entries import JobEntry
 from services.leftover.placement.fits import bit_set
@@ -30,16 +30,17 @@ def lend_all(
 ) -> list[Placement]:
     """Places what may start on the nodes that are held. `owed`: further classes that leaves lack."""
     among = short_set(board)
+    waiting = _Seekers(board, now_ms, lasting)
     for number, reserved in held.items():
         node = board.node_table.nodes[number]
         others = board.classes.candidates.fitting(number, among)
         others = [task for task in others if task is not reserved.task and not task.gang]
         fitting = [task for task in others if fits_now(board.node_table, task, node)]
         is_owed = any(could_hold(board.node_table, task, node) for task in owed) if fitting else False
-        while fitting and (found := _first(board, node, reserved, fitting, is_owed, now_ms, lasting)) is not None:
-            leaf, job, span, end_ms = found
-            lend(reserved, node, span.task, end_ms)
-            board.put(leaf, job, span, number)
+        while fitting and (found := waiting.first(node, reserved, fitting, is_owed)) is not None:
+            lend(reserved, node, found.span.task, found.end_ms)
+            board.put(found.leaf, found.job, found.span, number)
+            waiting.forget()
             fitting = [task for task in fitting if task.waiting and fits_now(board.node_table, task, node)]
     return board.placed()
 
@@ -87,27 +88,67 @@ def _first_owed(board: Board, classes: list[TaskClass]) -> tuple[LeafEntry, JobE
     return (found[0], *board.buckets.first_in(*found)) if found is not None else None
 
 
-def _first(
-    board: Board,
-    node: NodeRoom,
-    reserved: HeldNode,
-    classes: list[TaskClass],
-    is_owed: bool,
-    now_ms: int,
-    lasting: Lasting,
-) -> tuple[LeafEntry, JobEntry, TaskSpan, int] | None:
-    """Who is served first of those that do not delay what the node is held for, and when it is expected to end."""
-    best: tuple[int, str, int, int] | None = None
-    found: tuple[LeafEntry, JobEntry, TaskSpan, int] | None = None
-    for task in classes:
-        for leaf, bucket_id in seekers(board, task):
-            job, span = board.buckets.first_in(leaf, bucket_id)
-            rank = board.turn_of(leaf, bucket_id)
-            if best is not None and best < rank:
+class _Seeker:
+    """Who is served first in a bucket, and when its task is expected to end."""
+
+    def __init__(
+        self, turn: tuple[int, str, int, int], end_ms: int, leaf: LeafEntry, job: JobEntry, span: TaskSpan
+    ) -> None:
+        self.turn = turn
+        self.end_ms = end_ms
+        self.leaf = leaf
+        self.job = job
+        self.span = span
+
+
+class _Seekers:
+    """Who waits for each class, in the order in which they are served. What is placed may change any of it, so then it
+    is told to `forget`; until then nodes without number are looked at for the cost of one.
+    """
+
+    def __init__(self, board: Board, now_ms: int, lasting: Lasting) -> None:
+        self._board = board
+        self._now_ms = now_ms
+        self._lasting = lasting
+        self._known: dict[int, list[_Seeker]] = {}
+        self._soonest: dict[int, int] = {}
+
+    def forget(self) -> None:
+        """Something was placed."""
+        self._known = {}
+
+    def _of(self, task: TaskClass) -> list[_Seeker]:
+        known = self._known.get(task.index)
+        if known is None:
+            known = self._known[task.index] = [self._seeker(*each) for each in seekers(self._board, task)]
+            known.sort(key=lambda seeker: seeker.turn)
+            self._soonest[task.index] = min([seeker.end_ms for seeker in known], default=0)
+        return known
+
+    def _seeker(self, leaf: LeafEntry, bucket_id: int) -> _Seeker:
+        job, span = self._board.buckets.first_in(leaf, bucket_id)
+        turn = self._board.turn_of(leaf, bucket_id)
+        end_ms = self._now_ms + self._lasting(job.name, span.stage)
+        return _Seeker(turn, end_ms, leaf, job, span)
+
+    def first(self, node: NodeRoom, reserved: HeldNode, classes: list[TaskClass], is_owed: bool) -> _Seeker | None:
+        """Who is served first of those that do not delay what the node is held for. `is_owed`: what is left of the room
+        is others' due.
+        """
+        best: _Seeker | None = None
+        first_ms = reserved.first_ms
+        for task in classes:
+            known = self._of(task)
+            until_ms = lent_until(reserved, node, task)
+            if self._soonest[task.index] > until_ms:
                 continue
-            end_ms = now_ms + lasting(job.name, span.stage)
-            if is_owed and end_ms > reserved.first_ms and not board.stays_within(leaf):
-                continue  # What is left of the room is others' due.
-            if can_lend(reserved, node, task, end_ms):
-                best, found = rank, (leaf, job, span, end_ms)
-    return found
+            for seeker in known:
+                if best is not None and best.turn < seeker.turn:
+                    break
+                if seeker.end_ms > until_ms:
+                    continue
+                if is_owed and seeker.end_ms > first_ms and not self._board.stays_within(seeker.leaf):
+                    continue
+                best = seeker
+                break
+        return best

@@ -6,10 +6,14 @@ ends before that room would be complete, or if it takes none of what they need t
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import Final
 
 from schemas.quantities import on_devices, tasks_on_devices
 from services.leftover.placement.node_table import NodeTable
 from services.leftover.placement.task_class import NodeRoom, TaskClass
+
+NEVER_MS: Final = 1 << 62
+"""After any moment."""
 
 
 @dataclass(slots=True, eq=False)
@@ -175,23 +179,22 @@ def fits_now(table: NodeTable, task: TaskClass, node: NodeRoom) -> bool:
     return could_hold(table, task, node) and (not task.gpu or on_devices(task.gpu, node.devices) is not None)
 
 
-def can_lend(reserved: HeldNode, node: NodeRoom, task: TaskClass, end_ms: int) -> bool:
-    """Whether a task of another class that is expected to end at `end_ms` may start on the node: by then none of the
-    room is due, or what is left suffices for all that is held for. Room that is late is not put off again: of what
-    those tasks need as well, as much has to be free at once as they take.
+def lent_until(reserved: HeldNode, node: NodeRoom, task: TaskClass) -> int:
+    """By when a task of another class that starts on the node has to be expected to end: by then none of the room is
+    due that would not suffice beside it for all that is held for. Room that is late is not put off again: of what those
+    tasks need as well, as much has to be free at once as they take.
     """
-    held = reserved.task
+    held, until_ms = reserved.task, 0
     for moment in reserved.moments:
-        if min(moment.at_ms, reserved.promised_ms) >= end_ms:
-            return True
+        until_ms = max(until_ms, min(moment.at_ms, reserved.promised_ms))
         if moment.at_ms > reserved.promised_ms:
             if not _spares(held, moment.rooms, node, task):
-                return False
+                return until_ms
             continue
         free, devices = _without(moment.free, moment.devices, node, task)
         if fitting(held, free, devices, moment.rooms) < moment.rooms:
-            return False
-    return True
+            return until_ms
+    return NEVER_MS
 
 
 def _spares(held: TaskClass, rooms: int, node: NodeRoom, task: TaskClass) -> bool:
