@@ -2,11 +2,10 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from json import dumps
 
 from largesse.log.fencing import Accepted
 from largesse.log.record_lines import JobPlaces, WantedRecords
-from services.gateway.log_places import PLACE_EVERY, LogPlaces, Place
+from services.gateway.log_places import PLACE_EVERY, LogPlaces, Place, named
 
 LOOKED_AT_MAX = 20_000
 """Records that are looked at for one page: some tenths of a second."""
@@ -44,7 +43,7 @@ class Looked:
     def names(self) -> tuple[bytes, ...]:
         """Texts: a record that is wanted has one of them. None: that cannot be told from its bytes."""
         wanted = self.wanted.jobs or self.wanted.nodes
-        return tuple(dumps(name, ensure_ascii=False).encode()[1:-1] for name in wanted)
+        return tuple(map(named, wanted))
 
     def has(self, places: JobPlaces, accepted: Accepted) -> bool:
         """Whether a record is one of them."""

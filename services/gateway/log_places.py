@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable
 from copy import deepcopy
 from dataclasses import dataclass
+from json import dumps
 
 from largesse.bus.port import Bus
 from largesse.log.checkpoints import Checkpoints
@@ -28,6 +29,11 @@ READ_AT_ONCE = 100
 
 LOOKED_AT_ONCE = 1_000
 """Messages that are looked at, as bytes, before others get a turn."""
+
+
+def named(name: str) -> bytes:
+    """How a record that speaks of a job or node has its name: a string of its own, since one name may begin another."""
+    return dumps(name, ensure_ascii=False).encode()
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from schemas import RoundClosed, RoundOpened, SequencerClaimed
 from schemas.topics import LOG
 from services.gateway import log_pages, log_places, view
 from services.gateway.http.problems import dumped
+from services.gateway.log_places import named
 from tests.bus_stories import answers_in
 from tests.gateway_cell import GUARD_S, JOB, run_in_memory
 from tests.unit.test_gateway_past import keeper_in
@@ -112,6 +113,27 @@ def test_pages_of_records_fit_together_and_hold_what_the_log_has(monkeypatch, lo
             (record.seq, record.type, line_of(record), record.time) for record in expected
         ]
     assert sum(bool(rows) for _, _, rows in found) == 6 * 6
+
+
+@pytest.mark.parametrize("kind", ["jobs", "nodes"])
+def test_what_speaks_only_of_names_that_begin_alike_is_passed_over(kind):
+    async def story(cell):
+        await busy(cell)
+        log, places = await whole_log(cell), cell.follower.places
+        cuts = [place.seq for place in places._places]
+        spoken_of = JobPlaces()
+        names = [getattr(spoken_of.names_in(each.record), kind) for each in log]
+        found = []
+        for name in [*sorted({name: None for each in names for name in each}), "j", "n"]:
+            read = [each.record.seq async for each in places.records(places._places[0], len(log), (named(name),))]
+            has_name = [at for at, each in enumerate(names, 1) if name in each]
+            stretches = list(zip(cuts, [*cuts[1:], len(log)], strict=True))
+            wanted = [cut for cut in stretches if any(cut[0] < at <= cut[1] for at in has_name)]
+            found.append((name, read, [at for low, high in wanted for at in range(low + 1, high + 1)], cuts[-1]))
+        return found
+
+    for name, read, wanted, last in run_in_memory(story):
+        assert [at for at in read if at <= last] == [at for at in wanted if at <= last], name
 
 
 def test_a_page_begins_and_ends_where_it_is_told_and_may_have_records_whole():
