@@ -279,7 +279,7 @@ def test_a_cell_that_is_gone_is_said_to_be_and_what_was_read_stays(cell, reader)
     tab.until("!document.body.innerText.includes('The gateway does not answer')")
 
 
-def test_a_page_of_which_a_module_did_not_arrive_tries_again(reader):
+def test_a_page_whose_script_did_not_arrive_tries_again(reader):
     tab, refused = reader(), []
 
     def refuse_once(route):
@@ -289,7 +289,7 @@ def test_a_page_of_which_a_module_did_not_arrive_tries_again(reader):
             refused.append(route.request.url)
             route.abort()
 
-    tab.tab.route("**/page/app/queues.js", refuse_once)
+    tab.tab.route("**/page/all.js", refuse_once)
     tab.open("queues")
 
     assert len(refused) == 1

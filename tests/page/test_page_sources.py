@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from schemas.registry import NEWEST
+from services.gateway.http.front_page import STYLES, joined_files, page_files
 from tests.page.vendor import HERE, INDEX, LIBRARIES
 
 PAGE = HERE.parents[1] / "services/gateway/page"
@@ -60,21 +61,27 @@ def test_the_first_document_has_no_script_or_style_of_its_own_and_names_files_th
 
     assert not re.findall(r"<style|\sstyle=|\son\w+=|javascript:|//", first)
     assert re.findall(r"<script[^>]*>[^<]", first) == []
-    assert len(named) >= 6
-    assert [name for name in named if not (PAGE / name.removeprefix("page/")).is_file()] == []
+    served = {**page_files(), **joined_files(page_files())}
+    assert {"page/all.js", "page/all.css", "page/app/first.js"} < {*named}
+    assert [name for name in named if name.removeprefix("page/") not in served] == []
+
+
+def test_every_module_and_every_style_sheet_comes_with_the_first_ones():
+    joined = joined_files(page_files())
+    modules = {path.relative_to(PAGE).as_posix() for path in [*SOURCES, *PAGE.glob("vendor/*.js")]}
+    styles = {path.relative_to(PAGE).as_posix() for path in [*PAGE.glob("style/*.css"), *PAGE.glob("vendor/*.css")]}
+
+    there = re.findall(r"^// ((?:app|vendor)/\S+\.js)$", joined["all.js"].content.decode(), re.MULTILINE)
+    assert sorted(there) == sorted(modules - {"app/first.js"})
+    assert {*STYLES} == styles
+    for name in STYLES:
+        assert (PAGE / name).read_bytes().rstrip() in joined["all.css"].content
 
 
 def test_the_log_can_be_filtered_by_every_type_of_record():
     listed = (PAGE / "app/log.js").read_text().partition("TYPES = [")[2].partition("]")[0]
 
     assert {*re.findall(r'"(\w+)"', listed)} == {*NEWEST} - {"Shares", "Asks", "Grants"}
-
-
-def test_all_modules_are_asked_for_at_once():
-    preloaded = set(re.findall(r'"modulepreload" href="page/([^"]+)"', (PAGE / "index.html").read_text()))
-
-    modules = {path.relative_to(PAGE).as_posix() for path in [*SOURCES, *PAGE.glob("vendor/*.js")]}
-    assert preloaded == modules - {"app/main.js", "app/first.js"}
 
 
 def test_no_source_asks_another_host_or_makes_markup_of_text():

@@ -1,6 +1,7 @@
 """The page: `/` and the files below `/page/`, as they lie in the package. Nothing else is ever read from disk.
 
-A browser gets no script, style or connection but those of this server: its policy for the page says so.
+What every view needs comes in one script and one style sheet, joined from those files as the gateway starts. A browser
+gets no script, style or connection but those of this server: its policy for the page says so.
 """
 
 from collections.abc import Mapping
@@ -11,10 +12,15 @@ from pathlib import Path
 from fastapi import FastAPI, Request
 from fastapi.responses import Response
 
+from services.gateway.http.page_modules import joined_modules
 from services.gateway.http.problems import Problem, response
 
 FOLDER = Path(__file__).parents[1] / "page"
 INDEX = "index.html"
+FIRST_MODULE = "app/main.js"
+STYLES = ("style/base.css", "style/frame.css", "style/parts.css", "vendor/uPlot.min.css")
+SCRIPT, STYLE = "all.js", "all.css"
+"""What is joined of the modules, and of the style sheets in their order."""
 
 KINDS = {
     ".css": "text/css; charset=utf-8",
@@ -57,14 +63,27 @@ def page_files(folder: Path = FOLDER) -> dict[str, PageFile]:
         name = path.relative_to(folder).as_posix()
         kind = KINDS.get(path.suffix)
         if kind is not None and path.is_file() and not any(part.startswith(".") for part in name.split("/")):
-            content = path.read_bytes()
-            found[name] = PageFile(content, kind, f'"{blake2b(content, digest_size=12).hexdigest()}"')
+            found[name] = _file(path.read_bytes(), kind)
     return found
+
+
+def _file(content: bytes, kind: str) -> PageFile:
+    return PageFile(content, kind, f'"{blake2b(content, digest_size=12).hexdigest()}"')
+
+
+def joined_files(files: Mapping[str, PageFile]) -> dict[str, PageFile]:
+    """The script and the style sheet that the first document names, made of the page's files. Raises PageBroken."""
+    sources = {name: file.content.decode() for name, file in files.items() if name.endswith(".js")}
+    style = b"".join(files[name].content.rstrip() + b"\n" for name in STYLES)
+    script = joined_modules(sources, FIRST_MODULE).encode()
+    return {SCRIPT: _file(script, KINDS[".js"]), STYLE: _file(style, KINDS[".css"])}
 
 
 def add_front_page(app: FastAPI, folder: Path = FOLDER) -> None:
     """Adds the page. It answers before the log has been read, too."""
     files = page_files(folder)
+    if FIRST_MODULE in files:
+        files |= joined_files(files)
 
     async def get_front_page(request: Request) -> Response:
         return _answer(request, files, INDEX)

@@ -30,6 +30,14 @@ export function path(...parts) {
   return ["v1", ...parts].map((part) => encodeURIComponent(part)).join("/");
 }
 
+/** The answer to what first.js has asked already. @param {string} where @returns {Promise<Response | null> | undefined} */
+function early(where) {
+  const { asked } = /** @type {{asked?: Record<string, Promise<Response | null>>}} */ (globalThis);
+  const found = asked?.[where];
+  delete asked?.[where];
+  return found;
+}
+
 /**
  * An answer whose status says that all is well. Throws Problem; AbortError where `signal` ended it.
  * @param {string} where @param {RequestInit} [init] @returns {Promise<Response>}
@@ -37,7 +45,7 @@ export function path(...parts) {
 export async function ask(where, init = {}) {
   let answer;
   try {
-    answer = await fetch(where, { cache: "no-cache", ...init });
+    answer = (init.method ? null : await early(where)) ?? await fetch(where, { cache: "no-cache", ...init });
   } catch (error) {
     if (error instanceof DOMException && error.name === "AbortError") throw error;
     throw new Problem(0, { detail: "The gateway does not answer. The page tries again by itself." });

@@ -7,6 +7,7 @@ import { html, useState } from "./lib.js";
 import { colour } from "./lines.js";
 import { nowMs, past } from "./moment.js";
 import { Empty, Fact, Facts, Shown, State, Table, Time } from "./parts.js";
+import { extent } from "./plan.js";
 import { Form } from "./reservation_form.js";
 import { href, queueHref } from "./route.js";
 import { SeriesList } from "./series.js";
@@ -33,12 +34,6 @@ export function Reservations() {
         <${SeriesList} />
         ${may("submitter") && html`<${Form} again=${found.again} />`}</div>`;
     }}<//>`;
-}
-
-/** The span of a plan. @param {any} row */
-export function extent(row) {
-  if (!row.steps.length) return null;
-  return { from: Math.min(...row.steps.map((/** @type {any} */ step) => step.from_ms)), to: Math.max(...row.steps.map((/** @type {any} */ step) => step.to_ms)) };
 }
 
 /** @param {{row: any}} props */

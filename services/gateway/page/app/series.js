@@ -4,7 +4,7 @@ import { Action } from "./act.js";
 import { useDocument } from "./documents.js";
 import { html } from "./lib.js";
 import { Empty, Fact, Facts, Shown, State, Table, Time } from "./parts.js";
-import { extent } from "./reservations.js";
+import { extent } from "./plan.js";
 import { href, queueHref } from "./route.js";
 import { amounts, duration, number } from "./text.js";
 
