@@ -19,7 +19,8 @@ _HEAD = """# Rights on Kafka
 
 What each principal may do on a [cluster that asks](kafka.md#permissions), and nothing else.
 `make topics KAFKA=kafkas://HOST:PORT ACLS=1` sets it; who runs that is a superuser of the cluster, and no principal of
-this table. Standbys and shards of a service are its principal. Whoever reads or writes a topic sees its settings, too.
+this table. Standbys and shards of a service are its principal. The gateway sees
+who takes part in all groups. Whoever reads or writes a topic sees its settings, too.
 """
 
 

@@ -61,6 +61,7 @@ async def asked(cell):
         "/readyz",
         "/metrics",
         "/v1/cells",
+        "/v1/services",
         "/v1/queues",
         "/v1/nodes",
         "/v1/classes",

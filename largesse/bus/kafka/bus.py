@@ -10,12 +10,13 @@ BusError.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 
 import structlog
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.errors import KafkaError
 
+from largesse.bus.groups import Group
 from largesse.bus.kafka.client import LONG_POLL_MS, QUESTION_BACKOFF_MS, Client, said
 from largesse.bus.kafka.cluster import Cluster
 from largesse.bus.kafka.dealing import assignor_of
@@ -168,6 +169,16 @@ class KafkaBus:
         """As `join`, over the partitions of the log: each is dealt to `copies` members."""
         await self._admit(LOG, 0)
         await self._take_part(group, await self._client.member(group, LOG, on_dealt, assignor_of(copies)))
+
+    async def told(self, groups: Iterable[str]) -> dict[str, Group]:
+        """Who takes part in consumer groups over the topic of shards. Raises BusError."""
+        names = list(groups)
+
+        async def ask() -> dict[str, Group]:
+            async with TopicsAdmin(self._cluster) as admin:
+                return await admin.groups(names)
+
+        return await self._client.patiently("groups", ask, ("see", "the groups of services"))
 
     async def _take_part(self, group: str, member: AIOKafkaConsumer) -> None:
         try:

@@ -69,6 +69,8 @@ def _rules_of(principal: Principal) -> Iterator[Rule]:
         yield Rule(principal.name, "topic", name, "Write")
     for begin in groups(principal):
         yield Rule(principal.name, "group", begin, "Read", begins=True)
+    if principal.party == "gateway":
+        yield Rule(principal.name, "group", GROUPS, "Describe", begins=True)  # It tells who stands by.
     if principal.transactions:
         yield Rule(principal.name, "transactional id", principal.name, "Write", begins=True)
 

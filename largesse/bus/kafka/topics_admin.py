@@ -19,6 +19,7 @@ from types import TracebackType
 
 from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
+from aiokafka.coordinator.protocol import ConsumerProtocolMemberAssignment
 from aiokafka.errors import (
     GroupCoordinatorNotAvailableError,
     KafkaError,
@@ -28,6 +29,7 @@ from aiokafka.errors import (
 )
 from aiokafka.protocol.metadata import MetadataRequest
 
+from largesse.bus.groups import Group, Member
 from largesse.bus.kafka.acls import put_rights
 from largesse.bus.kafka.client import Client, NoAnswer
 from largesse.bus.kafka.cluster import PLAIN, AccessWrong, BusUrlWrong, Cluster, cluster_of
@@ -49,6 +51,9 @@ from schemas.wording import plural
 
 WAIT_S = 10
 """For how long an answer of the cluster is waited for: one that has just been started takes some seconds."""
+
+_SETTLED = ("Stable", "Empty", "Dead")
+"""States of a consumer group in which nobody waits for what is dealt out."""
 
 _SET_ON_TOPIC = 1  # Kafka's number for "this value was set on the topic itself".
 
@@ -87,16 +92,20 @@ class TopicsAdmin:
 
     async def members(self, groups: Iterable[str]) -> dict[str, int]:
         """How many members each consumer group has; 0 where there is no such group."""
-        found = dict.fromkeys(groups, 0)
+        return {name: len(group.members) for name, group in (await self.groups(groups)).items()}
+
+    async def groups(self, names: Iterable[str]) -> dict[str, Group]:
+        """Who takes part in each consumer group over the topic of shards; nobody where there is no such group."""
+        found = dict.fromkeys(names, Group())
         for name in found:
             try:
                 # One by one: of several groups in one answer aiokafka cannot read the second.
                 (response,) = await self.client.describe_consumer_groups([name])
             except GroupCoordinatorNotAvailableError:
                 continue  # Nobody has ever been in a group of this cluster.
-            for code, group, _state, _type, _protocol, members in response.groups:
+            for code, group, state, _type, _protocol, members in (each[:6] for each in response.groups):
                 _check(code, group)
-                found[group] = len(members)
+                found[group] = Group(tuple(_member(*each) for each in members), state in _SETTLED)
         return found
 
     async def describe(self, names: Iterable[str], *, refuse: bool = False) -> dict[str, Found]:
@@ -167,6 +176,11 @@ async def partitions_now(cluster: Cluster | str, name: str) -> int:
             raise why from error
         raise BusError(f"{admin.cluster.url}: {error}") from error
     return found.partitions if found is not None else 0
+
+
+def _member(name: str, _client: str, host: str, _metadata: bytes, assignment: bytes) -> Member:
+    places = ConsumerProtocolMemberAssignment.decode(assignment).assignment if assignment else ()
+    return Member(name, host.removeprefix("/"), tuple(sorted(place for _, each in places for place in each)))
 
 
 def _check(code: int, about: str) -> None:

@@ -66,6 +66,7 @@ RIGHTS: dict[str, Right] = {
     "GET /v1/rounds/{number}": _VIEWER,
     "GET /v1/changes": _VIEWER,
     "GET /v1/history": _VIEWER,
+    "GET /v1/services": _VIEWER,
     "GET /v1/summary": _VIEWER,
     "GET /v1/config": _VIEWER,
     # What a user does, and what came of it.

@@ -46,6 +46,7 @@ from services.gateway.http.reading import read_document, read_request
 from services.gateway.http.shared_answers import SharedAnswers
 from services.gateway.http.streams import StreamLimit
 from services.gateway.http.watching import WATCHERS_MAX, Watching
+from services.gateway.instances import Instances
 from services.gateway.past import PastBusy
 from services.gateway.routed import Routed
 from services.gateway.view.state import State
@@ -140,6 +141,7 @@ class Api:
         self.changes = ChangeStreams(follower)
         self.metrics = CellMetrics()
         self.shared = SharedAnswers()
+        self.instances = Instances(follower.bus, follower.cell, lambda: follower.state.policy.altruism_shards)
 
     async def _ask_agent(self, wanted: Wanted) -> Piece | None:
         self.job(wanted.job)

@@ -64,6 +64,7 @@ from services.gateway.http.routes.results import add_results
 from services.gateway.http.routes.room import add_room
 from services.gateway.http.routes.routed import add_routes
 from services.gateway.http.routes.series import add_series
+from services.gateway.http.routes.services import add_services
 from services.gateway.http.routes.streams import add_change_stream
 from services.gateway.http.routes.what_ifs import add_what_ifs
 from services.gateway.http.routes.why import add_why
@@ -172,6 +173,7 @@ def _add_routes(app: FastAPI, api: Api) -> None:
     add_room(app, api)
     add_cells(app, api)
     add_routes(app, api, ANSWER_WAIT_S)
+    add_services(app, api)
     add_tokens(app, api)
     add_sessions(app, api)
 

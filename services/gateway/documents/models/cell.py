@@ -103,6 +103,37 @@ class Cells(BaseModel):
     cells: list[CellInBrief]
 
 
+class Instance(BaseModel):
+    """`name`: by which the bus knows it."""
+
+    name: str
+    host: str
+    serves: Annotated[bool, Field(description="false: it stands by")]
+    shards: Annotated[list[int], Field(description="that are its own, of those in use")]
+
+
+class Service(BaseModel):
+    """`instances`: those that take part. `lost`: how many fewer there are than there were, `lost_since_ms` since when:
+    told for a day."""
+
+    service: str
+    instances: list[Instance]
+    lost: Count
+    lost_since_ms: Ms | None
+
+
+class Services(BaseModel):
+    """`alone`: all services are one process. `settled`: all shards are dealt out; otherwise instances have come or gone
+    just now. `refused`: why the bus does not tell; empty: it does."""
+
+    cell: str
+    alone: bool
+    settled: bool
+    looked_ms: Ms
+    services: list[Service]
+    refused: str
+
+
 # ---------------------------------------------------------------- queues
 class QueueLimits(BaseModel):
     guaranteed: Quantities

@@ -4,6 +4,7 @@ import { html, useEffect } from "./lib.js";
 import { nowMs, past, recorded } from "./moment.js";
 import { Ago, Time } from "./parts.js";
 import { href, queueHref } from "./route.js";
+import { ofInstances } from "./services.js";
 import { counted, duration, iso, number, percent } from "./text.js";
 import { walked } from "./tree.js";
 
@@ -15,8 +16,8 @@ const OPEN_MS = 5_000;
 const SILENT_MS = 15_000;
 const SHOWN = 5;
 
-/** @param {{cell: any, reservations: any[], again: () => void}} props `again`: reads the cell again. */
-export function Alarms({ cell, reservations, again }) {
+/** @param {{cell: any, reservations: any[], services: any, again: () => void}} props `again`: reads the cell again. */
+export function Alarms({ cell, reservations, services, again }) {
   useEffect(watchSilence, []);
   const openMs = cell.open_since_ms === null ? 0 : nowMs.value - cell.open_since_ms;
   useEffect(() => {
@@ -24,7 +25,7 @@ export function Alarms({ cell, reservations, again }) {
     const timer = setTimeout(again, OPEN_MS);
     return () => clearTimeout(timer);
   }, [cell.open_since_ms, cell.seq]);
-  const alarms = [...ofQueues(cell), ...ofNodes(cell), ...ofPromises(cell, reservations), ...ofInputs(cell), ...ofServices(cell, openMs)];
+  const alarms = [...ofQueues(cell), ...ofNodes(cell), ...ofPromises(cell, reservations), ...ofInputs(cell), ...ofServices(cell, openMs), ...ofInstances(services)];
   if (!alarms.length) return null;
   return html`<section class="card" aria-label="Needs attention"><h2 class="attention">Needs attention</h2><ul class="alarms">${alarms}</ul></section>`;
 }

@@ -5,21 +5,24 @@ import { History } from "./history.js";
 import { html } from "./lib.js";
 import { Ago, Bar, Empty, Fact, Shown, State, Table } from "./parts.js";
 import { queueHref, href } from "./route.js";
+import { Services, useServices } from "./services.js";
 import { amount, label, measured, number, percent } from "./text.js";
 
 export function Overview() {
   const summary = useDocument("v1/summary", ["jobs", "nodes", "queues", "rounds", "config", "reservations", "refused"], { shared: true });
   const reasons = useDocument("v1/reasons", [], { timed: false });
   const reservations = useDocument("v1/reservations", ["reservations"]);
+  const services = useServices();
   return html`
     <h1 class="unseen">Overview</h1>
     <${Shown} read=${summary} what="the cell">${(/** @type {any} */ cell) => html`
-      <${Alarms} cell=${cell} reservations=${reservations.data?.reservations ?? []} again=${summary.again} />
+      <${Alarms} cell=${cell} reservations=${reservations.data?.reservations ?? []} services=${services} again=${summary.again} />
       <div class="grid">
         <${Resources} cell=${cell} />
         <${Standing} cell=${cell} />
         <${Waiting} cell=${cell} reasons=${reasons.data?.reasons ?? []} />
         <${TopQueues} root=${cell.queues} />
+        <${Services} services=${services} />
         <${History} />
       </div>`}<//>`;
 }
