@@ -44,6 +44,6 @@ export function ofInstances(services) {
   return services.services.map((/** @type {any} */ row) => {
     const left = row.instances.length;
     if (!left) return html`<li key=${`i${row.service}`}>No instance of <code>${row.service}</code> takes part: ${WITHOUT[row.service] ?? "rounds wait for it"}. Start one: <code>python -m services.${row.service}</code>.</li>`;
-    return row.lost > 0 && html`<li key=${`i${row.service}`}><code>${row.service}</code> has lost ${counted(row.lost, "instance")} <${Ago} ms=${row.lost_since_ms} /> ago: ${left === 1 ? "one is left, and nothing stands by" : `${number(left)} are left`}. Start another, or leave it so: it is told for a day.</li>`;
+    return row.lost > 0 && html`<li key=${`i${row.service}`}><code>${row.service}</code> has lost ${counted(row.lost, "instance")} <${Ago} ms=${row.lost_since_ms} /> ago: ${left === 1 ? "1 is left, and nothing stands by" : `${number(left)} are left`}. Start another, or leave it so: it is told for a day.</li>`;
   }).filter(Boolean);
 }
