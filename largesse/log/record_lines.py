@@ -138,6 +138,14 @@ class JobPlaces:
         return names
 
 
+def named_in(record: Record) -> Iterable[str]:
+    """Jobs and nodes that a record speaks of."""
+    body = record.body
+    if isinstance(body, JobAdmitted | JobRejected):
+        return [body.spec.job]
+    return [*_jobs_in(body), *_nodes_in(body)]
+
+
 def _jobs_in(body: object) -> Iterable[str]:
     match body:
         case RoundClosed(grants=grants, revoked=revoked, struck=struck):

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from largesse.lifecycle.task_facts import SpareEnd, facts_of
 from schemas import NodeLost, NodeRegistered, Record, RoundClosed, TaskFailed, TaskFinished, TaskStarted
 from schemas.tasks import TaskEnd, TaskFailure
-from services.gateway.log_places import LogPlaces, named
+from services.gateway.log_places import LogPlaces
 
 LOOKED_AT_MAX = 20_000
 """Records that are looked at for one answer; who asks again gets those behind them, too."""
@@ -135,7 +135,7 @@ class AttemptTables:
                 places, begun = self._places(), table.read
                 place = await places.before(lambda order: order.seq <= begun)
                 end = min(last, begun + LOOKED_AT_MAX)
-                async for accepted in places.records(place, end, (named(name),)):
+                async for accepted in places.records(place, end, (name,)):
                     if accepted.record.seq > begun:
                         table.learn(accepted.record)
                 table.read = end

@@ -186,6 +186,7 @@ class Follower:
         if latest is None or latest is self._latest:
             return
         self._latest = latest
+        self.places.learn(latest)
         self.changes.take(latest)
         for topic, answers in self._answers.items():
             reached = self._reached(topic)

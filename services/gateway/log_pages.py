@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from largesse.log.fencing import Accepted
 from largesse.log.record_lines import JobPlaces, WantedRecords
-from services.gateway.log_places import PLACE_EVERY, LogPlaces, Place, named
+from services.gateway.log_places import PLACE_EVERY, LogPlaces, Place
 
 LOOKED_AT_MAX = 20_000
 """Records that are looked at for one page: some tenths of a second."""
@@ -40,10 +40,9 @@ class Looked:
     limit: int
     known: Callable[[str], tuple[str, str] | None]
 
-    def names(self) -> tuple[bytes, ...]:
-        """Texts: a record that is wanted has one of them. None: that cannot be told from its bytes."""
-        wanted = self.wanted.jobs or self.wanted.nodes
-        return tuple(map(named, wanted))
+    def names(self) -> tuple[str, ...]:
+        """Jobs or nodes: a record that is wanted speaks of one of them. None: it may speak of any."""
+        return tuple(self.wanted.jobs or self.wanted.nodes)
 
     def has(self, places: JobPlaces, accepted: Accepted) -> bool:
         """Whether a record is one of them."""

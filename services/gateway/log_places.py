@@ -15,7 +15,9 @@ from largesse.bus.port import Bus
 from largesse.log.checkpoints import Checkpoints
 from largesse.log.fencing import PIECE, Accepted, LogOrder
 from largesse.log.reader import LogReader
-from schemas import SequencerClaimed
+from largesse.log.record_lines import named_in
+from schemas import Record, SequencerClaimed
+from services.gateway.name_filters import NameFilter
 from services.gateway.view.state import State
 
 PLACE_EVERY = 250
@@ -55,11 +57,36 @@ class LogPlaces:
     def __init__(self, bus: Bus, partition: int, checkpoints: Checkpoints[State]) -> None:
         self._bus, self._partition, self._checkpoints = bus, partition, checkpoints
         self._places = [Place(LogOrder(), {})]
+        self._names: dict[int, NameFilter] = {}  # By the end of a stretch between two places.
+        self._tail, self._tail_begins, self._learnt = NameFilter(), 0, 0
+
+    def learn(self, record: Record) -> None:
+        """The next record, told by who follows the log, before it is noted that they stand behind it."""
+        if record.seq != self._learnt + 1:
+            self._tail_begins = record.seq - 1
+        for name in named_in(record):
+            self._tail.add(name)
+        self._learnt = record.seq
 
     def note(self, order: LogOrder, decisions: Callable[[], dict[str, int]], *, anyway: bool = False) -> None:
-        """Who follows the log stands here now. `decisions`: asked only where this becomes a place."""
+        """Who follows the log stands here now. `decisions`: asked only where this becomes a place. `anyway`: they begin
+        here."""
         if anyway or order.seq - self._places[-1].seq >= PLACE_EVERY:
-            self._add(Place(deepcopy(order), decisions()))
+            before, place = self._places[-1].seq, self._add(Place(deepcopy(order), decisions()))
+            if self._tail_begins <= before and self._learnt == place.seq:
+                self._names[place.seq] = self._tail
+            self._tail, self._tail_begins, self._learnt = NameFilter(), place.seq, place.seq
+
+    def _lacks(self, end: int, names: tuple[str, ...]) -> bool:
+        """Whether it is known that the stretch up to a place speaks of none of these jobs and nodes."""
+        found = self._names.get(end)
+        return found is not None and not any(map(found.may_have, names))
+
+    def _ends_before(self, seq: int, last: int, names: tuple[str, ...]) -> bool:
+        """Whether it is known that nothing behind a record speaks of these, up to the last one that is asked for."""
+        if seq < self._tail_begins or last > self._learnt:
+            return False
+        return not any(map(self._tail.may_have, names))
 
     async def before(self, is_before: Callable[[LogOrder], bool]) -> Place:
         """The last place known for which `is_before` holds, which does for all before some record and none behind it.
@@ -83,15 +110,17 @@ class LogPlaces:
                     seqs = seqs[:middle]
         return low
 
-    async def records(self, place: Place, last: int, names: tuple[bytes, ...] = ()) -> AsyncIterator[Accepted]:
+    async def records(self, place: Place, last: int, names: tuple[str, ...] = ()) -> AsyncIterator[Accepted]:
         """The records behind a place, up to `last` and as far as the log goes. `names`: between two places those may be
-        left out that have none of these texts. Raises BusError, Undecodable.
+        left out that speak of none of these jobs and nodes. Raises BusError, Undecodable.
         """
         reader, noted = LogReader(self._bus, self._partition, deepcopy(place.order)), place.seq
         while reader.order.seq < last:
             if names and (beyond := await self._beyond(reader.order, last, names)) is not None:
                 reader, noted = LogReader(self._bus, self._partition, deepcopy(beyond.order)), beyond.seq
                 continue
+            if names and self._ends_before(reader.order.seq, last, names):
+                return
             before = reader.offset
             found = await reader.read(most=min(READ_AT_ONCE, self._left(reader)) if names else READ_AT_ONCE)
             if reader.offset == before:
@@ -114,15 +143,20 @@ class LogPlaces:
         at = bisect_right(self._places, reader.order.seq, key=lambda each: each.seq)
         return READ_AT_ONCE if at == len(self._places) else max(1, self._places[at].order.offset - reader.offset)
 
-    async def _beyond(self, order: LogOrder, last: int, names: tuple[bytes, ...]) -> Place | None:
-        """The furthest place up to which no record has one of these texts, where a reader stands at one; None: there is
-        none. Looking at bytes takes a twentieth of what reading records does.
+    async def _beyond(self, order: LogOrder, last: int, names: tuple[str, ...]) -> Place | None:
+        """A place up to which no record speaks of these, where a reader stands at one; None: there is none. Where that
+        is not known, looking at bytes takes a twentieth of what reading records does.
         """
         at = bisect_left(self._places, order.seq, key=lambda each: each.seq)
         if at == len(self._places) or self._places[at].seq != order.seq:
             return None
         coming = deque(place for place in self._places[at + 1 :] if place.seq <= last)
-        reader, beyond = LogReader(self._bus, self._partition, deepcopy(order)), None
+        beyond: Place | None = None
+        while coming and self._lacks(coming[0].seq, names):
+            beyond = coming.popleft()
+        if beyond is not None:
+            return beyond
+        reader, texts = LogReader(self._bus, self._partition, deepcopy(order)), tuple(map(named, names))
         while coming:
             before = reader.offset
             most = min(LOOKED_AT_ONCE, max(1, coming[-1].order.offset - reader.offset))
@@ -130,11 +164,11 @@ class LogPlaces:
                 while coming and message.offset >= coming[0].order.offset:
                     beyond = coming.popleft()
                 # A record in parts may have a name that is cut in two.
-                if PIECE in message.value or any(name in message.value for name in names):
+                if PIECE in message.value or any(text in message.value for text in texts):
                     return beyond
             while coming and reader.offset >= coming[0].order.offset:
                 beyond = coming.popleft()
-            if reader.offset == before:
+            if reader.offset == before or (beyond is not None and coming and self._lacks(coming[0].seq, names)):
                 break
         return beyond
 
@@ -143,5 +177,7 @@ class LogPlaces:
         at = bisect_left(self._places, place.seq, key=lambda each: each.seq)
         is_there = at < len(self._places) and self._places[at].seq == place.seq
         if not is_there:
+            if at < len(self._places) and (names := self._names.get(self._places[at].seq)) is not None:
+                self._names[place.seq] = names  # Both parts speak of no more than the whole.
             self._places.insert(at, place)
         return place

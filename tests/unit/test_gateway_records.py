@@ -15,7 +15,6 @@ from schemas import RoundClosed, RoundOpened, SequencerClaimed
 from schemas.topics import LOG
 from services.gateway import log_pages, log_places, view
 from services.gateway.http.problems import dumped
-from services.gateway.log_places import named
 from tests.bus_stories import answers_in
 from tests.gateway_cell import GUARD_S, JOB, run_in_memory
 from tests.unit.test_gateway_past import keeper_in
@@ -125,7 +124,7 @@ def test_what_speaks_only_of_names_that_begin_alike_is_passed_over(kind):
         names = [getattr(spoken_of.names_in(each.record), kind) for each in log]
         found = []
         for name in [*sorted({name: None for each in names for name in each}), "j", "n"]:
-            read = [each.record.seq async for each in places.records(places._places[0], len(log), (named(name),))]
+            read = [each.record.seq async for each in places.records(places._places[0], len(log), (name,))]
             has_name = [at for at, each in enumerate(names, 1) if name in each]
             stretches = list(zip(cuts, [*cuts[1:], len(log)], strict=True))
             wanted = [cut for cut in stretches if any(cut[0] < at <= cut[1] for at in has_name)]
@@ -134,6 +133,37 @@ def test_what_speaks_only_of_names_that_begin_alike_is_passed_over(kind):
 
     for name, read, wanted, last in run_in_memory(story):
         assert [at for at in read if at <= last] == [at for at in wanted if at <= last], name
+
+
+def test_stretches_that_are_known_not_to_speak_of_a_name_are_not_fetched(monkeypatch):
+    fetched = []
+    fetch = log_places.LogReader.fetch
+
+    async def counted(self, *args, **more):
+        found = await fetch(self, *args, **more)
+        fetched.extend(found)
+        return found
+
+    async def story(cell):
+        await busy(cell)
+        places, end, log = cell.follower.places, cell.follower.state.seq, await whole_log(cell)
+        monkeypatch.setattr(log_places.LogReader, "fetch", counted)
+        said = []
+        for kept in (dict(places._names), {}):
+            places._names = kept
+            places._learnt = end if kept else 0
+            for name in ("j1", "none"):
+                fetched.clear()
+                rows = (await cell.get("/v1/records", job=name, order="desc")).json()["records"]
+                said.append(([row["seq"] for row in rows], len(fetched)))
+        return said, len(log)
+
+    (known, nobody, plain, plain_nobody), size = run_in_memory(story)
+    assert known[0] == plain[0]
+    assert nobody[0] == plain_nobody[0] == []
+    assert len(known[0]) >= 3
+    assert nobody[1] < 10 < size <= plain_nobody[1]
+    assert known[1] < plain[1]
 
 
 def test_a_page_begins_and_ends_where_it_is_told_and_may_have_records_whole():
