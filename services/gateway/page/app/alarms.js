@@ -44,16 +44,14 @@ export function isShort(queue) {
 /** Queues below their guarantees. @param {any} cell */
 function ofQueues(cell) {
   const all = walked(cell.queues);
-  const short = all.filter(isShort).map((queue) => html`<li key=${`s${queue.queue}`}>Queue <a href=${queueHref(queue.queue)}>${queue.queue}</a> has held less than it is due for <${Ago} ms=${queue.short_since_ms} />:
-    <strong>${percent(queue.allocated)}</strong>, where <strong>${percent(queue.guaranteed)}</strong> are guaranteed. What it waits for still runs. <a href=${href(["queues", ...queue.queue.split("/")], { at: iso(queue.short_since_ms) })}>As it was when that began</a>.</li>`);
+  const short = all.filter(isShort).map((queue) => html`<li key=${`s${queue.queue}`}>Queue <a href=${queueHref(queue.queue)}>${queue.queue}</a> has held less than it is due for <${Ago} ms=${queue.short_since_ms} />: <strong>${percent(queue.allocated)}</strong>, where <strong>${percent(queue.guaranteed)}</strong> are guaranteed. What it waits for still runs. <a href=${queueHref(queue.queue)}>Why</a>. <a href=${href(["queues", ...queue.queue.split("/")], { at: iso(queue.short_since_ms) })}>As it was when that began</a>.</li>`);
   return [...short, ...ofBreaches(all)];
 }
 
 /** Guarantees that are broken. @param {any[]} queues */
 function ofBreaches(queues) {
-  return queues.filter((queue) => queue.breach).map(({ queue, breach }) => html`<li key=${`q${queue}`}>Queue <a href=${queueHref(queue || "root")}>${queue || "root"}</a> has been below its guarantee for <${Ago} ms=${breach.since_ms} />:
-    it holds <strong>${percent(breach.allocated)}</strong> of <strong>${percent(breach.guaranteed)}</strong>.
-    ${breach.winner && html`<a href=${queueHref(breach.winner)}>${breach.winner}</a> holds most beyond its own.`} <a href=${href(["queues", ...queue.split("/")], { at: iso(breach.since_ms) })}>As it was when that began</a>.</li>`);
+  return queues.filter((queue) => queue.breach).map(({ queue, breach }) => html`<li key=${`q${queue}`}>Queue <a href=${queueHref(queue || "root")}>${queue || "root"}</a> has been below its guarantee for <${Ago} ms=${breach.since_ms} />: it holds <strong>${percent(breach.allocated)}</strong> of <strong>${percent(breach.guaranteed)}</strong>.${" "}
+    ${breach.winner && html`<a href=${queueHref(breach.winner)}>${breach.winner}</a> holds most beyond its own.`} <a href=${queueHref(queue || "root")}>Why</a>. <a href=${href(["queues", ...queue.split("/")], { at: iso(breach.since_ms) })}>As it was when that began</a>.</li>`);
 }
 
 /** Nodes that are lost. @param {any} cell */

@@ -10,6 +10,8 @@ import { href } from "./route.js";
 import { amount, duration, label, measured, percent, resourceTime } from "./text.js";
 
 const EVERY_MS = 5_000;
+/** Presets under which jobs have an account. */
+const ACCOUNTED = ["carbyne", "carbyne-dag"];
 const FIELDS = /** @type {const} */ ([["donated", "Gave", "held"], ["received", "Got", "mid"], ["waited", "Waited for", "soft"]]);
 
 /**
@@ -71,12 +73,13 @@ export function JobShare({ job }) {
         <${Lines} times=${drawn.times} kind=${kind} unit=${(/** @type {number} */ value) => measured(kind, value)} lines=${[{ name: `${label(kind)} held`, look: "held", values: drawn.values }]} />
         <p class="hint">At most ${measured(kind, Math.max(...held[kind] ?? []))}${amount(capacity[kind]) ? `, ${percent(share(kind, Math.max(...held[kind] ?? [])))} of what the cell has` : ""}.</p>${data.truncated && html`<${Cut} rows=${data.attempts} again=${found.again} />`}`;
     }}<//>`}
-    <${Given} job=${job} /></section>`;
+    <${Given} job=${job} preset=${cell.data?.preset ?? ""} /></section>`;
 }
 
-/** What it gave and got over its life. @param {{job: any}} props */
-function Given({ job }) {
+/** What it gave and got over its life. @param {{job: any, preset: string}} props `preset`: of the cell. */
+function Given({ job, preset }) {
   const account = job.account;
+  if (!account && ACCOUNTED.includes(preset) && job.started_ms === null) return html`<p class="hint">It has no account of what it gave and got yet.</p>`;
   if (!account) return html`<p class="hint">No account of what it gave and received: jobs have one under the presets <code>carbyne</code> and <code>carbyne-dag</code>.</p>`;
   const kinds = [...new Set(FIELDS.flatMap(([field]) => Object.keys(account[field])))].sort();
   if (!kinds.length) return html`<p class="hint">It has given nothing away, received nothing beyond what it was entitled to, and waited for nothing of that.</p>`;
