@@ -54,7 +54,7 @@ ALIVE_PARTS = 3
 """Who leads says so this many times a lease, where no record does; so soon it is told that an input changed nothing."""
 
 LOOK_PARTS = 6
-"""A standby looks this many times a lease whether anybody leads."""
+"""A standby looks this many times a lease whether anybody leads, and who leads, whether nodes live."""
 
 OPENINGS_KEPT = 1_000
 """A forecast for an opening older than the last so many is ignored."""
@@ -183,7 +183,7 @@ class Sequencer:
             return max(1, min(look_ms, max(claim_ms, self._wait_until_ms) - now_ms))
         due_ms = next_due_ms(self.state)
         moments = [
-            now_ms + self._settings.wait_ms,
+            now_ms + min(self._settings.wait_ms, self.state.policy.node_lease_ms // LOOK_PARTS),
             lead.spoke_ms + self._speaks_every_ms,
             lead.says_by_ms(self._lease_ms // ALIVE_PARTS, has_jobs=bool(self.state.jobs)),
             None if due_ms is None else max(self._clock.steady_ms + due_ms - self._clock.log_ms, lead.pace.opens_ms()),
