@@ -35,6 +35,8 @@ from services.agent.troubles import MACHINE, Troubles
 
 HOLD_MS, HOLD_PARTS = 250, 40
 """So often, or this part of the lease, it is said again how long tasks may run on."""
+QUIET_TIMES = 4
+"""So many times more rarely a node is looked at where nothing runs and nothing is wrong."""
 PAUSE_MS = 5_000
 """An agent that has done nothing for so long was paused."""
 DEPARTING = "its node is not run any more"
@@ -220,7 +222,8 @@ class _Agent:
         while True:
             if self._seen == self._work.epoch:
                 self._put_off()
-            await asyncio.sleep(min(HOLD_MS, self._lease_ms / HOLD_PARTS) / 1_000)
+            # Whatever starts meanwhile has it said first.
+            await asyncio.sleep(self._rarely(min(HOLD_MS, self._lease_ms / HOLD_PARTS)) / 1_000)
 
     def _put_off(self) -> None:
         """Tells the shims for how long their tasks may run on. Whatever the log no longer wants ends by now."""
@@ -424,7 +427,12 @@ class _Agent:
                     self._log.warning("takes no new tasks for now", reason=fault)
                 troubles.probed(fault, mono_ms(), logged=bool(self._work.unschedulable))
             self._say_troubles()
-            await is_set_within(self._look, LOOK_MS / 1_000)
+            is_well = not troubles.reason and not troubles.suspected
+            await is_set_within(self._look, (self._rarely(LOOK_MS) if is_well else LOOK_MS) / 1_000)
+
+    def _rarely(self, every_ms: float) -> float:
+        """How often something is looked at that is every so often where tasks run."""
+        return every_ms if self._attempts.alive else QUIET_TIMES * every_ms
 
     async def _clear(self) -> None:
         """Puts away what ended jobs left, from the moment on at which the log has been read."""

@@ -61,6 +61,9 @@ SHARDED: Any = altruism
 CONFIG_WAIT_S = 60.0
 NODES_WAIT_S = 60.0
 """Requests are taken once every agent has registered, or after so long."""
+REST_MS = 60_000
+"""Services on this bus are woken by whatever comes, so that they need look up by themselves but rarely. The sequencer
+looks at its clock, too."""
 END_S = 8.0
 """Whatever has not ended so long after the signal is cut off."""
 
@@ -143,11 +146,12 @@ class Host:
         self.departing = departing_nodes(plan.data / NODES, started, plan.nodes[0]) if plan.nodes else []
         # Paces may come from the environment; where and which the cell is, this process says.
         self._settings = replace(read_settings(), bus=f"file:{plan.data / BUS}", cell=CELL, partition=0)
+        self._rested = replace(self._settings, wait_ms=max(REST_MS, self._settings.wait_ms))
         self._hosts = served_hosts(self._settings, plan.host)
         self._bus = bus
         self._readers = Readers()
         self._socket = listening
-        self.follower = Follower(self._bus, self._settings, stop=stop)
+        self.follower = Follower(self._bus, self._rested, stop=stop)
         self._running: dict[asyncio.Task[None], str] = {}
         self._news = asyncio.Event()
         bus.on_failure = self._news.set
@@ -162,8 +166,8 @@ class Host:
         plan, settings, stop = self._plan, self._settings, self.stop
         self._begin("admission", admission.run(self._bus, settings, stop=stop))
         for core in CORES:
-            self._begin(core.NAME, shell.run(core, self._bus, settings, stop=stop))
-        self._begin("planner", planner.run(self._bus, settings, stop=stop))
+            self._begin(core.NAME, shell.run(core, self._bus, self._rested, stop=stop))
+        self._begin("planner", planner.run(self._bus, self._rested, stop=stop))
         self._begin("gateway", self.follower.run())
         for node in plan.nodes:
             placed = replace(node, data=self._folder_of(node), alone=True)
@@ -253,10 +257,10 @@ class Host:
         """As many altruism shells as the policy in force asks for. Surplus ones answer nothing."""
         while not self.stop.is_set():
             while self._shards < self.follower.state.policy.altruism_shards:
-                running = shell.run(SHARDED, self._bus, self._settings, shard=self._shards, stop=self.stop)
+                running = shell.run(SHARDED, self._bus, self._rested, shard=self._shards, stop=self.stop)
                 self._begin(f"altruism shard {self._shards}", running)
                 self._shards += 1
-            await self.follower.changed(1)
+            await self.follower.changed(REST_MS / 1_000)
 
     async def _depart(self, node: NodeSettings) -> None:
         """Ends what lives on a node of an earlier start. What goes wrong with it ends nothing else."""

@@ -21,7 +21,7 @@ NODES = "nodes"
 AGENT = "agent:"
 """In front of a node's name in the header `author`."""
 NODES_MAX = 100_000
-READ_WAIT_MS, RETRY_S = 1_000, 1
+READ_WAIT_MS, RETRY_S = 10_000, 1
 
 Way = Literal["direct", "bridge"]
 
