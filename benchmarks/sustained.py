@@ -401,9 +401,9 @@ async def run(asked: argparse.Namespace, folder: Path) -> bool:
     return good
 
 
-async def until_it_serves(client: httpx.AsyncClient, url: str, nodes: int = NODES) -> None:
+async def until_it_serves(client: httpx.AsyncClient, url: str, nodes: int = NODES, within_s: float = START_S) -> None:
     """Raises TimeoutError."""
-    async with asyncio.timeout(START_S):
+    async with asyncio.timeout(within_s):
         while not await _serves(client, url, nodes):  # noqa: ASYNC110
             await asyncio.sleep(0.5)
 
