@@ -33,7 +33,7 @@ _FORM = re.compile(rb'\{"(\w+)":')
 def main(*words: str) -> None:
     """Prints a table, or two."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.idle", description=__doc__)
-    parser.add_argument("--nodes", type=int, default=3, help="nodes of the cell")
+    parser.add_argument("--nodes", type=int, default=3, help="nodes of the cell; one process has 64 at most")
     parser.add_argument("--minutes", type=float, default=10.0, help="for how long it is left alone")
     parser.add_argument("--jobs", type=int, default=0, help="jobs of one task that run afterwards")
     parser.add_argument("--tasks", type=int, default=0, help="tasks of one job that runs after them")
