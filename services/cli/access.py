@@ -197,18 +197,30 @@ def _send(bus: str, message: Row) -> None:
 
 
 @token_app.command("list", short_help="List tokens.")
-def list_tokens(bus: Bus = None, url: Url = None, json: Json = False) -> None:
-    """Tokens with whose they are and what they may do; their text is nowhere kept."""
+def list_tokens(
+    every: Annotated[bool, typer.Option("--all", help="also those that were revoked or have expired")] = False,
+    bus: Bus = None,
+    url: Url = None,
+    json: Json = False,
+) -> None:
+    """Tokens with whose they are and what they may do; their text is nowhere kept.
+
+    With --all the last 1,000 that have ended come first.
+    """
     from services.cli.show import drawing, moment
 
     _one_place(bus, url)
-    found = _listed_straight(bus) if bus is not None else Gateway(url).get("/v1/tokens", "tokens")["tokens"]
+    if bus is not None:
+        found = _listed_straight(bus, every)
+    else:
+        asked = {"ended": "true"} if every else {}
+        found = Gateway(url).document("GET", "/v1/tokens", "tokens", params=asked)["tokens"]
     if json:
         out_json(found)
         return
     rows = [
         (
-            *(each["name"], each["user"], " ".join(each["roles"]), each["state"]),
+            *(each["name"], each["user"], " ".join(each["roles"]), _state(each)),
             "never" if each["expires_ms"] is None else moment(each["expires_ms"]),
             *(moment(each["made_ms"]), each["author"]),
         )
@@ -219,13 +231,22 @@ def list_tokens(bus: Bus = None, url: Url = None, json: Json = False) -> None:
         note("no tokens: if there has never been one, everybody who reaches the gateway may do everything")
 
 
-def _listed_straight(bus: str) -> list[Row]:
+def _state(token: Row) -> str:
+    """As a word; of one that has ended with when, and by whom."""
+    from services.cli.show import moment
+
+    if token.get("ended_ms") is None:
+        return str(token["state"])
+    by = f" by {token['ended_by']}" if token["ended_by"] else ""
+    return f"{token['state']} {moment(token['ended_ms'])}{by}"
+
+
+def _listed_straight(bus: str, every: bool) -> list[Row]:
     from services.cli.straight import straight
-    from services.gateway.documents.access import token_document
+    from services.gateway.documents.access import token_documents
 
     async def ask(follower: "Follower") -> list[Row]:
-        now_ms = int(time.time() * 1_000)
-        return [token_document(row, now_ms) for row in follower.state.tokens.values()]
+        return token_documents(follower.state, int(time.time() * 1_000), ended=every)
 
     return straight(bus, ask)
 

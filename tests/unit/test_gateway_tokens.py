@@ -15,6 +15,7 @@ from services.gateway.access import failures, sessions
 from services.gateway.access.callers import EVERYTHING, Caller, Callers
 from services.gateway.http.app import make_app
 from services.gateway.http.callers import COOKIE, Doorkeeper
+from services.gateway.view import access
 from services.gateway.view.access import fold_token
 from services.gateway.view.state import State
 from tests.gateway_cell import GUARD_S, run_in_memory, until_ready
@@ -70,6 +71,50 @@ def test_tokens_are_listed_without_their_text_and_a_revoked_one_lets_nobody_in()
     assert "not known here, or was revoked" in gone.json()["detail"]
     assert len(made) == 5
     assert ends == [{"name": "viewer", "author": "root"}]
+
+
+def test_tokens_that_have_ended_are_listed_where_that_is_asked_for_with_when_and_by_whom():
+    async def story(cell):
+        await cell.ask("admin", "DELETE", "/v1/tokens/viewer")
+        await cell.make("viewer", "vera", [{"role": "viewer"}])  # Its name is free again.
+        ended = (await cell.ask("admin", "GET", "/v1/tokens", params={"ended": "true"})).json()["tokens"]
+        live = (await cell.ask("admin", "GET", "/v1/tokens")).json()["tokens"]
+        wrong = await cell.ask("admin", "GET", "/v1/tokens", params={"ended": "maybe"})
+        return ended, live, wrong.status_code
+
+    ended, live, wrong = run_with_tokens(story)
+    assert [each["name"] for each in live] == ["admin", "operator", "submitter", "anywhere", "viewer"]
+    assert ended[1:] == live
+    gone = ended[0]
+    assert (gone["name"], gone["user"], gone["state"], gone["ended_by"]) == ("viewer", "vera", "revoked", "root")
+    assert gone["ended_ms"] >= gone["made_ms"]
+    assert "sha256" not in gone
+    assert wrong == 422
+
+
+def test_ended_tokens_are_kept_up_to_a_limit_and_what_expired_ended_when_it_did(monkeypatch):
+    monkeypatch.setattr(access, "TOKENS_ENDED_MAX", 2)
+    state = State()
+
+    def put(body, seq, time):
+        body_of = {TokenMade: fold_token, TokenRevoked: access.fold_revoked}
+        body_of[type(body)](state, Record(type(body).__name__, 1, "default", seq, 0, time, "", "", body))
+
+    for number in range(3):
+        put(TokenMade(f"t{number}", "ann", [Role("admin")], f"{number}" * 64, None, "root"), 2 * number, 10)
+        put(TokenRevoked(f"t{number}", "olga"), 2 * number + 1, 20 + number)
+    assert [(each.token.name, each.ended_ms, each.by) for each in state.tokens_ended] == [
+        ("t1", 21, "olga"),
+        ("t2", 22, "olga"),
+    ]
+    put(TokenMade("short", "ann", [Role("admin")], "a" * 64, 30, "root"), 8, 25)
+    put(TokenMade("next", "ann", [Role("admin")], "b" * 64, None, "root"), 9, 50)
+    assert (state.tokens_ended[-1].token.name, state.tokens_ended[-1].ended_ms, state.tokens_ended[-1].by) == (
+        "short",
+        30,
+        "",
+    )
+    assert set(state.token_names.values()) == {"next"}
 
 
 def test_an_expired_token_lets_nobody_in_by_the_gateways_clock():

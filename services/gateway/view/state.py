@@ -275,6 +275,15 @@ class TokenRow:
 
 
 @dataclass(slots=True)
+class EndedTokenRow:
+    """A token that ended: was revoked, by whom, or expired, by nobody (""). Its name may be another token's since."""
+
+    token: TokenRow
+    ended_ms: int
+    by: str
+
+
+@dataclass(slots=True)
 class Touched:
     """Names of the jobs and nodes that have changed, or have left the view, since metrics were counted last."""
 
@@ -392,9 +401,11 @@ class State:
     tokens: dict[str, TokenRow] = field(default_factory=dict)
     """By name."""
     token_names: dict[str, str] = field(default_factory=dict)
-    """Names of tokens by their SHA-256."""
+    """Names of tokens by their SHA-256, of those that have not ended."""
     tokens_made: bool = False
     """Whether there has ever been a token."""
+    tokens_ended: list[EndedTokenRow] = field(default_factory=list)
+    """Those that ended last, the latest at the end."""
     latest: Cache[Record | None] = None
     """The record folded last, which answers the input it came from."""
     touched: Cache[Touched | None] = None

@@ -11,7 +11,8 @@ Roles = Annotated[list[str], Field(description="each a role; `submitter:ads,test
 
 
 class Token(BaseModel):
-    """A token: whose it is and what it may do. Its text is nowhere kept."""
+    """A token: whose it is and what it may do. Its text is nowhere kept. `ended_ms`, `ended_by`: of one that has ended,
+    null as who ended it: it expired."""
 
     name: str
     user: str
@@ -19,7 +20,9 @@ class Token(BaseModel):
     made_ms: Ms
     author: str
     expires_ms: Ms | None
-    state: Literal["live", "expired"]
+    state: Literal["live", "expired", "revoked"]
+    ended_ms: Ms | None = None
+    ended_by: str | None = None
 
 
 class Tokens(BaseModel):

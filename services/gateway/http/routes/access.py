@@ -11,7 +11,7 @@ from schemas.edge.read import Malformed, read_input
 from services.gateway.access.callers import Caller
 from services.gateway.access.sessions import SESSION_S
 from services.gateway.documents import Document
-from services.gateway.documents.access import token_document
+from services.gateway.documents.access import token_document, token_documents
 from services.gateway.documents.models.access import Session, Token, Tokens, UnreadToken
 from services.gateway.http.callers import Asker, cookie_name, is_secure
 from services.gateway.http.openapi import Responses, answer, problems
@@ -46,11 +46,11 @@ def add_tokens(app: FastAPI, api: "Api") -> None:
     ready = [Depends(api.is_ready)]
 
     @app.get("/v1/tokens", tags=["access"], dependencies=ready, responses=_LISTED)
-    async def list_tokens() -> Response:
-        """Tokens in the order in which they were made, with whose they are and what they may do."""
-        now_ms = api.door.callers.now_ms
-        rows = api.follower.state.tokens.values()
-        return as_json({"tokens": [token_document(row, now_ms) for row in rows]})
+    async def list_tokens(ended: bool = False) -> Response:
+        """Tokens in the order in which they were made, with whose they are and what they may do. `ended`: before them
+        the last ones that were revoked or have expired."""
+        state, now_ms = api.follower.state, api.door.callers.now_ms
+        return as_json({"tokens": token_documents(state, now_ms, ended=ended)})
 
     @app.post("/v1/tokens", tags=["access"], status_code=201, dependencies=ready, responses=_MADE)
     async def make_token(request: Request, asker: Asker) -> Response:
