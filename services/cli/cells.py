@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 import typer
 
 from services.cli.arguments import Json, given
-from services.cli.ending import Unanswered, Wrong, out, out_json
+from services.cli.ending import Unanswered, Wrong, note, out, out_json
 from services.cli.groups import Group
 
 if TYPE_CHECKING:
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 SCHEME = "kafka://"
 SCHEMES = (SCHEME, "kafkas://")
+SILENT_SECONDS = 2.0
+"""A command that waits for longer says for what."""
 T = TypeVar("T")
 
 cell_app = typer.Typer(cls=Group, no_args_is_help=True, rich_markup_mode=None)
@@ -69,6 +71,7 @@ def list_cells(bus: Bus = None, json: Json = False) -> None:
 
 def asked(bus: str | None, ask: "Callable[[str, AnyBus], Awaitable[T]]") -> "T":
     """What is asked of the cluster at an address. Raises Wrong, Unanswered."""
+    from largesse.bus.kafka.bus import PATIENCE_MS
     from largesse.bus.open import BusUrlWrong, open_bus
     from largesse.bus.port import BusError
     from largesse.telemetry import configure
@@ -82,9 +85,14 @@ def asked(bus: str | None, ask: "Callable[[str, AnyBus], Awaitable[T]]") -> "T":
 
     async def work() -> T:
         opened = open_bus(address, client_id="largesse-cells")
+        asking = asyncio.ensure_future(ask(address, opened))
         try:
-            return await ask(address, opened)
+            done, _ = await asyncio.wait((asking,), timeout=SILENT_SECONDS)
+            if not done:
+                note(f"no answer from {address} yet: trying for {PATIENCE_MS / 1_000:.0f} s (Ctrl-C ends it)")
+            return await asking
         finally:
+            asking.cancel()
             await opened.close()
 
     try:

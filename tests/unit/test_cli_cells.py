@@ -5,12 +5,35 @@ import json
 
 import pytest
 
-from services.cli import cell_routes
+from services.cli import cell_routes, cells
 from services.cli.ending import Refused
 from tests.routed_cells import RoutedCells, spec
 from tests.unit.cli_process import largesse
 
 KAFKA = "kafka://127.0.0.1:1"
+
+
+class Bus:
+    """One that is closed."""
+
+    async def close(self):
+        self.is_closed = True
+
+
+@pytest.mark.parametrize(("seconds", "says"), [(0.01, True), (60, False)])
+def test_who_waits_is_told_for_what(monkeypatch, capsys, seconds, says):
+    bus = Bus()
+    monkeypatch.setattr("largesse.bus.open.open_bus", lambda *_, **__: bus)
+    monkeypatch.setattr(cells, "SILENT_SECONDS", seconds)
+
+    async def ask(address, opened):
+        await asyncio.sleep(0.2)
+        return opened
+
+    assert cells._asked(KAFKA, ask) is bus
+    assert bus.is_closed
+    text = f"no answer from {KAFKA} yet: trying for 30 s (Ctrl-C ends it)\n"
+    assert capsys.readouterr().err == (text if says else "")
 
 
 @pytest.mark.parametrize(
