@@ -23,17 +23,21 @@ from largesse.process import heap
 from largesse.process.cell_reports import answer_reports
 from largesse.process.cells import placed_by_list
 from largesse.process.forked_cells import run_cells
-from largesse.process.health import AddressTaken, Pages, readiness, served
+from largesse.process.health import AddressTaken, Pages, WhyNot, readiness, served
 from largesse.process.shards import run_assigned
 from largesse.process.usage import Usage, answered
 from largesse.process.ways_out import way_out, with_way_out
 from largesse.settings import ALL_CELLS, Settings, SettingWrong, check_cells, open_bus, read_settings, served_hosts
-from largesse.telemetry import configure, logger
+from largesse.telemetry import configure, logger, stopwatch
 from largesse.tls import read_peers
 
 Start = Callable[[Bus, Settings, asyncio.Event], Awaitable[None]]
 
 DONE, WRONG_USAGE, INTERNAL = 0, 2, 3
+
+LOOK_SECONDS = 1
+WAITS_LOOKS = 2
+"""What takes no longer than so many looks is not worth a line."""
 
 END_SECONDS = 7
 """Whatever has not ended so long after the signal is cut off: who stops containers waits 10 s."""
@@ -136,14 +140,14 @@ async def _serve(
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
     bus = opened(settings)
-    beside = [asyncio.ensure_future(heap.keep_small(stop))]
+    why_not = readiness(bus, settings.partition, stop)
+    beside = [asyncio.ensure_future(heap.keep_small(stop)), asyncio.ensure_future(tell_ready(why_not, stop))]
     if reports is not None:
         beside.append(asyncio.ensure_future(answer_reports(reports)))
     try:
         async with AsyncExitStack() as open_now:
             peers = read_peers(settings)
             if settings.metrics_port:
-                why_not = readiness(bus, settings.partition, stop)
                 host, port = settings.metrics_host, settings.metrics_port
                 tls = None if peers is None else peers.server
                 await open_now.enter_async_context(served(host, port, why_not, pages, hosts, tls=tls))
@@ -153,6 +157,24 @@ async def _serve(
         for each in beside:
             each.cancel()
         await bus.close()
+
+
+async def tell_ready(why_not: WhyNot, stop: asyncio.Event) -> None:
+    """Says in the log what a service waits for, where that takes long, and once that it is ready.
+
+    It is ready when it was at two looks: at the first one it may not have begun to read.
+    """
+    took, told, looks, was_ready = stopwatch(), "", 0, False
+    while not stop.is_set():
+        await asyncio.sleep(LOOK_SECONDS)
+        why, looks = await why_not(), looks + 1
+        if not why and was_ready:
+            logger().info("ready", after_s=round(took(), 1))
+            return
+        was_ready = not why
+        if why not in ("", told) and looks > WAITS_LOOKS and not stop.is_set():
+            logger().info("waiting", reason=why)
+            told = why
 
 
 async def _until_ended(started: Awaitable[None], stop: asyncio.Event) -> None:

@@ -1,12 +1,15 @@
 """A service as a process: what holds for all of them before their own work begins."""
 
+import asyncio
 import json
 import os
 import subprocess
 import sys
 
 import pytest
+import structlog
 
+from largesse.process import serve
 from tests.conftest import ROOT
 
 SERVED = """
@@ -84,3 +87,30 @@ def test_a_service_that_stops_says_what_helps():
     logged = json.loads((done.stdout + done.stderr).splitlines()[-1])
     assert logged["event"] == "stopped"
     assert logged["way_out"].startswith("if every start ends here: `largesse admin skip-input jobs 7` ")
+
+
+@pytest.mark.parametrize(
+    ("reasons", "lines"),
+    [
+        pytest.param(["", ""], [("ready", None)], id="at once"),
+        pytest.param(["", "catching up", "", ""], [("ready", None)], id="it had not begun to read at the first look"),
+        pytest.param(["no bus"] * 2 + ["", ""], [("ready", None)], id="soon"),
+        pytest.param(["no bus"] * 5 + ["", ""], [("waiting", "no bus"), ("ready", None)], id="late"),
+        pytest.param(
+            ["no bus"] * 4 + ["catching up"] * 3 + ["", ""],
+            [("waiting", "no bus"), ("waiting", "catching up"), ("ready", None)],
+            id="for one thing after another",
+        ),
+    ],
+)
+def test_a_service_says_what_it_waits_for_and_once_that_it_is_ready(monkeypatch, reasons, lines):
+    monkeypatch.setattr(serve, "LOOK_SECONDS", 0)
+    left = list(reasons)
+
+    async def why_not():
+        return left.pop(0)
+
+    with structlog.testing.capture_logs() as logged:
+        asyncio.run(serve.tell_ready(why_not, asyncio.Event()))
+    assert [(each["event"], each.get("reason")) for each in logged] == lines
+    assert left == []
