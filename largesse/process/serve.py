@@ -80,6 +80,7 @@ def serve(
         configure(settings.log_format)
         for variable, near in strangers(os.environ):
             logger(service=usage.name).warning(stranger_text(variable, near))
+        logger(service=usage.name).info("begins", bus=settings.bus, cell=settings.cells or settings.cell)
         calm_collector()
         heap.set_up_heap()
         raise_limit()

@@ -112,6 +112,7 @@ async def run(bus: Bus, settings: Settings, *, stop: asyncio.Event) -> None:
             await _check_closed(follower, f"{host}:{port}", is_open=is_open)
         app = make_app(follower, author=author, hosts=hosts, bridges=bridges, issued=issued, peers=peers)
         if not stop.is_set():
+            logger(service="gateway").info("listens", address=f"{host}:{port}", tls=tls is not None)
             await serve(app, listening or bound(host, port), stop, tls=tls)
 
     # Who may do what is known once the log has been read: until then nobody else's address is taken.

@@ -30,7 +30,7 @@ def test_who_waits_is_told_for_what(monkeypatch, capsys, seconds, says):
         await asyncio.sleep(0.2)
         return opened
 
-    assert cells._asked(KAFKA, ask) is bus
+    assert cells.asked(KAFKA, ask) is bus
     assert bus.is_closed
     text = f"no answer from {KAFKA} yet: trying for 30 s (Ctrl-C ends it)\n"
     assert capsys.readouterr().err == (text if says else "")
