@@ -87,7 +87,7 @@ class Plan:
 
 RATES = ("lost", "unknown", "late", "torn", "repeated", "stalled", "reading")
 RATE_MAX = {"lost": 300, "unknown": 300, "late": 300, "torn": 200, "repeated": 800, "stalled": 3_000, "reading": 100}
-EVENTS = ("kill", "point", "pause", "wall", "cut", "reboot", "power", "away", "shim", "slow")
+EVENTS = ("kill", "point", "pause", "wall", "cut", "reboot", "power", "away", "shim", "slow", "absence")
 
 
 def draw(seed: int) -> Plan:
@@ -98,7 +98,7 @@ def draw(seed: int) -> Plan:
     standbys = tuple(name for name in ("admission", "fairness", "leftover") if dice.random() < 0.6)
     part = dice.choice((0.2, 0.4, 0.7))
     on = tuple(kind for kind in (*RATES, *EVENTS) if dice.random() < part)
-    jobs = tuple(_job(random.Random(f"job {seed} {at}"), at, max(nodes.values())) for at in range(dice.randrange(2, 8)))
+    jobs = tuple(_job(random.Random(f"job {seed} {at}"), at, max(nodes.values())) for at in range(dice.randrange(3, 9)))
     rates = Rates(hop_ms=dice.choice((0.5, 2, 20)))
     drawn = {kind: dice.randrange(10, RATE_MAX[kind]) for kind in RATES}
     rates = rates.but({kind: drawn[kind] for kind in RATES if kind in on})
@@ -123,7 +123,7 @@ def draw(seed: int) -> Plan:
 
 # ---------------------------------------------------------------- jobs
 def _stage(dice: random.Random, name: str, tasks: int, codes: tuple[int, ...] = (0,), **more: Any) -> dict[str, Any]:
-    ms = dice.choice((100, 400, 2_000, 12_000))
+    ms = dice.choice((100, 400, 2_000, 12_000, 12_000))
     command = ["run", str(ms), *map(str, codes)]
     demand = {"cpu": dice.choice(("500m", "1")), "memory": "64Mi"}
     return {"stage": name, "tasks": tasks, "demand": demand, "command": command, **more}
@@ -188,6 +188,9 @@ def _faults(
                 found.append(
                     Fault(at_ms, kind, dice.choice([*services, *agents * 4]), dice.choice((300, 3_000, 9_000)))
                 )
+            case "absence":  # Of an agent, for longer than its node's lease.
+                kinds = ("kill", "pause", "cut")
+                found.append(Fault(at_ms, dice.choice(kinds), dice.choice(agents), dice.randrange(4_000, 9_000)))
             case "wall":
                 found.append(
                     Fault(at_ms, kind, dice.choice(services[:1]), dice.choice((-3_600_000, -700, 700, 90_000)))

@@ -1,7 +1,7 @@
 """Bugs planted on purpose, each as a patch for as long as it is wanted: a simulation that finds none proves nothing.
 
 Each breaks one promise that the code keeps in one place. `PLANTED` names them; `tests/simulation/test_faults.py` says
-after how many seeds each is found.
+after how many seeds each is found. `MASKED` are those that no seed can find, since another place keeps the promise.
 """
 
 from collections.abc import Callable, Iterator
@@ -284,9 +284,14 @@ def _both(*patches: AbstractContextManager[None]) -> Iterator[None]:
 PLANTED: dict[str, Planted] = {
     found.__name__: found
     for found in (
-        no_fsync, seq_unchecked, token_unchecked, claim_not_read_back, newer_claim_ignored, running_state_kept,
-        snapshot_before_closing, lease_from_arrival, lease_cut_short, shims_heed_no_lease, outbox_forgets,
-        dropped_run_on, starts_after_a_pause, inputs_skipped, epoch_unchecked, adopted_as_lost,
-        append_error_ignored, no_read_back, opening_unanswered,
+        no_fsync, seq_unchecked, token_unchecked, newer_claim_ignored, running_state_kept, snapshot_before_closing,
+        lease_from_arrival, lease_cut_short, shims_heed_no_lease, outbox_forgets, dropped_run_on,
+        starts_after_a_pause, inputs_skipped, epoch_unchecked, adopted_as_lost, no_read_back, opening_unanswered,
     )
 }  # fmt: skip
+
+MASKED: dict[str, tuple[Planted, str]] = {
+    "claim_not_read_back": (claim_not_read_back, "a record behind another claim is void, and is missed when read back"),
+    "append_error_ignored": (append_error_ignored, "what did not arrive is missed when it is read back"),
+}
+"""By name, with what masks it: `no_read_back`, which takes that away, is found."""
