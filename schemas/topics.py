@@ -49,7 +49,7 @@ _ROUTER_BODIES = (
 )
 
 _CORES = ("admission", "fairness", "altruism", "leftover", "estimator", "planner", "gateway")
-_SNAPSHOTS = (*_CORES, "bridge")
+_SNAPSHOTS = (*_CORES, "bridge", "router")
 _ASIDE = ("readers", "operators")
 """Who reads a log beside its services."""
 
@@ -83,7 +83,7 @@ TOPICS = (
     Topic(DEADLETTER, "aside", ("InputRefused",), ("admission",), ("admission", "operators")),
     Topic(ROUTER_JOBS, "input", ("RouteSubmission", "JobCancellation"), ("clients", "gateway"), ("router",)),
     Topic(ROUTER_LOG, "log", tuple(_ROUTER_BODIES.split()), ("router",), ("router", "gateway", *_ASIDE)),
-    Topic(SNAPSHOTS, "aside", ("Snapshot",), _SNAPSHOTS, (*_SNAPSHOTS, "router", "operators"), "compact"),
+    Topic(SNAPSHOTS, "aside", ("Snapshot",), _SNAPSHOTS, (*_SNAPSHOTS, "operators"), "compact"),
 )
 
 

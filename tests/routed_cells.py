@@ -23,6 +23,10 @@ STEP_MS = 1_000
 ROUTED = (b'{"route"', b'{"cancel"')
 
 
+class Ended(Exception):
+    """A router has ended."""
+
+
 class RoutedCells:
     """`cells`: by name. `router`: the one that is stepped; `gone`: those before it, which may still step."""
 
@@ -58,8 +62,11 @@ class RoutedCells:
                 cell.now_ms = self.now_ms
                 await cell.settle()
             busy = False
-            while await self.router.step():
-                busy = True
+            try:
+                while await self.router.step():
+                    busy = True
+            except Ended:
+                self.router = self._new()
 
     async def run(self, ms: int) -> None:
         """So much time passes."""
@@ -82,6 +89,15 @@ class RoutedCells:
         """Another router in the place of this one, which may come back."""
         self.gone.append(self.router)
         self.router = self._new()
+
+    async def fail_to_send(self) -> None:
+        """The next messages of this router to cells are never sent: it ends before, and another takes its place."""
+
+        async def ends(messages: list[Outgoing]) -> None:
+            if messages:
+                raise Ended
+
+        self.router._send = ends  # type: ignore[method-assign]
 
     async def repeat(self, at: int) -> None:
         """One of the messages that routers have sent to cells comes once more."""

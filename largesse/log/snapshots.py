@@ -88,10 +88,14 @@ def load(kind: type[S], data: bytes) -> S:
 
 
 class SnapshotKeeper:
-    """One instance's snapshots: restores the newest, says when the next is due, takes it."""
+    """One instance's snapshots: restores the newest, says when the next is due, takes it. `topic`: the log that they
+    are states of."""
 
-    def __init__(self, bus: Bus, settings: Settings, service: str, shard: int, layout: int, name: str) -> None:
+    def __init__(
+        self, bus: Bus, settings: Settings, service: str, shard: int, layout: int, name: str, *, topic: str = LOG
+    ) -> None:
         self._bus = bus
+        self._topic = topic
         self._settings = settings
         self._service = service
         self._shard = shard
@@ -101,7 +105,8 @@ class SnapshotKeeper:
 
     async def restore(self, kind: type[S]) -> tuple[S, Snapshot] | None:
         """The newest snapshot that may be restored, and its state of type `kind`. Raises PositionGap, BusError."""
-        found = await newest(self._bus, self._settings.partition, self._service, self._shard, self._layout, kind)
+        partition, layout = self._settings.partition, self._layout
+        found = await newest(self._bus, partition, self._service, self._shard, layout, kind, topic=self._topic)
         self._number = self._round = self._seq = self._bytes = 0
         if found is not None:
             snapshot = found[1]
@@ -122,7 +127,7 @@ class SnapshotKeeper:
     ) -> Snapshot:
         """Writes a snapshot of a state as `dump` gave it directly after the record before `order.offset`."""
         partition = self._settings.partition
-        landmark = await landmark_of(self._bus, partition, order.offset)
+        landmark = await landmark_of(self._bus, partition, order.offset, self._topic)
         snapshot = Snapshot(
             self._service, self._shard, of, self._layout, self._number, order, landmark, decisions, state
         )
@@ -140,9 +145,9 @@ class SnapshotKeeper:
         return snapshot
 
 
-async def landmark_of(bus: Bus, partition: int, offset: int) -> str:
+async def landmark_of(bus: Bus, partition: int, offset: int, topic: str = LOG) -> str:
     """Hash of the log's message at the offset before `offset`, empty where there is none. Raises PositionGap."""
-    messages = await bus.fetch(LOG, partition, offset - 1, most=1)
+    messages = await bus.fetch(topic, partition, offset - 1, most=1)
     return sha256(messages[0].value).hexdigest() if messages and messages[0].offset == offset - 1 else ""
 
 
@@ -184,7 +189,7 @@ def messages_of(
 
 
 async def newest(
-    bus: Bus, partition: int, service: str, shard: int, layout: int, kind: type[S]
+    bus: Bus, partition: int, service: str, shard: int, layout: int, kind: type[S], *, topic: str = LOG
 ) -> tuple[S, Snapshot] | None:
     """The newest snapshot that may be restored and its state, or None. Refused ones are named in the log.
 
@@ -204,7 +209,7 @@ async def newest(
             continue
         try:
             snapshot = unpack(about, [pieces[part] for part in sorted(pieces)])
-            state = await judge(bus, partition, snapshot, layout, kind)
+            state = await judge(bus, partition, snapshot, layout, kind, topic)
         except SnapshotRefused as refused:
             log.warning("snapshot_refused", seq=about["seq"], offset=message.offset, reason=str(refused))
             TAKEN.labels(service, "refused").inc()
@@ -268,11 +273,11 @@ def unpack(about: dict[str, object], pieces: list[str]) -> Snapshot:
     return snapshot
 
 
-async def judge(bus: Bus, partition: int, snapshot: Snapshot, layout: int, kind: type[S]) -> S:
+async def judge(bus: Bus, partition: int, snapshot: Snapshot, layout: int, kind: type[S], topic: str = LOG) -> S:
     """The state of a snapshot. Raises SnapshotRefused where it is of another layout or another log."""
     if snapshot.layout != layout:
         raise SnapshotRefused(f"it has layout {snapshot.layout}, this core has {layout}")
-    if await landmark_of(bus, partition, snapshot.order.offset) != snapshot.landmark:
+    if await landmark_of(bus, partition, snapshot.order.offset, topic) != snapshot.landmark:
         raise SnapshotRefused(f"the log has another message before offset {snapshot.order.offset}")
     return load(kind, snapshot.state)
 

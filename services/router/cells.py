@@ -67,7 +67,7 @@ class Cells:
     def look_at_all(self, state: State) -> None:
         """All jobs are compared with what their cells say: what was new since may have been missed."""
         self._look_at = dict.fromkeys(state.jobs, True)
-        self._lapsing = {name: True for name, route in state.jobs.items() if route.phase == "sent"}
+        self._lapsing = dict(state.sent)
 
     def expect(self, name: str) -> None:
         """A job is on its way to a cell."""

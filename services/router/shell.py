@@ -9,21 +9,24 @@ import asyncio
 import secrets
 import time
 from collections.abc import Callable
+from copy import deepcopy
+from dataclasses import replace
 
 from largesse import failpoints
 from largesse.bus.port import Bus, BusError, BusFull, BusRefused, Outgoing, PositionGap, Writer
 from largesse.log.fencing import LogOrder
 from largesse.log.reader import LogReader, wait_for_more
+from largesse.log.snapshots import SnapshotKeeper, dump
 from largesse.log.writer import Fenced, LogWriter, claim_message
 from largesse.settings import Settings
-from largesse.telemetry import CAUGHT_UP, CLAIMS, FOLDED, INPUTS, SEQ, STANDBYS, logger
+from largesse.telemetry import CAUGHT_UP, CLAIMS, FOLDED, INPUTS, MOVES, ROUTED, ROUTES, SEQ, STANDBYS, logger
 from schemas import Header, Record, SequencerAlive
-from schemas.routes import RouterSet
+from schemas.routes import JobRouted, MoveAnswered, RouterSet
 from schemas.topics import ROUTER_JOBS, ROUTER_LOG
 from services.router import core
 from services.router.cells import Cells
 from services.router.core.decide import due
-from services.router.core.state import State
+from services.router.core.state import State, phases
 from services.router.intake import Intake
 from services.router.placing import Placing
 from services.router.sending import owed, owed_by
@@ -31,6 +34,8 @@ from services.router.sending import owed, owed_by
 LEASE_MS = 3_000
 """After so long a silence of the log another instance claims it."""
 ALIVE_PARTS = 3
+KEPT_RECORDS = 5_000
+"""Records between two snapshots, at least."""
 
 
 def fresh_token() -> str:
@@ -81,6 +86,9 @@ class Router:
         self._bus, self._settings, self._knobs = bus, settings, knobs
         self._wall, self._steady, self._draw_token = wall, steady, draw_token
         self._said = logger(service=core.NAME)
+        own = replace(settings, cell=core.CELL, partition=0)
+        self._snapshots = SnapshotKeeper(bus, own, core.NAME, 0, core.LAYOUT, core.NAME, topic=ROUTER_LOG)
+        self._kept_seq = 0
         self._reader: LogReader | None = None
         self._producer: Writer | None = None
         self._log: LogWriter | None = None
@@ -131,7 +139,7 @@ class Router:
     async def _stand_by(self) -> bool:
         reader = self._reader
         if reader is None:
-            reader = self._reader = LogReader(self._bus, 0, LogOrder(), ROUTER_LOG)
+            reader = await self._restore()
         if await self._read(reader):
             return True
         await self.cells.follow(self.state)  # So that it has read them when its turn comes.
@@ -152,6 +160,15 @@ class Router:
         if now - self._claimed_ms >= LEASE_MS:
             raise Fenced("its claim did not come back, or is not the latest")
         return False
+
+    async def _restore(self) -> LogReader:
+        found = await self._snapshots.restore(State)
+        order = LogOrder()
+        if found is not None:
+            self.state, order = found[0], found[1].order
+        self._kept_seq = order.seq
+        self._reader = LogReader(self._bus, 0, order, ROUTER_LOG)
+        return self._reader
 
     async def _read(self, reader: LogReader) -> bool:
         before = reader.offset
@@ -239,12 +256,31 @@ class Router:
         SEQ.labels(core.NAME).set(log.reader.order.seq)
         messages = []
         for each in accepted:
+            _count(each.record.body)
             messages += owed_by(self.state, each.record.body, self.cells)
+        for phase, number in phases(self.state).items():
+            ROUTES.labels(phase).set(number)
         failpoints.hit(core.NAME, "before_send")
         await self._send(messages)
         failpoints.hit(core.NAME, "after_send")
+        await self._keep(log)
+
+    async def _keep(self, log: LogWriter) -> None:
+        """A snapshot from time to time: the state, as the log has it up to here."""
+        order = log.reader.order
+        is_due = self._snapshots.is_due(self._settings.snapshot_rounds, order.seq)
+        if order.seq - self._kept_seq >= KEPT_RECORDS and is_due and self._producer is not None:
+            self._kept_seq = order.seq
+            await self._snapshots.take(self._producer, dump(self.state), deepcopy(order), {}, of=1, durable=False)
 
     async def _send(self, messages: list[Outgoing]) -> None:
         if messages:
             assert self._producer is not None
             await self._producer.send(messages, durable=True)
+
+
+def _count(body: object) -> None:
+    if isinstance(body, JobRouted):
+        ROUTED.labels(body.cell, body.why).inc()
+    elif isinstance(body, MoveAnswered):
+        MOVES.labels("moved" if body.is_free else "stays").inc()

@@ -13,8 +13,9 @@ from services.estimator import core as estimator
 from services.fairness import core as fairness
 from services.leftover import core as leftover
 from services.planner import core as planner
+from services.router import core as router
 
-CORES = (admission, altruism, estimator, fairness, leftover, planner)
+CORES = (admission, altruism, estimator, fairness, leftover, planner, router)
 
 
 def kept_in(hint, found):

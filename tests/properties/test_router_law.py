@@ -5,13 +5,14 @@ later; whatever any of them has sent may come again at any time; nodes go and co
 """
 
 import asyncio
+from contextlib import suppress
 
 from hypothesis import given as for_all
 from hypothesis import settings
 from hypothesis import strategies as st
 
 from schemas.routes import RouterSet
-from tests.routed_cells import TAKEOVER_MS, RoutedCells, spec
+from tests.routed_cells import TAKEOVER_MS, Ended, RoutedCells, spec
 
 NODES = {"east": {"e1": "2"}, "west": {"w1": "2"}}
 KNOBS = RouterSet(lease_ms=6_000, move_after_ms=4_000, move_gap_ms=20_000, move_gain_permille=100)
@@ -23,6 +24,7 @@ STEPS = st.one_of(
     st.tuples(st.just("cancel"), st.sampled_from(NAMES), st.just(0)),
     st.tuples(st.just("repeat"), st.integers(0, 40), st.just(0)),
     st.tuples(st.just("restart"), st.just(""), st.just(0)),
+    st.tuples(st.just("unsent"), st.just(""), st.just(0)),
     st.tuples(st.just("zombie"), st.integers(0, 5), st.just(0)),
     st.tuples(st.just("away"), st.sampled_from(["east", "west"]), st.just(0)),
     st.tuples(st.just("back"), st.sampled_from(["east", "west"]), st.just(0)),
@@ -47,8 +49,11 @@ async def act(cells, stopped, numbers, step):
             await cells.repeat(which)
         case "restart":
             cells.restart()
+        case "unsent":
+            await cells.fail_to_send()
         case "zombie" if cells.gone:
-            await cells.gone[which % len(cells.gone)].step()
+            with suppress(Ended):
+                await cells.gone[which % len(cells.gone)].step()
         case "away" | "back":
             for agent in (cells.cells.get(which) or stopped[which]).agents.values():
                 if what == "away":
@@ -79,7 +84,7 @@ async def tell(steps):
         for agent in cell.agents.values():
             if agent.away:
                 await agent.come_back()
-    await cells.run(TAKEOVER_MS + 400_000)
+    await cells.run(TAKEOVER_MS + 250_000)
 
     await cells.assert_lawful()
     assert cells.router.state.jobs == {}, "every job has come to an end"

@@ -5,6 +5,7 @@ from collections import Counter
 
 import pytest
 
+from largesse.log.snapshots import dump
 from schemas import InputRefused, InputRepeated, JobCancelled, JobRejected
 from schemas.routes import (
     CellsJudged,
@@ -17,6 +18,8 @@ from schemas.routes import (
     RouterSet,
     RouteTaken,
 )
+from services.router import shell
+from services.router.checking import check
 from tests.routed_cells import TAKEOVER_MS, RoutedCells, spec
 
 TWO = {"east": {"e1": "4"}, "west": {"w1": "4"}}
@@ -246,15 +249,36 @@ QUICK = RouterSet(move_after_ms=10_000)
 
 def test_a_job_that_waits_and_holds_nothing_moves_to_a_cell_that_has_room():
     async def story(cells):
+        await filled(cells, "west")
+        stage = {**spec("j")["stages"][0], "duration_ms": 400_000}
+        for number in range(4):
+            await cells.submit(f"east-{number}", stages=[stage])
+        await cells.step()
+        await cells.submit("j")
+        await cells.step()
+        first = (await cells.where())["j"]
+        other = {"east": "west", "west": "east"}[first]
+        await cells.run(15_000)
+        assert await cells.bodies(MoveAsked) == []  # Nowhere would it start at once.
+        for job in [f"long-{number}" for number in range(4)] if other == "west" else [f"east-{n}" for n in range(4)]:
+            await cells.say_to(other, "jobs", {"cancel": job})
+        await cells.run(20_000)
+        (asked,) = await cells.bodies(MoveAsked)
+        assert (asked.job, asked.cell, asked.to) == ("j", first, other)
+        assert await cells.succeeded() == {"j": 1}
+        (routed,) = [body for body in await cells.bodies(JobRouted) if body.number == 2]
+        assert (routed.cell, routed.why) == (other, "moved")
+
+    tell(story, knobs=QUICK)
+
+
+def test_a_job_does_not_move_to_a_cell_that_it_may_not_go_to():
+    async def story(cells):
         await filled(cells, "east")
         await cells.submit("j", cells=["east"])
-        await cells.submit("k", cells=[])
-        await cells.run(3_000)
-        assert (await cells.where()) == {"j": "east", "k": "west"}
-        await cells.run(12_000)
-        assert await cells.bodies(MoveAsked) == []  # It may go nowhere else.
-        await cells.submit("m")
-        await cells.run(3_000)
+        await cells.run(20_000)
+        assert await cells.where() == {"j": "east"}
+        assert await cells.bodies(MoveAsked) == []
 
     tell(story, knobs=QUICK)
 
@@ -314,6 +338,20 @@ def test_another_router_goes_on_from_the_log():
         old = cells.gone[0]
         await old.step()
         assert not old.is_leading
+
+    tell(story)
+
+
+def test_what_a_router_has_decided_and_not_sent_the_next_one_sends():
+    async def story(cells):
+        await cells.fail_to_send()
+        await cells.submit("j")
+        await cells.step()
+        assert list(await cells.where()) == ["j"]
+        assert await cells.sent() == []
+        await cells.run(TAKEOVER_MS + 8_000)
+        assert len(await cells.bodies(JobRouted)) == 1
+        assert await cells.succeeded() == {"j": 1}
 
     tell(story)
 
@@ -386,5 +424,27 @@ def test_a_cancellation_is_a_fact_of_the_log():
         (ended,) = await cells.bodies(RouteEnded)
         assert ended.outcome == "cancelled"
         assert await cells.begun() == {}
+
+    tell(story)
+
+
+def test_a_router_begins_at_a_snapshot_of_the_state(monkeypatch):
+    monkeypatch.setattr(shell, "KEPT_RECORDS", 10)
+
+    async def story(cells):
+        for number in range(6):
+            await cells.submit(f"j{number}")
+        await cells.run(3_000)
+        await cells.submit("huge", stages=[{**spec("j")["stages"][0], "demand": {"cpu": "99"}}])
+        await cells.run(1_000)
+        cells.restart()
+        await cells.router.step()
+        assert cells.router._reader.order.seq >= 10
+        await cells.run(TAKEOVER_MS)
+        assert cells.router.is_leading
+        assert dump(cells.router.state) == dump(check(await cells.records()).state)
+        await cells.submit("late")
+        await cells.run(12_000)
+        assert await cells.succeeded() == Counter({**{f"j{number}": 1 for number in range(6)}, "late": 1})
 
     tell(story)

@@ -129,12 +129,14 @@ def _enter(state: State, name: str, phase: Phase, time: int) -> None:
     route.phase, route.since_ms = phase, time
     if phase == "waiting":
         state.waiting[name] = True
+    elif phase == "sent":
+        state.sent[name] = True
     elif phase == "taken":
         state.taken[name] = True
 
 
 def _forget_phase(state: State, name: str) -> None:
-    for names in (state.waiting, state.taken, state.ending):
+    for names in (state.waiting, state.sent, state.taken, state.ending):
         names.pop(name, None)
 
 

@@ -55,14 +55,15 @@ class Over:
 @dataclass(slots=True)
 class State:
     """`coming`: by cell, what jobs ask for that were sent there, or are to move there, and that its log does not have
-    yet. `waiting`, `taken`: names by phase, in the order in which they came into it. `ending`: of those that wait, the
-    ones that a user has cancelled. `over`: the oldest first."""
+    yet. `waiting`, `sent`, `taken`: names by phase, in the order in which they came into it. `ending`: of those that
+    wait, the ones that a user has cancelled. `over`: the oldest first."""
 
     knobs: RouterSet = field(default_factory=RouterSet)
     jobs: dict[str, Route] = field(default_factory=dict)
     over: dict[str, Over] = field(default_factory=dict)
     coming: dict[str, Vector] = field(default_factory=dict)
     waiting: dict[str, bool] = field(default_factory=dict)
+    sent: dict[str, bool] = field(default_factory=dict)
     taken: dict[str, bool] = field(default_factory=dict)
     ending: dict[str, bool] = field(default_factory=dict)
 
@@ -74,3 +75,9 @@ def wanted_of(spec: JobSpec) -> Vector:
         for kind, amount in stage.demand.items():
             total[kind] = total.get(kind, 0) + amount * stage.tasks
     return dict(sorted(total.items()))
+
+
+def phases(state: State) -> dict[Phase, int]:
+    """How many jobs are in each phase."""
+    waiting, taken, sent = len(state.waiting), len(state.taken), len(state.sent)
+    return {"waiting": waiting, "sent": sent, "taken": taken, "moving": len(state.jobs) - waiting - taken - sent}
