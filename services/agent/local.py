@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 from largesse.lifecycle import node_work as core
-from services.agent.documents import open_folder, write_json
+from services.agent.documents import claim, open_folder, write_json
 from services.agent.found import StopReason
 from services.agent.outbox import Name, Result
 
@@ -94,6 +94,16 @@ def without_result(stopping: StopReason | None) -> Result:
 def document_of(result: Result) -> dict[str, object]:
     state = "succeeded" if result.reason is None else "failed"
     return {"state": state, "reason": result.reason, "run_ms": result.run_ms, "detail": result.detail}
+
+
+def forestall(data: Path, local: Local) -> None:
+    """Claims an attempt in the place of its shim, if it has not begun and that can be done: then it never begins."""
+    with suppress(OSError):
+        folder = open_folder(data, *local.parts(data))
+        try:
+            claim("", {}, dir_fd=folder)
+        finally:
+            os.close(folder)
 
 
 def leave(data: Path, local: Local, name: str, document: dict[str, object]) -> None:

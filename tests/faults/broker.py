@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from largesse.bus.local import LocalBus
+from largesse.bus.passing import KEPT, PASSING
 from largesse.bus.port import BusError, Fetched, Message, Outgoing, check_sizes
 from schemas.topics import INPUTS
 
@@ -101,6 +102,10 @@ class Broker:
     def places(self) -> list[Place]:
         """All partitions that were written to."""
         return list(self._kept)
+
+    def first(self, place: Place) -> int:
+        """The first offset that is left: of what nobody keeps the last messages are."""
+        return max(0, self.end(place) - KEPT) if place[0] in PASSING else 0
 
     def end(self, place: Place) -> int:
         """The offset that a reader of this partition sees next."""
@@ -264,7 +269,7 @@ class SimulatedBus(LocalBus):
             await asyncio.sleep(seconds)
 
     def _bounds(self, topic: str, partition: int) -> tuple[int, int]:
-        return 0, self.broker.end((topic, partition))
+        return self.broker.first((topic, partition)), self.broker.end((topic, partition))
 
     def _read(self, topic: str, partition: int, offset: int, most: int) -> list[Message]:
         return self.broker.read((topic, partition), offset, most)

@@ -18,7 +18,7 @@ from services.agent.executors.port import LOOK_MS, Known, Told, of_kind
 from services.agent.executors.process import PROCESS
 from services.agent.found import Task, Unsound, result_in, stop_in
 from services.agent.lease_file import END, RUN, Hold
-from services.agent.local import Handle, Local, leave, mono_ms, tampered, without_result
+from services.agent.local import Handle, Local, forestall, leave, mono_ms, tampered, without_result
 from services.agent.settings import NodeSettings
 from tests.faults.loop import PROCESS as HERE
 from tests.faults.loop import Process, VirtualLoop
@@ -111,10 +111,14 @@ class Shim:
             self.alive = False
             self.machine.shims.pop(self._folder, None)
             return
-        self._runs.begin(self)
-        self._tell("started")
         hold = Hold(os.open(self._hold_path, os.O_RDONLY)) if self._hold_path is not None else None
         try:
+            if hold is not None and hold.look() != RUN:
+                self._runs.met["lease: not begun"] += 1
+                self._leave({"state": "failed", "reason": "lost", "run_ms": 0})
+                return
+            self._runs.begin(self)
+            self._tell("started")
             await self._watch(hold)
         finally:
             if hold is not None:
@@ -174,6 +178,9 @@ class Shim:
         result: dict[str, object] = {"state": "succeeded", "reason": None, "run_ms": max(0, run_ms), "exit_code": code}
         if reason or code:
             result |= {"state": "failed", "reason": reason or "exit_code", "detail": f"ended with status {code}"}
+        self._leave(result)
+
+    def _leave(self, result: dict[str, object]) -> None:
         write_json(f"{self._folder}/{RESULT}", result)
         self.alive = False
         self.machine.shims.pop(self._folder, None)
@@ -274,6 +281,8 @@ class ShimExecutor:
 
     def stop(self, local: Local, grace_ms: int) -> list[Told]:
         leave(self._settings.data, local, STOP, {"reason": local.stopping, "grace_ms": grace_ms})
+        if local.phase == "starting":
+            forestall(self._settings.data, local)
         if isinstance(local.handle, Guarded):
             local.handle.shim.terminate()
         return []

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from schemas.registry import NEWEST
+from schemas.topics import BY_NAME, LOG
 from services.gateway.http.front_page import STYLES, joined_files, page_files
 from tests.page.vendor import HERE, INDEX, LIBRARIES
 
@@ -81,7 +81,7 @@ def test_every_module_and_every_style_sheet_comes_with_the_first_ones():
 def test_the_log_can_be_filtered_by_every_type_of_record():
     listed = (PAGE / "app/log.js").read_text().partition("TYPES = [")[2].partition("]")[0]
 
-    assert {*re.findall(r'"(\w+)"', listed)} == {*NEWEST} - {"Shares", "Asks", "Grants"}
+    assert {*re.findall(r'"(\w+)"', listed)} == {*BY_NAME[LOG].bodies}
 
 
 def test_no_source_asks_another_host_or_makes_markup_of_text():

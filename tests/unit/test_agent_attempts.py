@@ -90,6 +90,22 @@ def test_what_never_began_may_not_begin_any_more(attempts):
     assert (read_json(folder / RESULT) or {})["reason"] == "lost"
 
 
+def test_what_is_stopped_before_it_has_begun_never_begins(tmp_path, monkeypatch):
+    """However late its shim comes to claim it."""
+    table = Attempts(NodeSettings("n", tmp_path, cgroup="off"))
+    with process() as late:  # Has been forked, and has not come to the attempt yet.
+        monkeypatch.setattr("services.agent.forks.Forks.spawn", lambda *_: (late.pid, start_ticks(late.pid)))
+        table.launched(table.launch(table.prepare([start(command=["touch", "begun"])])))
+        local = table.by_key[NAME]
+        assert local.phase == "starting"
+        table.stop(local, "killed", 0)
+
+        subprocess.run([sys.executable, "-I", "-S", "-c", SHIM_START, SHIM_PATH, local.folder], check=True)
+
+    assert list(local.folder.glob("work/*")) == []
+    assert not (local.folder / RESULT).exists()
+
+
 def test_a_folder_without_a_task_is_no_attempt(attempts):
     folder = prepared(attempts, command=["true"])
     (folder / TASK).unlink()

@@ -20,7 +20,7 @@ from services.agent.documents import CHILD, STOP, TASK, Spoilt, Way, claim, open
 from services.agent.executors.port import LOOK_MS, Known, Told, of_kind
 from services.agent.forks import Forks, guard_in
 from services.agent.found import Task, Unsound, result_in, stop_in
-from services.agent.local import Handle, Local, leave, mono_ms, tampered, without_result
+from services.agent.local import Handle, Local, forestall, leave, mono_ms, tampered, without_result
 from services.agent.outbox import Result
 from services.agent.settings import NodeSettings
 from services.agent.starting import limits_of, task_of
@@ -203,9 +203,13 @@ class ProcessExecutor:
 
     # ---------------------------------------------------------------- ending
     def stop(self, local: Local, grace_ms: int) -> list[Told]:
-        """Its shim is told, which tells the command. Both are killed where that does not do."""
+        """Its shim is told, which tells the command. Both are killed where that does not do. What has not begun never
+        does: by the time its shim claims it, the cell may have given its task to others.
+        """
         # On a full disk the shim hears less, and stops all the same.
         leave(self._data, local, STOP, {"reason": local.stopping, "grace_ms": grace_ms})
+        if local.phase == "starting":
+            forestall(self._data, local)
         _shim(local).force_ms = mono_ms() + grace_ms + FORCE_MS
         self._signal(local, signal.SIGTERM)
         return []
