@@ -37,7 +37,7 @@ DONE, WRONG_USAGE, INTERNAL = 0, 2, 3
 
 LOOK_SECONDS = 1
 WAITS_LOOKS = 2
-"""What takes no longer than so many looks is not worth a line."""
+"""What takes no more looks than these is not worth a line."""
 
 END_SECONDS = 7
 """Whatever has not ended so long after the signal is cut off: who stops containers waits 10 s."""
