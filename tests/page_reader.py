@@ -61,9 +61,17 @@ class Reader:
     def until(self, holds: str) -> None:
         """Waits until an expression is true. Playwright's own way has the page evaluate text, which its policy bars."""
         deadline = monotonic() + GUARD_MS / 1_000
-        while not self.tab.evaluate(holds):
+        while not self._holds(holds):
             assert monotonic() < deadline, f"{holds}\n{self.complaints}\n{self.text('body')}"
             self.tab.wait_for_timeout(50)
+
+    def _holds(self, holds: str) -> bool:
+        try:
+            return bool(self.tab.evaluate(holds))
+        except playwright.Error as error:
+            if "context was destroyed" not in str(error):  # The page is being loaded again.
+                raise
+            return False
 
     def text(self, selector: str = "main") -> str:
         """The text that a reader sees there."""

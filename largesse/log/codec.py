@@ -5,7 +5,7 @@ they stand there, so they are cut out of the message and never encoded again.
 """
 
 import re
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, replace
 from functools import cache, lru_cache
 from typing import Any
 
@@ -14,6 +14,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from schemas.envelope import Header, Record
 from schemas.history import lift
+from schemas.jobs import JobCancelled
 from schemas.registry import NEWEST, VERSION_OF
 
 _OPEN = b'{"header":'
@@ -48,8 +49,19 @@ def record_of(body: object, *, cell: str, seq: int, round_number: int, time: int
     return Record(kind.__name__, VERSION_OF[kind], cell, seq, round_number, time, id_, cause, body)
 
 
+@dataclass(slots=True)
+class _Cancelled:
+    """What a cancellation that depends on nothing says: what was added since has no part in it."""
+
+    job: str
+    author: str
+
+
 def encode(record: Record) -> bytes:
     """The content's bytes. The same record always gives the same bytes."""
+    body = record.body
+    if isinstance(body, JobCancelled) and not body.if_unstarted:
+        return orjson.dumps(replace(record, body=_Cancelled(body.job, body.author)))
     return orjson.dumps(record)
 
 

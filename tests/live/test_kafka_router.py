@@ -32,7 +32,7 @@ pytestmark = [
 
 SIZE = Size(nodes=4, cores=2, pending=0, hold_s=2, measured_s=0, probes=0, load=0)
 CELLS = ("c0", "c1", "c2")
-JOBS = 90
+JOBS = 240
 PAUSE_S = 8
 END_S = 240
 SETTINGS = {

@@ -13,7 +13,10 @@ from tests.strategies import for_all
 
 LIMITED = Queue("root", children=[Queue("a", max={"cpu": 6_000}), Queue("b", guaranteed={"cpu": 2_000})])
 
-pytestmark = pytest.mark.skipif(lending.__file__.endswith(".so"), reason="compiled, a module keeps its classes")
+pytestmark = [
+    pytest.mark.skipif(lending.__file__.endswith(".so"), reason="compiled, a module keeps its classes"),
+    pytest.mark.xdist_group("lending"),  # The last test counts what the first one met.
+]
 
 
 def can_lend(reserved, node, task, end_ms):
