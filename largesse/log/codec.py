@@ -60,7 +60,7 @@ class _Cancelled:
 def encode(record: Record) -> bytes:
     """The content's bytes. The same record always gives the same bytes."""
     body = record.body
-    if isinstance(body, JobCancelled) and not body.if_unstarted:
+    if isinstance(body, JobCancelled) and not (body.if_unstarted or body.admitted or body.moved_to):
         return orjson.dumps(replace(record, body=_Cancelled(body.job, body.author)))
     return orjson.dumps(record)
 

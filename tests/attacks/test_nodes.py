@@ -75,7 +75,15 @@ def tried(tmp_path_factory):
                 while not cell.bodies(NodeRegistered):
                     await evil.publish(UP, json.dumps(report(found.number(), form="register")).encode())
                     await asyncio.sleep(0.1)
-            await evil.publish(UP, json.dumps(report(found.number())).encode())
+            last = found.number()
+            await evil.publish(UP, json.dumps(report(last)).encode())
+            async with asyncio.timeout(GUARD_SECONDS):
+                while await told(evil) != last:
+                    pass
+                records = -1
+                while records != len(cell.records):  # What was repeated is sequenced after it was answered.
+                    records = len(cell.records)
+                    await asyncio.sleep(0.5)
             return found
 
         async def attempt(found, attack):
@@ -93,6 +101,12 @@ def tried(tmp_path_factory):
         finally:
             runner.run(stack.aclose())
             site.mosquitto.kill()
+
+
+async def told(evil):
+    """The number of the newest report that the bridge has answered."""
+    answers = [json.loads(message.payload)["answered"] for message in await evil.next() if message.payload]
+    return answers[-1]["number"] if answers and answers[-1] else 0
 
 
 def counts():

@@ -6,6 +6,7 @@ from contextlib import contextmanager
 
 import pytest
 
+from largesse.bus.memory import MemoryBus
 from services.gateway.http.serve import bound, serve
 from tests.browser import needs_chromium
 from tests.page_reader import readers
@@ -17,7 +18,7 @@ START_SECONDS = 60
 
 
 @contextmanager
-def a_gateway():
+def a_gateway(make_bus=MemoryBus):
     """The address of a gateway of the cells east and west, of which east is its own."""
     listening = bound("127.0.0.1", 0)
     port = listening.getsockname()[1]
@@ -27,7 +28,7 @@ def a_gateway():
     async def work():
         stop = asyncio.Event()
         ends.append((asyncio.get_running_loop(), stop))
-        async with choice_of_cells() as (choice, _, _):
+        async with choice_of_cells(make_bus=make_bus) as (choice, _, _):
             begun.set()
             await serve(choice, listening, stop)
 

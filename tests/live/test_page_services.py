@@ -15,21 +15,19 @@ pytestmark = [pytest.mark.slow, needs_chromium]
 CELL = "east"
 
 
-@pytest.fixture
-def dealt(monkeypatch):
-    """By service, the shards of each instance; every memory bus tells it."""
-    found = {service: [(0,), ()] for service in instances.GROUPED}
-    by_group = {group_of(service, CELL): service for service in found}
+class DealingBus(MemoryBus):
+    """A bus that deals out shards. `dealt`: by service, the shards of each instance."""
+
+    def __init__(self):
+        super().__init__()
+        self.dealt = {service: [(0,), ()] for service in instances.GROUPED}
 
     async def told(self, groups):
+        by_group = {group_of(service, CELL): shards for service, shards in self.dealt.items()}
         return {
-            group: Group(tuple(Member(f"m{n}", f"10.0.0.{n}", each) for n, each in enumerate(found[by_group[group]])))
+            group: Group(tuple(Member(f"m{n}", f"10.0.0.{n}", each) for n, each in enumerate(by_group[group])))
             for group in groups
         }
-
-    monkeypatch.setattr(MemoryBus, "told", told, raising=False)
-    monkeypatch.setattr(instances, "KEPT_S", 0.0)
-    return found
 
 
 def numbers(tab, service):
@@ -37,8 +35,11 @@ def numbers(tab, service):
 
 
 @pytest.mark.parametrize(("colours", "size"), [("light", WIDE), ("dark", NARROW)], ids=["light-wide", "dark-narrow"])
-def test_the_overview_shows_standbys_and_misses_those_that_are_gone(dealt, colours, size):
-    with a_gateway() as url, readers(url) as make:
+def test_the_overview_shows_standbys_and_misses_those_that_are_gone(monkeypatch, colours, size):
+    monkeypatch.setattr(instances, "KEPT_S", 0.0)
+    bus = DealingBus()
+    dealt = bus.dealt
+    with a_gateway(lambda: bus) as url, readers(url) as make:
         tab = make(colours, size)
         tab.open("overview")
         tab.until("document.querySelector('section[aria-label=Services]')")

@@ -42,9 +42,9 @@ class Cells:
 
 
 @asynccontextmanager
-async def choice_of_cells(*refused):
+async def choice_of_cells(*refused, make_bus=MemoryBus):
     """The app of a gateway, its cells, and the bus. `refused`: names of cells that may not be served."""
-    bus, stop = MemoryBus(), asyncio.Event()
+    bus, stop = make_bus(), asyncio.Event()
     settings = Settings(bus="memory:", cell="east", wait_ms=50)
     for number, name in enumerate(NAMES):
         await add_cell(bus, Cell(name, number))
