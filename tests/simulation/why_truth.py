@@ -6,8 +6,9 @@ it did. Where it does not, further runs tell why, or the reason counts as unexpl
 behind    it starts earlier once what `why` names behind the main reason is gone, too;
 others    who else waits takes what the obstacle's removal set free: with all others held back, and nobody to come, it
           starts earlier without the obstacle than with it;
-turn      room is gathered for one of those that wait, and goes to the next of them: with all others held back it
-          starts at once, beside the one for which room was gathered as well;
+siblings  other stages of its own job take it: with all other jobs held back, one of them starts earlier;
+turn      room is gathered for one of those that wait, and goes to the next of them, or is lent by a pool to others that
+          wait: with all others held back it starts at once, with the obstacle as well;
 ordinary  without a reservation its job is one of its queue, and meets the limits there: without those, too, it starts
           earlier;
 next      in the recording it starts in the next round already: nothing is earlier.
@@ -218,7 +219,7 @@ def world_of(state: view.State, row: Named, more: tuple[tuple[str, str], ...] = 
 
 
 # ---------------------------------------------------------------- the judgement
-EXPLAINED = ("behind", "others", "turn", "ordinary", "next")
+EXPLAINED = ("behind", "others", "siblings", "turn", "ordinary", "next")
 
 
 @dataclass
@@ -364,12 +365,14 @@ class Judge:
         without = replace(world_of(state, row, row.also), only=(row.job, *row.kept_for))
         beside = World(fork=state.seq, only=(row.job, *row.kept_for))
         wanted = {row.key: None}
-        now = self.recording.tried(without, wanted).get(row.key)
-        then = self.recording.tried(beside, wanted).get(row.key)
+        freed, bound = self.recording.tried(without, wanted), self.recording.tried(beside, wanted)
+        now, then, was = freed.get(row.key), bound.get(row.key), self.was(row)
         if now is not None and (then is None or now < then):
             return "others"
-        was = self.was(row)
-        return "turn" if row.reason == "kept" and now is not None and now == then and (was is None or now < was) else ""
+        if row.reason in ("kept", "pool") and now is not None and now == then and (was is None or now < was):
+            return "turn"
+        siblings = [key for key in freed if key[0] == row.job and key != row.key]
+        return "siblings" if any(freed[key] < bound.get(key, freed[key] + 1) for key in siblings) else ""
 
 
 def judge(verdict: Verdict, seed: int, moments: int, single: int = 4, workload: str = "mixed", jobs: int = 60) -> None:
