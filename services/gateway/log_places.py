@@ -13,6 +13,7 @@ from json import dumps
 
 from largesse.bus.port import Bus
 from largesse.log.checkpoints import Checkpoints
+from largesse.log.codec import decode, unwrap
 from largesse.log.fencing import PIECE, Accepted, LogOrder
 from largesse.log.reader import LogReader
 from largesse.log.record_lines import named_in
@@ -121,6 +122,11 @@ class LogPlaces:
                 continue
             if names and self._ends_before(reader.order.seq, last, names):
                 return
+            if names and (end := self._plain_stretch(reader.order, last)) is not None:
+                for accepted in await self._speaking(reader, end, names):
+                    yield accepted
+                reader, noted = LogReader(self._bus, self._partition, deepcopy(end.order)), end.seq
+                continue
             before = reader.offset
             found = await reader.read(most=min(READ_AT_ONCE, self._left(reader)) if names else READ_AT_ONCE)
             if reader.offset == before:
@@ -137,6 +143,31 @@ class LogPlaces:
                     return
                 if not isinstance(accepted.record.body, SequencerClaimed):
                     yield accepted
+
+    def _plain_stretch(self, order: LogOrder, last: int) -> Place | None:
+        """The next place, where a reader stands at one, and every message up to there is a record that counts; None:
+        there are claims, void messages or records in parts between them, or it lies behind `last`.
+        """
+        at = bisect_left(self._places, order.seq, key=lambda each: each.seq)
+        if at + 1 >= len(self._places) or self._places[at].order != order or self._places[at + 1].seq > last:
+            return None
+        end = self._places[at + 1]
+        return end if end.order.offset - order.offset == end.seq - order.seq else None
+
+    async def _speaking(self, reader: LogReader, end: Place, names: tuple[str, ...]) -> list[Accepted]:
+        """The records of a plain stretch that have one of these names. Only those are decoded, since that takes twenty
+        times what looking at their bytes does.
+        """
+        texts, found = tuple(map(named, names)), list[Accepted]()
+        while reader.offset < end.order.offset:
+            before = reader.offset
+            for message in await reader.fetch(most=min(LOOKED_AT_ONCE, end.order.offset - reader.offset)):
+                if message.offset < end.order.offset and any(text in message.value for text in texts):
+                    header, content = unwrap(message.value)
+                    found.append(Accepted(decode(content), header, content, message.offset))
+            if reader.offset == before:
+                break
+        return found
 
     def _left(self, reader: LogReader) -> int:
         """How many messages lie before the next place, at least 1: there a reader may leave out some."""
