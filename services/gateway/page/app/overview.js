@@ -23,8 +23,8 @@ export function Overview() {
         <${Waiting} cell=${cell} reasons=${reasons.data?.reasons ?? []} />
         <${TopQueues} root=${cell.queues} />
         <${Services} services=${services} />
-        <${History} />
-      </div>`}<//>`;
+      </div>`}<//>
+    <div class="grid"><${History} /></div>`;
 }
 
 /** @param {{cell: any}} props */
