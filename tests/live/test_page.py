@@ -148,6 +148,21 @@ def test_the_past_is_marked_and_keys_and_a_time_lead_to_moments(reader, cell, se
     assert tab.complaints == []
 
 
+def test_time_goes_on_while_nothing_happens_but_not_in_the_past(reader, seq):
+    so_far = "[...document.querySelectorAll('dt')].find((each) => each.innerText === 'So far').nextElementSibling"
+    tab = reader()
+    tab.tab.clock.install()
+    for view, goes_on in (("jobs/endless", True), (f"jobs/endless?at={seq}", False)):
+        tab.open(view)
+        before = tab.tab.evaluate(f"{so_far}.innerText")
+        assert "d" not in before
+        tab.tab.clock.fast_forward("50:00:00")
+        if goes_on:
+            tab.until(f"{so_far}.innerText.startsWith('2 d')")
+        else:
+            assert tab.tab.evaluate(f"{so_far}.innerText") == before
+
+
 def test_nothing_can_be_changed_in_the_past(reader, seq):
     tab = reader()
     tab.open(f"jobs/endless?at={seq}")

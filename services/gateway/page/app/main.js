@@ -2,7 +2,7 @@
 import { head, listen, trouble } from "./changes.js";
 import { Frame } from "./frame.js";
 import { effect, html, render } from "./lib.js";
-import { followMoment } from "./moment.js";
+import { followMoment, followTime } from "./moment.js";
 import { Empty } from "./parts.js";
 import { href, route } from "./route.js";
 import { Classes } from "./classes.js";
@@ -59,6 +59,7 @@ effect(() => {
 });
 askWho();
 followMoment();
+followTime();
 const root = /** @type {HTMLElement} */ (document.getElementById("page"));
 root.replaceChildren();
 render(html`<${Page} />`, root);

@@ -27,8 +27,25 @@ export const logBegins = signal(/** @type {number | null} */ (null));
 /** The moment that is shown; null until it is known. */
 export const shown = computed(() => (at.value === null ? head.value : found.value));
 
-/** The time by which to reckon how long ago something was. */
-export const nowMs = computed(() => shown.value?.time ?? Date.now());
+/** How long ago the last record came, in steps. */
+const sinceMs = signal(0);
+const TICK_MS = 5_000;
+
+/** The time by which to reckon how long ago something was: now, that of the last record and what has gone by since. */
+export const nowMs = computed(() => {
+  if (!shown.value) return Date.now();
+  return shown.value.time + (past.value || recorded.value ? 0 : sinceMs.value);
+});
+
+/** Lets time go on also while nothing happens in the cell. */
+export function followTime() {
+  let came = 0;
+  effect(() => {
+    came = head.value === null ? 0 : performance.now();
+    sinceMs.value = 0;
+  });
+  setInterval(() => { if (!document.hidden && head.peek()) sinceMs.value = performance.now() - came; }, TICK_MS);
+}
 
 /** Follows the moment of the address, and finds which record a time means. */
 export function followMoment() {
