@@ -10,7 +10,6 @@ has kept pace with the steady clock for BELIEVED_AFTER_MS (the machine was start
 later). A log whose last record is ahead of the wall clock goes on from that record.
 """
 
-import time
 from collections.abc import Callable
 
 SLEW = 20
@@ -22,16 +21,6 @@ AGREES_MS = 1_000
 BELIEVED_AFTER_MS = 600_000
 """A wall clock that is ahead is believed once it has not jumped for so long. A wrong one is usually set right sooner;
 the NTP daemon waits for 5 to 15 minutes before it steps a clock."""
-
-
-def wall_ms() -> int:
-    """The wall clock: Unix milliseconds, UTC."""
-    return time.time_ns() // 1_000_000
-
-
-def steady_ms() -> int:
-    """The steady clock: milliseconds since the machine was started, those it slept through included."""
-    return time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1_000_000
 
 
 class LogClock:

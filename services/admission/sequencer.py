@@ -7,22 +7,23 @@ state and becomes a standby again.
 """
 
 import asyncio
-import secrets
 from collections.abc import Callable
 from copy import deepcopy
 
 from largesse import failpoints
-from largesse.bus.port import Bus, BusError, BusFull, BusRefused, PositionGap, Writer
+from largesse.bus.port import Bus, BusError, BusFull, BusRefused, PositionGap
+from largesse.clocks import fresh_token, steady_ms, wall_ms
 from largesse.folding import FOLDING, CoreStopped
 from largesse.ids import content_hash
 from largesse.log.beats import Hearing
+from largesse.log.candidate import Candidate, Turn
 from largesse.log.fencing import Accepted, LogOrder
 from largesse.log.reader import LogReader, wait_for_more
 from largesse.log.snapshots import SnapshotKeeper, dump
 from largesse.log.wanted import wanted_of
-from largesse.log.writer import Fenced, LogWriter, claim_message
+from largesse.log.writer import Fenced, LogWriter
 from largesse.settings import Settings
-from largesse.telemetry import CAUGHT_UP, CLAIMS, FOLDED, INPUTS, SEQ, STANDBYS, logger
+from largesse.telemetry import CAUGHT_UP, FOLDED, INPUTS, SEQ, logger
 from schemas import (
     DecisionHash,
     Header,
@@ -36,10 +37,9 @@ from schemas import (
     SequencerAlive,
 )
 from schemas.edge.beats import SequencerBeat
-from schemas.topics import LOG
 from services.admission import core
 from services.admission.beats import Speaking
-from services.admission.clock import AGREES_MS, LogClock, steady_ms, wall_ms
+from services.admission.clock import AGREES_MS, LogClock
 from services.admission.core.judge import lose
 from services.admission.core.rounds import accepts_forecast, cause_of_due, close, due, next_due_ms
 from services.admission.core.state import State
@@ -58,11 +58,6 @@ LOOK_PARTS = 6
 
 OPENINGS_KEPT = 1_000
 """A forecast for an opening older than the last so many is ignored."""
-
-
-def fresh_token() -> str:
-    """A token that no claim has carried before."""
-    return secrets.token_hex(16)
 
 
 async def run(bus: Bus, settings: Settings, *, stop: asyncio.Event, name: str = core.NAME) -> None:
@@ -110,18 +105,16 @@ class Sequencer:
         self._bus = bus
         self._settings = settings
         self._clock = LogClock(clock or wall_ms, steady or clock or steady_ms)
-        self._draw_token = draw_token
         self._alone = settings.is_alone if alone is None else alone
         self._said, self._folded = logger(service=name), FOLDED.labels(name)
         self._reader: LogReader | None = None
-        self._producer: Writer | None = None
-        self._token = ""
         self._leading: Leading | None = None
-        self._now_ms = self._heard_ms = self._clock.steady_ms
+        self._now_ms = self._clock.steady_ms
+        self._candidate = Candidate(
+            bus, self._now_ms, cell=settings.cell, partition=settings.partition, draw_token=draw_token
+        )
         self._away_ms = 0
         self._is_caught_up = False
-        self._claimed_ms = 0
-        self._wait_until_ms = 0
         self._openings: dict[str, bool] = {}
         self._beats = Hearing(bus, settings.partition)
         self._speaking = Speaking(bus, settings.partition)
@@ -177,10 +170,9 @@ class Sequencer:
         """How long to wait between two steps at most."""
         now_ms = self._clock.now_ms()
         if (lead := self._leading) is None:
-            claim_ms = self._wait_until_ms if self._alone else self._heard_ms + self._lease_ms
             # Signs of life are looked for from time to time: however many nodes give them, nobody is woken by one.
             look_ms = min(self._settings.wait_ms, self._lease_ms // LOOK_PARTS)
-            return max(1, min(look_ms, max(claim_ms, self._wait_until_ms) - now_ms))
+            return max(1, min(look_ms, self._candidate.claims_ms(self._silence_ms) - now_ms))
         due_ms = next_due_ms(self.state)
         moments = [
             now_ms + min(self._settings.wait_ms, self.state.policy.node_lease_ms // LOOK_PARTS),
@@ -194,13 +186,16 @@ class Sequencer:
     async def close(self) -> None:
         """Closes the producers."""
         await self._speaking.close()
-        if self._producer is not None:
-            await self._producer.drop()
-            self._producer = None
+        await self._candidate.close()
 
     @property
     def _lease_ms(self) -> int:
         return self.state.policy.sequencer_lease_ms
+
+    @property
+    def _silence_ms(self) -> int:
+        """For how long nothing may be heard of a leader before the log is claimed."""
+        return 0 if self._alone else self._lease_ms
 
     # ---------------------------------------------------------------- standing by
     async def _stand_by(self) -> bool:
@@ -214,26 +209,27 @@ class Sequencer:
         if await self._read(reader) or heard:
             return True
         self._is_caught_up = True
-        if self._producer is None:
-            if not self._may_claim():
-                return False
-            # Asked where a topic ends, the bus brings all up to there: a pause, or a slow bus, is no silence.
-            await self._bus.bounds(LOG, self._settings.partition)
-            if not await self._read(reader) and (self._alone or await self._beats.is_drained()):
-                await self._claim(reader)
-            return True
-        if reader.order.token == self._token:
-            await self._begin_to_lead(reader, self._producer)
-            return True
-        if self._now_ms - self._claimed_ms >= self._lease_ms:
-            raise Fenced("its claim did not come back, or is not the latest")
-        return False
+
+        async def is_silent() -> bool:
+            return not await self._read(reader) and (self._alone or await self._beats.is_drained())
+
+        turn = await self._candidate.turn(
+            reader.order,
+            self._now_ms,
+            silence_ms=self._silence_ms,
+            lease_ms=self._lease_ms,
+            log_ms=self._clock.log_ms,
+            is_silent=is_silent,
+        )
+        if turn is Turn.LEADS:
+            await self._begin_to_lead(reader)
+        return turn is not Turn.WAITS
 
     async def _read(self, reader: LogReader) -> bool:
         """Folds the records that have arrived; False if there are none."""
         before = reader.offset
         for accepted in await reader.read():
-            self._heard_ms = self._now_ms
+            self._candidate.heard_ms = self._now_ms
             if self._is_caught_up and accepted.record.seq:
                 self._clock.hear(accepted.record.time)
             self._learn(accepted)
@@ -249,11 +245,11 @@ class Sequencer:
         """
         beats = await self._beats.read(with_nodes=False)
         if beats is None:
-            self._heard_ms = self._now_ms
+            self._candidate.heard_ms = self._now_ms
             return True
         for beat in beats:
             if isinstance(beat, SequencerBeat) and beat.token == reader.order.token:
-                self._heard_ms = self._now_ms
+                self._candidate.heard_ms = self._now_ms
                 # It may be as late as it was not looked for.
                 is_late = 0 <= self._clock.log_ms - beat.time <= self._lease_ms // LOOK_PARTS
                 if self._is_caught_up and beat.seq == reader.order.seq and not is_late:
@@ -287,28 +283,16 @@ class Sequencer:
             if len(self._openings) > OPENINGS_KEPT:
                 del self._openings[next(iter(self._openings))]
 
-    def _may_claim(self) -> bool:
-        silent = self._alone or self._now_ms - self._heard_ms >= self._lease_ms
-        return silent and self._now_ms >= self._wait_until_ms
-
-    async def _claim(self, reader: LogReader) -> None:
-        self._producer = self._bus.writer()
-        self._token = self._draw_token()
-        self._claimed_ms = self._now_ms
-        settings = self._settings
-        claim = claim_message(settings.cell, settings.partition, self._token, reader.order, self._clock.log_ms)
-        await self._producer.send([claim], durable=True)
-        CLAIMS.inc()
-
-    async def _begin_to_lead(self, reader: LogReader, producer: Writer) -> None:
-        settings = self._settings
+    async def _begin_to_lead(self, reader: LogReader) -> None:
+        settings, producer = self._settings, self._candidate.producer
+        assert producer is not None
         log = LogWriter(
             self._bus,
             producer,
             reader,
             cell=settings.cell,
             partition=settings.partition,
-            token=self._token,
+            token=self._candidate.token,
             name=self.name,
         )
         await self._beats.begin()
@@ -333,10 +317,7 @@ class Sequencer:
     async def _give_up(self, why: str) -> None:
         """Drops the producer, discards the running state, and stands by for at least a lease."""
         self._said.warning("standing_by", was_leading=self.is_leading, reason=why)
-        STANDBYS.inc()
-        self._wait_until_ms = self._heard_ms = self._now_ms
-        self._wait_until_ms += self._lease_ms
-        producer, self._producer = self._producer, None
+        lease_ms = self._lease_ms
         self._leading = None
         self._reader = None
         self._is_caught_up = False
@@ -344,8 +325,7 @@ class Sequencer:
         self._openings, self._decisions = {}, {}
         self._letters.clear()
         await self._speaking.close()
-        if producer is not None:
-            await producer.drop()
+        await self._candidate.give_up(self._now_ms, lease_ms)
 
     # ---------------------------------------------------------------- leading
     async def _lead(self, lead: Leading) -> bool:
@@ -499,11 +479,12 @@ class Sequencer:
 
     # ---------------------------------------------------------------- after the read-back
     async def _act_on(self, lead: Leading, accepted: list[Accepted]) -> None:
-        assert self._producer is not None
+        producer = self._candidate.producer
+        assert producer is not None
         for each in accepted:
             self._letters.note(each)
             lead.count_round(each.record, self._said)
-        await self._letters.write(self._producer)
+        await self._letters.write(producer)
         SEQ.labels(self.name).set(accepted[-1].record.seq)
         pending = lead.pending
         if pending is not None:
@@ -512,4 +493,4 @@ class Sequencer:
             pending.order.offset = closing.offset + 1
             # Durable, so that the dead letters before it are too: a restore need not look for them.
             positions = lead.decisions.positions()
-            await self._snapshots.take(self._producer, pending.state, pending.order, positions, of=1, durable=True)
+            await self._snapshots.take(producer, pending.state, pending.order, positions, of=1, durable=True)

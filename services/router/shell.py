@@ -6,20 +6,20 @@ changes nothing in a cell that has it already.
 """
 
 import asyncio
-import secrets
-import time
 from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import replace
 
 from largesse import failpoints
-from largesse.bus.port import Bus, BusError, BusFull, BusRefused, Outgoing, PositionGap, Writer
+from largesse.bus.port import Bus, BusError, BusFull, BusRefused, Outgoing, PositionGap
+from largesse.clocks import fresh_token, steady_ms, wall_ms
+from largesse.log.candidate import Candidate, Turn
 from largesse.log.fencing import LogOrder
 from largesse.log.reader import LogReader, wait_for_more
 from largesse.log.snapshots import SnapshotKeeper, dump
-from largesse.log.writer import Fenced, LogWriter, claim_message
+from largesse.log.writer import Fenced, LogWriter
 from largesse.settings import Settings
-from largesse.telemetry import CAUGHT_UP, CLAIMS, FOLDED, INPUTS, MOVES, ROUTED, ROUTES, SEQ, STANDBYS, logger
+from largesse.telemetry import CAUGHT_UP, FOLDED, INPUTS, MOVES, ROUTED, ROUTES, SEQ, logger
 from schemas import Header, Record, SequencerAlive
 from schemas.routes import JobRouted, MoveAnswered, RouterSet
 from schemas.topics import ROUTER_JOBS, ROUTER_LOG
@@ -36,21 +36,6 @@ LEASE_MS = 3_000
 ALIVE_PARTS = 3
 KEPT_RECORDS = 5_000
 """Records between two snapshots, at least."""
-
-
-def fresh_token() -> str:
-    """A token that no claim has carried before."""
-    return secrets.token_hex(16)
-
-
-def wall_ms() -> int:
-    """Unix milliseconds."""
-    return time.time_ns() // 1_000_000
-
-
-def steady_ms() -> int:
-    """Milliseconds since the machine was started."""
-    return time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1_000_000
 
 
 async def run(bus: Bus, settings: Settings, knobs: RouterSet, *, stop: asyncio.Event) -> None:
@@ -84,19 +69,17 @@ class Router:
         self.state: State = core.start()
         self.cells = Cells(bus, settings, steady)
         self._bus, self._settings, self._knobs = bus, settings, knobs
-        self._wall, self._steady, self._draw_token = wall, steady, draw_token
+        self._wall, self._steady = wall, steady
         self._said = logger(service=core.NAME)
         own = replace(settings, cell=core.CELL, partition=0)
         self._snapshots = SnapshotKeeper(bus, own, core.NAME, 0, core.LAYOUT, core.NAME, topic=ROUTER_LOG)
         self._kept_seq = 0
         self._reader: LogReader | None = None
-        self._producer: Writer | None = None
+        self._candidate = Candidate(bus, steady(), cell=core.CELL, partition=0, draw_token=draw_token, topic=ROUTER_LOG)
         self._log: LogWriter | None = None
-        self._token = ""
         self._intake = Intake(bus)
         self._placing = Placing()
-        self._claimed_ms = self._wait_until_ms = 0
-        self._heard_ms = self._appended_ms = steady()
+        self._appended_ms = steady()
 
     @property
     def is_leading(self) -> bool:
@@ -125,15 +108,13 @@ class Router:
         """How long to wait between two steps at most."""
         now = self._steady()
         if self._log is None:
-            return max(1, min(self._settings.wait_ms, max(self._heard_ms + LEASE_MS, self._wait_until_ms) - now))
+            return max(1, min(self._settings.wait_ms, self._candidate.claims_ms(LEASE_MS) - now))
         due_ms = min(self._appended_ms + LEASE_MS // ALIVE_PARTS, self._placing.next_ms(self.state, now))
         return max(1, min(self._settings.wait_ms, due_ms - now))
 
     async def close(self) -> None:
         """Closes the producer."""
-        if self._producer is not None:
-            await self._producer.drop()
-            self._producer = None
+        await self._candidate.close()
 
     # ---------------------------------------------------------------- standing by
     async def _stand_by(self) -> bool:
@@ -145,21 +126,21 @@ class Router:
         await self.cells.follow(self.state)  # So that it has read them when its turn comes.
         if self.cells.has_read:
             return True
-        now = self._steady()
-        if self._producer is None:
-            if now - self._heard_ms < LEASE_MS or now < self._wait_until_ms:
-                return False
-            # A pause, or a slow bus, is no silence.
-            await self._bus.bounds(ROUTER_LOG, 0)
-            if not await self._read(reader):
-                await self._claim(reader)
-            return True
-        if reader.order.token == self._token:
-            await self._begin_to_lead(reader, self._producer)
-            return True
-        if now - self._claimed_ms >= LEASE_MS:
-            raise Fenced("its claim did not come back, or is not the latest")
-        return False
+
+        async def is_silent() -> bool:
+            return not await self._read(reader)
+
+        turn = await self._candidate.turn(
+            reader.order,
+            self._steady(),
+            silence_ms=LEASE_MS,
+            lease_ms=LEASE_MS,
+            log_ms=self._wall(),
+            is_silent=is_silent,
+        )
+        if turn is Turn.LEADS:
+            await self._begin_to_lead(reader)
+        return turn is not Turn.WAITS
 
     async def _restore(self) -> LogReader:
         found = await self._snapshots.restore(State)
@@ -173,7 +154,7 @@ class Router:
     async def _read(self, reader: LogReader) -> bool:
         before = reader.offset
         for accepted in await reader.read():
-            self._heard_ms = self._steady()
+            self._candidate.heard_ms = self._steady()
             self._fold(accepted.record)
         SEQ.labels(core.NAME).set(reader.order.seq)
         return reader.offset > before
@@ -182,17 +163,10 @@ class Router:
         core.fold(self.state, record)
         FOLDED.labels(core.NAME).inc()
 
-    async def _claim(self, reader: LogReader) -> None:
-        self._producer, self._token = self._bus.writer(), self._draw_token()
-        self._claimed_ms = self._steady()
-        claim = claim_message(core.CELL, 0, self._token, reader.order, self._wall(), ROUTER_LOG)
-        await self._producer.send([claim], durable=True)
-        CLAIMS.inc()
-
-    async def _begin_to_lead(self, reader: LogReader, producer: Writer) -> None:
-        self._log = LogWriter(
-            self._bus, producer, reader, cell=core.CELL, partition=0, token=self._token, name=core.NAME
-        )
+    async def _begin_to_lead(self, reader: LogReader) -> None:
+        producer, token = self._candidate.producer, self._candidate.token
+        assert producer is not None
+        self._log = LogWriter(self._bus, producer, reader, cell=core.CELL, partition=0, token=token, name=core.NAME)
         self._appended_ms = self._steady()
         self._intake.begin(reader.order)
         self._placing.begin(self.state)
@@ -204,14 +178,9 @@ class Router:
 
     async def _give_up(self, why: str) -> None:
         self._said.warning("standing_by", was_leading=self.is_leading, reason=why)
-        STANDBYS.inc()
-        self._heard_ms = self._steady()
-        self._wait_until_ms = self._heard_ms + LEASE_MS
-        producer, self._producer = self._producer, None
         self._log = self._reader = None
         self.state = core.start()
-        if producer is not None:
-            await producer.drop()
+        await self._candidate.give_up(self._steady(), LEASE_MS)
 
     # ---------------------------------------------------------------- leading
     async def _lead(self, log: LogWriter) -> bool:
@@ -269,14 +238,16 @@ class Router:
         """A snapshot from time to time: the state, as the log has it up to here."""
         order = log.reader.order
         is_due = self._snapshots.is_due(self._settings.snapshot_rounds, order.seq)
-        if order.seq - self._kept_seq >= KEPT_RECORDS and is_due and self._producer is not None:
+        if order.seq - self._kept_seq >= KEPT_RECORDS and is_due and self._candidate.producer is not None:
             self._kept_seq = order.seq
-            await self._snapshots.take(self._producer, dump(self.state), deepcopy(order), {}, of=1, durable=False)
+            await self._snapshots.take(
+                self._candidate.producer, dump(self.state), deepcopy(order), {}, of=1, durable=False
+            )
 
     async def _send(self, messages: list[Outgoing]) -> None:
         if messages:
-            assert self._producer is not None
-            await self._producer.send(messages, durable=True)
+            assert self._candidate.producer is not None
+            await self._candidate.producer.send(messages, durable=True)
 
 
 def _count(body: object) -> None:

@@ -14,9 +14,8 @@ from typing import Any
 
 import structlog
 
-from largesse import failpoints
+from largesse import clocks, failpoints
 from largesse.bus.file.lock import DirectoryHeld
-from services.admission import clock
 from services.agent import folders, lease_file, local, reporter
 from services.agent.clearing import clear
 from services.agent.executors.port import Executor
@@ -55,7 +54,7 @@ def in_hand(
     `said`: is given each line, or there are none."""
     tokens = SimpleNamespace(token_hex=lambda count: f"{dice.getrandbits(8 * count):0{2 * count}x}")
     replaced: list[tuple[Any, str, Any]] = [
-        *((module, "time", CLOCKS) for module in (local, lease_file, clock, heard)),
+        *((module, "time", CLOCKS) for module in (local, lease_file, clocks, heard)),
         (folders, "secrets", tokens),
         (follow, "monotonic", lambda: _steady_ns() / 1e9),
         (reporter, "FOLDER_MAX", 0),  # The path of a data folder is another one each time.

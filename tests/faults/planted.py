@@ -10,7 +10,7 @@ from typing import Any
 
 from largesse import shell as shells
 from largesse.bus.port import BusError
-from largesse.log import fencing, reader, writer
+from largesse.log import candidate, fencing, reader, writer
 from largesse.log.codec import decode
 from largesse.log.fencing import Accepted, LogOrder, advance, note
 from largesse.log.inputs import InputReader
@@ -71,13 +71,13 @@ def token_unchecked() -> AbstractContextManager[None]:
 
 def claim_not_read_back() -> AbstractContextManager[None]:
     """A sequencer leads as soon as it has sent its claim."""
-    real = sequencer.Sequencer._claim
+    real = candidate.Candidate._claim
 
-    async def claim(self: Any, log: Any) -> None:
-        await real(self, log)
-        log.order.token = self._token
+    async def claim(self: Any, order: LogOrder, now_ms: int, log_ms: int) -> None:
+        await real(self, order, now_ms, log_ms)
+        order.token = self.token
 
-    return _replaced(sequencer.Sequencer, "_claim", claim)
+    return _replaced(candidate.Candidate, "_claim", claim)
 
 
 def newer_claim_ignored() -> AbstractContextManager[None]:

@@ -104,6 +104,12 @@ ROOMS = (
         others=STDLIB | {"aiokafka", "backports", "compression", "orjson", "pydantic", "structlog"},
     ),
     Room(
+        "clocks and chance",
+        ("largesse/clocks.py",),
+        ours=(),
+        others=frozenset({"secrets", "time"}),
+    ),
+    Room(
         "a client of MQTT",
         ("largesse/mqtt/client.py",),
         ours=("schemas", "largesse"),

@@ -3,7 +3,8 @@
 import pytest
 from hypothesis import strategies as st
 
-from services.admission.clock import AGREES_MS, BELIEVED_AFTER_MS, SLEW, LogClock, steady_ms, wall_ms
+from largesse.clocks import steady_ms, wall_ms
+from services.admission.clock import AGREES_MS, BELIEVED_AFTER_MS, SLEW, LogClock
 from tests.strategies import for_all
 
 HOUR_MS = 3_600_000
