@@ -3,6 +3,7 @@
 from schemas.access import Role, TokenMade, TokenRevoked
 from schemas.asks import Asks, JobAsk, JobPlan, LateStart, LedgerEntry, StageAsk, StageEstimate
 from schemas.cache import Cache
+from schemas.checkpoints import Checkpoint, KeptState
 from schemas.envelope import Header, Record
 from schemas.grants import (
     ClassWait,

@@ -8,6 +8,7 @@ from typing import get_args
 from schemas import (
     access,
     asks,
+    checkpoints,
     grants,
     jobs,
     nodes,
@@ -32,7 +33,7 @@ LogBody = (
     | reservations.SeriesRequested | reservations.SeriesEnded
     | rounds.SequencerClaimed | rounds.SequencerAlive | rounds.TimeReached | rounds.RoundOpened | rounds.RoundClosed
     | rounds.RoundAbandoned | releases.Releases | plans.Plans | plans.PlanProposed
-    | access.TokenMade | access.TokenRevoked
+    | access.TokenMade | access.TokenRevoked | checkpoints.Checkpoint
 )  # fmt: skip
 """What a record of the log can hold."""
 

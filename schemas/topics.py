@@ -40,7 +40,7 @@ _LOG_BODIES = (
     "JobChanged JobEnded JobTurns NodeRegistered NodeReported NodeDrained NodeLost NodeRemoved NodeForgotten "
     "AttemptsKnown TaskStarted TaskFinished TaskFailed ConfigChanged ReservationRequested ReservationUpdated "
     "ReservationDeleted PlanProposed SeriesRequested SeriesEnded Releases Plans TimeReached RoundOpened RoundClosed "
-    "RoundAbandoned TokenMade TokenRevoked"
+    "RoundAbandoned TokenMade TokenRevoked Checkpoint"
 )
 
 _ROUTER_BODIES = (

@@ -6,6 +6,7 @@ from typing import Literal, get_args
 
 from largesse.log.record_lines import line_of
 from schemas import (
+    Checkpoint,
     ConfigChanged,
     InputRefused,
     InputSkipped,
@@ -50,6 +51,7 @@ _VERBS: dict[type, tuple[Area, str]] = {
     TokenMade: ("access", "make token"),
     TokenRevoked: ("access", "revoke token"),
     InputSkipped: ("inputs", "skip"),
+    Checkpoint: ("rounds", "note checkpoint"),
     RoundAbandoned: ("rounds", "abandon"),
 }
 _NOBODY = ("", "unknown")

@@ -6,6 +6,7 @@ from json import dumps
 
 from schemas import (
     AttemptsKnown,
+    Checkpoint,
     ConfigChanged,
     Grant,
     InputRefused,
@@ -344,6 +345,7 @@ _SAY: dict[type, Callable[..., str]] = {
     InputRefused: _refused,
     InputRepeated: _repeated,
     InputSkipped: lambda body: f"{body.topic} at offset {body.offset}: {body.reason}{_by(body.author)}",
+    Checkpoint: lambda body: f"{plural(len(body.states), 'state')} behind seq {body.closing}{_by(body.author)}",
     TokenMade: _token,
     TokenRevoked: lambda body: f"{body.name}{_by(body.author)}",
     TimeReached: lambda body: "",

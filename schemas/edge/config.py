@@ -8,14 +8,16 @@ from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 from pydantic import Field, WithJsonSchema
 
+from schemas.checkpoints import CHECKPOINT_STATES_MAX, Checkpoint, KeptState
 from schemas.edge.base import TEXT_PATTERN, Input, Malformed, at_key, author_of, joined, milliseconds_meant, shown
 from schemas.edge.jobs import WARNINGS_MAX
 from schemas.edge.queues import QueueInput, queue_warnings, tree_of
 from schemas.edge.validated import validated
 from schemas.knobs import knob_conflict, with_knobs
-from schemas.policy import KNOB_ITEMS_MAX, KNOBS, KnobValue, Policy
+from schemas.policy import KNOB_ITEMS_MAX, KNOBS, SHARDS_MAX, KnobValue, Policy
 from schemas.quantities import QUANTITY_MAX
 from schemas.queues import Queue
+from schemas.rounds import Position
 from schemas.topics import INPUTS
 from schemas.wording import nearest
 
@@ -51,9 +53,40 @@ class SkipInput(Input):
     reason: Annotated[str, Field(max_length=SKIP_REASON_MAX, pattern=TEXT_PATTERN)] = ""
 
 
+Seq = Annotated[int, Field(ge=0, le=QUANTITY_MAX)]
+Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+
+
+class PositionInput(Input):
+    """The last offset that was taken of an input topic."""
+
+    topic: Annotated[str, Field(max_length=64, pattern=TEXT_PATTERN)]
+    partition: Seq
+    offset: Seq
+
+
+class KeptStateInput(Input):
+    """The state of one core, recognised by the hash of its JSON."""
+
+    service: Annotated[str, Field(max_length=64, pattern=TEXT_PATTERN)]
+    shard: Annotated[int, Field(ge=0, lt=SHARDS_MAX)]
+    layout: Seq
+    sha256: Sha256
+
+
+class CheckpointInput(Input):
+    """States that are kept outside of the log, and where in it they are: `largesse checkpoint make` sends it."""
+
+    closing: Annotated[int, Field(ge=1, le=QUANTITY_MAX)]
+    prefix: Sha256
+    positions: Annotated[list[PositionInput], Field(max_length=len(INPUTS))]
+    states: Annotated[list[KeptStateInput], Field(min_length=1, max_length=CHECKPOINT_STATES_MAX)]
+    file: Sha256
+
+
 class ConfigInput(Input):
     """A message of the config topic: knobs to set, a tree to put in force, or both; or a round to give up; or an input
-    to skip.
+    to skip; or a checkpoint to note.
 
     What is `initial` counts only where nothing has been set before.
     """
@@ -63,6 +96,7 @@ class ConfigInput(Input):
     initial: bool = False
     abandon_round: Annotated[int, Field(ge=1, le=QUANTITY_MAX)] | None = None
     skip_input: SkipInput | None = None
+    checkpoint: CheckpointInput | None = None
 
 
 @dataclass(slots=True)
@@ -80,7 +114,7 @@ class ConfigPatch:
     the cell has had no config yet.
 
     `abandon_round`: the open round that is to be given up, since a service cannot answer it; `skip`: an input that
-    stops the sequencer. Either stands alone.
+    stops the sequencer; `checkpoint`: what the log is to say of kept states. Each stands alone.
     """
 
     values: dict[str, KnobValue]
@@ -89,28 +123,49 @@ class ConfigPatch:
     abandon_round: int | None = None
     initial: bool = False
     skip: SkipRequest | None = None
+    checkpoint: Checkpoint | None = None
 
 
 def read_config(document: object, author: str) -> ConfigPatch:
     """A message of the config topic. Raises Malformed."""
     message = validated(ConfigInput, document)
-    changes = message.set is not None or message.queues is not None or message.initial
-    if message.abandon_round is not None:
-        if changes or message.skip_input is not None:
-            raise Malformed("abandon_round", "stands alone: send everything else in a message of its own")
-        return ConfigPatch({}, None, author_of(author), message.abandon_round)
-    if message.skip_input is not None:
-        if changes:
-            raise Malformed("skip_input", "stands alone: send everything else in a message of its own")
-        skip = message.skip_input
-        if skip.topic not in INPUTS:
-            raise Malformed("skip_input.topic", f"has to be one of {', '.join(INPUTS)}; is {shown(skip.topic)}")
-        return ConfigPatch({}, None, author_of(author), skip=SkipRequest(skip.topic, skip.offset, skip.reason))
+    if (alone := _alone(message, author_of(author))) is not None:
+        return alone
     if message.set is None and message.queues is None:
         raise Malformed("", 'needs "set" (knobs) or "queues" (the whole tree), or both')
     values = knobs_of(message.set or {}, "set")
     queues = tree_of(message.queues, "queues") if message.queues else None
     return ConfigPatch(values, queues, author_of(author), initial=message.initial)
+
+
+def _alone(message: ConfigInput, author: str) -> ConfigPatch | None:
+    """What a message says that has to stand alone; None where it says nothing of the kind. Raises Malformed."""
+    changes = message.set is not None or message.queues is not None or message.initial
+    forms = ("abandon_round", "skip_input", "checkpoint")
+    said = [name for name in forms if getattr(message, name) is not None]
+    if not said:
+        return None
+    if changes or len(said) > 1:
+        raise Malformed(said[0], "stands alone: send everything else in a message of its own")
+    if message.checkpoint is not None:
+        return ConfigPatch({}, None, author, checkpoint=_checkpoint_of(message.checkpoint, author))
+    if message.skip_input is None:
+        return ConfigPatch({}, None, author, message.abandon_round)
+    skip = message.skip_input
+    if skip.topic not in INPUTS:
+        raise Malformed("skip_input.topic", f"has to be one of {', '.join(INPUTS)}; is {shown(skip.topic)}")
+    return ConfigPatch({}, None, author, skip=SkipRequest(skip.topic, skip.offset, skip.reason))
+
+
+def _checkpoint_of(given: CheckpointInput, author: str) -> Checkpoint:
+    """Raises Malformed."""
+    for at, position in enumerate(given.positions):
+        if position.topic not in INPUTS:
+            where = f"checkpoint.positions[{at}].topic"
+            raise Malformed(where, f"has to be one of {', '.join(INPUTS)}; is {shown(position.topic)}")
+    positions = [Position(each.topic, each.partition, each.offset) for each in given.positions]
+    states = [KeptState(each.service, each.shard, each.layout, each.sha256) for each in given.states]
+    return Checkpoint(given.closing, given.prefix, positions, states, given.file, author)
 
 
 def config_warnings(document: Mapping[str, Any]) -> list[str]:

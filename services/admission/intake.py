@@ -16,6 +16,7 @@ from schemas.edge.read import ConfigPatch
 from schemas.edge.strict_json import loads
 from schemas.registry import LogBody
 from services.admission.core import NAME
+from services.admission.core.closings import Closings
 from services.admission.core.judge import judge
 from services.admission.core.skips import judge_skip, place_of, refusal_of
 from services.admission.core.state import State
@@ -35,10 +36,13 @@ def is_skipped(state: State, topic: str, offset: int) -> bool:
     return place_of(topic, offset) in state.skips
 
 
-async def become(bus: Bus, state: State, taken: dict[str, int], item: Input, time: int) -> LogBody | None:
+async def become(
+    bus: Bus, state: State, closings: Closings, taken: dict[str, int], item: Input, time: int
+) -> LogBody | None:
     """The body of the record that an input becomes at log time `time` (ms); None if it changes nothing.
 
-    `taken`: by topic, the offset of the last input before it. Raises InputStopped, BusError.
+    `closings`: those that the log has. `taken`: by topic, the offset of the last input before it. Raises InputStopped,
+    BusError.
     """
     size = len(item.value)
     # An input of the same batch may have had it skipped: then it has been parsed.
@@ -54,6 +58,8 @@ async def become(bus: Bus, state: State, taken: dict[str, int], item: Input, tim
             asked = item.body.skip
             end = (await bus.bounds(asked.topic, item.partition))[1]
             body: LogBody | None = judge_skip(state, asked, item.partition, taken[asked.topic], end, item.author)
+        elif isinstance(item.body, ConfigPatch) and item.body.checkpoint is not None:
+            body = closings.judge(item.body.checkpoint, taken)
         else:
             body = judge(state, item.body, item.author, time)
     except BusError:

@@ -17,7 +17,7 @@ from largesse.folding import FOLDING, CoreStopped
 from largesse.ids import content_hash
 from largesse.log.beats import Hearing
 from largesse.log.candidate import Candidate, Turn
-from largesse.log.fencing import Accepted, LogOrder
+from largesse.log.fencing import Accepted, LogOrder, advance
 from largesse.log.reader import LogReader, wait_for_more
 from largesse.log.snapshots import SnapshotKeeper, dump
 from largesse.log.wanted import wanted_of
@@ -40,6 +40,7 @@ from schemas.edge.beats import SequencerBeat
 from services.admission import core
 from services.admission.beats import Speaking
 from services.admission.clock import AGREES_MS, LogClock
+from services.admission.core.closings import Closings
 from services.admission.core.judge import lose
 from services.admission.core.rounds import accepts_forecast, cause_of_due, close, due, next_due_ms
 from services.admission.core.state import State
@@ -116,6 +117,7 @@ class Sequencer:
         self._away_ms = 0
         self._is_caught_up = False
         self._openings: dict[str, bool] = {}
+        self._closings = Closings()
         self._beats = Hearing(bus, settings.partition)
         self._speaking = Speaking(bus, settings.partition)
         self._letters = Letters(bus, settings.partition)
@@ -228,11 +230,14 @@ class Sequencer:
     async def _read(self, reader: LogReader) -> bool:
         """Folds the records that have arrived; False if there are none."""
         before = reader.offset
-        for accepted in await reader.read():
+        for message in await reader.fetch():
+            accepted = advance(reader.order, message.offset, message.value)
+            if accepted is None:
+                continue
             self._candidate.heard_ms = self._now_ms
             if self._is_caught_up and accepted.record.seq:
                 self._clock.hear(accepted.record.time)
-            self._learn(accepted)
+            self._learn(accepted, reader.order)
         if reader.offset == before:
             return False
         SEQ.labels(self.name).set(reader.order.seq)
@@ -262,12 +267,15 @@ class Sequencer:
         if found is not None:
             self.state, snapshot = found
             order, self._decisions = snapshot.order, snapshot.decisions
+            self._closings.note(order.seq, order.prefix)
         self._reader = LogReader(self._bus, self._settings.partition, order)
         return self._reader
 
-    def _learn(self, accepted: Accepted) -> None:
+    def _learn(self, accepted: Accepted, order: LogOrder) -> None:
         self._fold(accepted.record)
         self._letters.note(accepted)
+        if isinstance(accepted.record.body, RoundClosed | RoundAbandoned):
+            self._closings.note(order.seq, order.prefix)
 
     def _fold(self, record: Record) -> None:
         learn = core.FOLDS.get(type(record.body))
@@ -308,7 +316,7 @@ class Sequencer:
     async def _skip_ahead(self, lead: Leading) -> None:
         """What operators want skipped becomes facts before any input is read: one that is in the way is behind it."""
         for item in await wishes_ahead(self._bus, self._settings.partition, lead.taken["config"] + 1):
-            body = await become(self._bus, self.state, lead.taken, item, self._clock.log_ms)
+            body = await become(self._bus, self.state, self._closings, lead.taken, item, self._clock.log_ms)
             if isinstance(body, InputSkipped):
                 self._put(lead, body)  # Without its place: the position in `config` stays.
         if not lead.log.is_empty:
@@ -323,6 +331,7 @@ class Sequencer:
         self._is_caught_up = False
         self.state = core.start()
         self._openings, self._decisions = {}, {}
+        self._closings.clear()
         self._letters.clear()
         await self._speaking.close()
         await self._candidate.give_up(self._now_ms, lease_ms)
@@ -354,6 +363,8 @@ class Sequencer:
         self._fold(record)
         lead.time_round(body, self._clock.now_ms())
         ends = isinstance(body, RoundClosed | RoundAbandoned)
+        if ends:
+            self._closings.note(record.seq, lead.log.running.prefix)
         if ends and lead.pending is None and self._snapshots.is_due(record.round, record.seq):
             lead.pending = Pending(record.seq, deepcopy(lead.log.running), dump(self.state))
 
@@ -363,7 +374,7 @@ class Sequencer:
         heard_ms = self._clock.now_ms()  # Not when the turn began: some may have been sent since.
         for item in items:
             time_ms = max(self._clock.log_ms, lead.log.running.time)
-            body = await become(self._bus, self.state, lead.taken, item, time_ms)
+            body = await become(self._bus, self.state, self._closings, lead.taken, item, time_ms)
             lead.taken[item.topic] = item.offset
             if body is None:
                 lead.skipped += 1

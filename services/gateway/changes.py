@@ -8,6 +8,7 @@ kept counts as changed altogether.
 from dataclasses import dataclass, field
 
 from schemas import (
+    Checkpoint,
     ConfigChanged,
     InputRefused,
     InputRepeated,
@@ -35,7 +36,9 @@ WITHOUT_NAMES = ("queues", "classes", "config", "rounds", "ledger", "refused")
 REASONS = "reasons"
 """Stands for what waiting jobs wait for: it may be another although nothing of the job has changed."""
 
-_TIME_ALONE = (SequencerAlive, TimeReached, InputRefused, InputRepeated, InputSkipped, TokenMade, TokenRevoked)
+_TIME_ALONE = (
+    SequencerAlive, TimeReached, InputRefused, InputRepeated, InputSkipped, TokenMade, TokenRevoked, Checkpoint
+)  # fmt: skip
 """Records that change no document but for the time at which it is read."""
 
 _ROUNDS = (RoundOpened, RoundClosed, RoundAbandoned)

@@ -19,6 +19,7 @@ from largesse.log.wanted import Wanted
 from largesse.rounds import Answers
 from schemas import (
     AttemptsKnown,
+    Checkpoint,
     InputRefused,
     JobAdmitted,
     JobCancelled,
@@ -48,6 +49,7 @@ from schemas import (
     TokenRevoked,
 )
 from schemas.registry import LogBody
+from services.admission.core.closings import Closings
 from services.admission.core.judge import judge, lose
 from services.admission.core.rounds import accepts_forecast, cause_of_due, close, due
 from services.replay.differences import Difference, Diverged, first_difference, shown
@@ -113,6 +115,7 @@ class _Check:
         self.answers: Answers | None = None
         self.forecasts: dict[str, object] = {}
         self.last = Record("", 0, "", 0, 0, 0, "", "", None)
+        self.closings = Closings()
 
     def take(self, step: Step) -> None:
         """Checks and folds one record. Raises Diverged, CoreRaised, DecisionGap."""
@@ -133,6 +136,7 @@ class _Check:
             self._open(record)
         elif isinstance(record.body, RoundClosed | RoundAbandoned):
             self.verdict.rounds_abandoned += isinstance(record.body, RoundAbandoned)
+            self.closings.note(record.seq, self.cores.prefix.hex())
             self.opening = self.answers = None
         self.last = record
 
@@ -172,6 +176,10 @@ class _Check:
             if isinstance(body, JobAdmitted) and body.run > 1:
                 given = JobRerun(body.spec, body.from_stage)
             self._compare_log(step, judge(state, given, body.author, record.time), "")
+        elif isinstance(body, Checkpoint):
+            # One before those that are remembered was judged by a sequencer that remembered it.
+            if body.closing > self.closings.first and (why := self.closings.refusal(body)) is not None:
+                raise Diverged(_at(record, "cluster.log", why[1], why[0]))
         elif isinstance(body, JUDGED_WHOLE):
             self._compare_log(step, judge(state, body, body.author, record.time), "")
 

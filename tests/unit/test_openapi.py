@@ -10,8 +10,10 @@ import pytest
 from fastapi.routing import APIRoute
 from openapi_spec_validator import OpenAPIV31SpecValidator
 
+from largesse.log.reader import LogReader
 from largesse.task_output import Piece
 from largesse.task_results import Entry, FilePiece, Listed
+from schemas import RoundClosed
 from schemas.edge.strict_json import INPUT_BYTES_MAX
 from services.leftover import core as leftover
 from tests.conftest import ROOT
@@ -27,6 +29,10 @@ TREE = {"name": "root", "children": [
      "submitters": ["ann"], "children": [{"name": "a"}, {"name": "b", "policy": "fifo"}]}, {"name": "ml"},
 ]}  # fmt: skip
 GANG = {"job": "gang", "stages": [STAGE | {"stage": "one", "gang": True}, STAGE | {"stage": "two", "after": ["one"]}]}
+CHECKPOINT = {"checkpoint": {
+    "closing": 1, "prefix": "5f" * 32, "positions": [], "file": "9e" * 32,
+    "states": [{"service": "admission", "shard": 0, "layout": 1, "sha256": "0a" * 32}],
+}}  # fmt: skip
 TOO_LARGE = b" " * (INPUT_BYTES_MAX + 1)
 
 
@@ -246,6 +252,18 @@ async def nodes(ask):
     for path in ("rounds/999/abandon", "rounds/0/abandon", "inputs/jobs/0/skip", "inputs/jobs/-1/skip"):
         await ask("POST", f"/v1/{path}")
     await ask("POST", "/v1/inputs/jobs/5000/skip?reason=broken")
+    for told in (await noted(ask.cell), CHECKPOINT, {"set": {"headroom": "off"}}):
+        await ask("POST", "/v1/checkpoints", json=told)
+
+
+async def noted(cell):
+    """What tells of a checkpoint at the last closing of the log."""
+    reader, told = LogReader(cell.bus), CHECKPOINT
+    while more := await reader.read(most=1):
+        if isinstance(more[0].record.body, RoundClosed):
+            at = {"closing": more[0].record.seq, "prefix": reader.order.prefix}
+            told = {"checkpoint": CHECKPOINT["checkpoint"] | at}
+    return told
 
 
 async def stood_still(cell):
@@ -298,6 +316,7 @@ async def silent(cell):
     await ask("DELETE", "/v1/jobs/j")
     for path in ("nodes/n1/drain", "nodes/n1/resume", "rounds/1/abandon", "inputs/jobs/7/skip"):
         await ask("POST", f"/v1/{path}")
+    await ask("POST", "/v1/checkpoints", json=CHECKPOINT)
     await ask("DELETE", "/v1/nodes/n1")
     return ask.exchanges
 

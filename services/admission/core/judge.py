@@ -326,6 +326,7 @@ def _abandon(state: State, number: int, author: str) -> RoundAbandoned | InputRe
 
 def _config(state: State, patch: ConfigPatch, author: str) -> ConfigChanged | RoundAbandoned | InputRefused | None:
     assert patch.skip is None, "where inputs lie is the sequencer's to know (skips.py)"
+    assert patch.checkpoint is None, "and so is the log's prefix (closings.py)"
     if patch.abandon_round is not None:
         return _abandon(state, patch.abandon_round, author)
     if patch.initial and state.configured:

@@ -91,6 +91,7 @@ RIGHTS: dict[str, Right] = {
     "DELETE /v1/nodes/{node}": _OPERATOR,
     "POST /v1/rounds/{number}/abandon": _OPERATOR,
     "POST /v1/inputs/{topic}/{offset}/skip": _OPERATOR,
+    "POST /v1/checkpoints": _OPERATOR,
     "POST /v1/what-if": _OPERATOR,
     "PUT /v1/config": Right("admin", tries="operator"),
     "GET /v1/tokens": _ADMIN,

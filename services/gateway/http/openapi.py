@@ -70,6 +70,7 @@ _BODIES: dict[tuple[str, str], type[BaseModel]] = {
     ("/v1/jobs/{job}/rerun", "post"): JobRerunRequest,
     ("/v1/routes", "post"): RouteSubmission,
     ("/v1/config", "put"): ConfigInput,
+    ("/v1/checkpoints", "post"): ConfigInput,
     ("/v1/reservations", "post"): ReservationRequest,
     ("/v1/reservations/{reservation}", "put"): ReservationTerms,
     ("/v1/series", "post"): SeriesRequest,

@@ -11,6 +11,7 @@ from largesse.lifecycle.job_life import is_skipped
 from largesse.lifecycle.running_limit import admit, leave, limit, rerank, take_turns
 from schemas import (
     Asks,
+    Checkpoint,
     ConfigChanged,
     Grants,
     InputRefused,
@@ -346,6 +347,7 @@ _LOG: Folds[State] = {
     InputRefused: _refused,
     InputRepeated: _only_seen,
     InputSkipped: _only_seen,
+    Checkpoint: _only_seen,
     NodeRegistered: fold_registered,
     NodeReported: fold_reported,
     NodeDrained: fold_drained,

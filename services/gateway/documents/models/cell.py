@@ -456,6 +456,13 @@ class Abandoned(BaseModel):
     abandoned: bool
 
 
+class CheckpointNoted(BaseModel):
+    """`noted`: whether the log has said so."""
+
+    closing: int
+    noted: bool
+
+
 class Skipped(BaseModel):
     """`skipped`: whether the log has said so."""
 

@@ -60,6 +60,8 @@ async def dry_run(state: State, patch: ConfigPatch) -> Document:
         raise Problem(422, "malformed", "abandon_round: has no dry run", "abandon_round")
     if patch.skip is not None:
         raise Problem(422, "malformed", "skip_input: has no dry run", "skip_input")
+    if patch.checkpoint is not None:
+        raise Problem(422, "malformed", "checkpoint: has no dry run", "checkpoint")
     if patch.initial and state.configured:
         return {"dry_run": True, "changed": False, "set": {}, "queues": [], "notes": []}
     policy = with_knobs(state.policy, patch.values)

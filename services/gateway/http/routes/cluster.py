@@ -19,6 +19,7 @@ from services.gateway.documents.classes import classes_document
 from services.gateway.documents.ledger import ledger_document
 from services.gateway.documents.models.cell import (
     Abandoned,
+    CheckpointNoted,
     Classes,
     Node,
     NodeMap,
@@ -57,6 +58,11 @@ _UNANSWERED = "the log has not answered within 10 s"
 _ABANDONED: Responses = {
     200: answer(Abandoned, "the round is given up"),
     202: answer(Abandoned, _UNANSWERED),
+    **problems(409, 422),
+}
+_NOTED: Responses = {
+    200: answer(CheckpointNoted, "the log has the checkpoint"),
+    202: answer(CheckpointNoted, _UNANSWERED),
     **problems(409, 422),
 }
 _SKIPPED: Responses = {
@@ -134,6 +140,16 @@ def add_repairs(app: FastAPI, api: "Api") -> None:
         """Gives up the open round, which a stopped service cannot answer; all that waited goes to the next."""
         found = await api.send("config", dumped({"abandon_round": number}), asker.user)
         return as_json({"round": number, "abandoned": found.answered}, 200 if found.answered else 202)
+
+    @app.post("/v1/checkpoints", tags=["cluster"], dependencies=ready, responses=_NOTED)
+    async def note_checkpoint(request: Request, asker: Asker) -> Response:
+        """Has the log say which states of its cores are kept elsewhere: `largesse checkpoint make` sends it."""
+        document, patch = await api.body(request, "config")
+        if patch.checkpoint is None:
+            raise malformed(Malformed("checkpoint", "is missing, and nothing else may be sent here"))
+        found = await api.send("config", message_of(document), asker.user)
+        answer = {"closing": patch.checkpoint.closing, "noted": found.answered}
+        return as_json(answer, 200 if found.answered else 202)
 
     @app.post("/v1/inputs/{topic}/{offset}/skip", tags=["cluster"], dependencies=ready, responses=_SKIPPED)
     async def skip_input(

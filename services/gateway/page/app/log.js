@@ -10,8 +10,8 @@ import { number } from "./text.js";
 
 /** Types of records. */
 export const TYPES = [
-  "AttemptsKnown", "ConfigChanged", "InputRefused", "InputRepeated", "InputSkipped", "JobAdmitted", "JobCancelled",
-  "JobChanged", "JobEnded", "JobRejected", "JobTurns", "NodeDrained", "NodeForgotten", "NodeLost", "NodeRegistered",
+  "AttemptsKnown", "Checkpoint", "ConfigChanged", "InputRefused", "InputRepeated", "InputSkipped", "JobAdmitted",
+  "JobCancelled", "JobChanged", "JobEnded", "JobRejected", "JobTurns", "NodeDrained", "NodeForgotten", "NodeLost", "NodeRegistered",
   "NodeRemoved", "NodeReported", "PlanProposed", "Plans", "Releases", "ReservationDeleted", "ReservationRequested",
   "ReservationUpdated", "RoundAbandoned", "RoundClosed", "RoundOpened", "SequencerAlive", "SequencerClaimed",
   "SeriesEnded", "SeriesRequested", "TaskFailed", "TaskFinished", "TaskStarted", "TimeReached", "TokenMade", "TokenRevoked",
