@@ -8,7 +8,8 @@ by name; the one before it, or the whole fold, serves. State is plain data: slot
 import asyncio
 import zlib
 from base64 import b64decode, b64encode
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import partial
 from hashlib import sha256
@@ -254,6 +255,28 @@ def piece_of(message: Message, service: str, shard: int) -> tuple[dict[str, Any]
     except (orjson.JSONDecodeError, KeyError, TypeError):
         logger(service=service, shard=shard).warning("snapshot_unreadable", offset=message.offset)
         return None
+
+
+def whole_ones(messages: Iterable[Message]) -> list[Snapshot]:
+    """What services wrote as snapshots, of all that messages of the topic come to. What is damaged is left out, and so
+    are states that the gateway keeps of the past.
+    """
+    gathered: dict[tuple[str, int, str], tuple[dict[str, Any], dict[int, str]]] = {}
+    for message in messages:
+        try:
+            document = orjson.loads(message.value)
+            about, data = document["snapshot"], document["data"]
+            key = about["service"], about["shard"], about["sum"]
+            gathered.setdefault(key, (about, {}))[1][about["part"]] = data
+        except (orjson.JSONDecodeError, KeyError, TypeError):
+            continue
+    found = []
+    for (service, _, _), (about, pieces) in gathered.items():
+        with suppress(SnapshotRefused):
+            if len(pieces) == about["parts"]:
+                snapshot = unpack(about, [pieces[part] for part in sorted(pieces)])
+                found += [snapshot] if snapshot.service == service else []
+    return found
 
 
 def unpack(about: dict[str, object], pieces: list[str]) -> Snapshot:

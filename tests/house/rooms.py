@@ -119,7 +119,7 @@ ROOMS = (
         "archives",  # They are closed by age, and signed.
         ("largesse/archive/*",),
         ours=("schemas", "largesse"),
-        others=STDLIB | {"backports", "compression", "cryptography", "obstore", "orjson"},
+        others=STDLIB | {"backports", "compression", "cryptography", "obstore", "orjson", "pydantic"},
     ),
     Room(
         "certificates",  # They hold from a day to a day.
@@ -161,6 +161,7 @@ ROOMS = (
         (
             "services/replay/viewing.py",
             "services/replay/bundling.py",
+            "services/replay/checkpointing.py",
             "services/replay/redacting.py",
             "services/replay/bisect/*",
             "services/replay/live/*",
