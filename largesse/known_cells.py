@@ -6,16 +6,15 @@ cell at the same time cannot both get it.
 """
 
 import json
-import re
 from dataclasses import dataclass
 
+from largesse.access import CELL_NAME, CELL_NAME_RULE
 from largesse.bus.port import Bus, Outgoing
 from largesse.telemetry import logger
 from schemas.topics import CELLS
 
 CELLS_MAX = 1_000
-NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
-NAME_RULE = "has to be 1 to 63 letters, digits, dots, underscores and hyphens, and begin with a letter or a digit"
+NAME, NAME_RULE = CELL_NAME, CELL_NAME_RULE
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from largesse.access import TOKEN_FILE_VARIABLE, step
 from largesse.secret_file import SecretUnreadable, secret_in
 from largesse.token_text import may_be_token
 from schemas.access import ROLES, role_parts
 from services.cli.arguments import Json, Url, given
-from services.cli.client import Gateway, Row, step, user
+from services.cli.client import Gateway, Row, user
 from services.cli.ending import Refused, Unanswered, Wrong, note, out, out_json
 from services.cli.groups import Group
 from services.cli.moments import span_ms
-from services.cli.tokens import FILE_VARIABLE
 
 if TYPE_CHECKING:
     from services.gateway.answers import Answer
@@ -120,7 +120,7 @@ def make(
     elif out_file is None and from_file is None:
         out(text)
     told = f"{name} is a token of {user_}" if "roles" in made else f"{name} is asked for; the log has not said so yet"
-    note(told + (f"; it is in {out_file}: export {FILE_VARIABLE}={out_file}" if out_file is not None else ""))
+    note(told + (f"; it is in {out_file}: export {TOKEN_FILE_VARIABLE}={out_file}" if out_file is not None else ""))
 
 
 def new_text() -> str:

@@ -95,7 +95,8 @@ def tasks_named(incomplete: str) -> list[str]:
         return jobs_named(incomplete)
 
     def paths() -> list[str]:
-        from services.cli.client import Gateway, job_path
+        from largesse.access import job_path
+        from services.cli.client import Gateway
 
         stages = Gateway(timeout_s=COMPLETION_S).get(job_path(job), "stages")["stages"]
         if "/" not in rest:
@@ -113,7 +114,8 @@ def stages_named(ctx: typer.Context, incomplete: str) -> list[str]:
     """Completes a stage of the job that has been named before."""
 
     def names() -> list[str]:
-        from services.cli.client import Gateway, job_path
+        from largesse.access import job_path
+        from services.cli.client import Gateway
 
         # While an option is completed, the arguments before it have not been read.
         job = ctx.params["job"] or ctx.args[0]

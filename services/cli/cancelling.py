@@ -4,8 +4,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from largesse.access import job_path
 from services.cli.arguments import LIVE
-from services.cli.client import Gateway, job_path
+from services.cli.client import Gateway
 from services.cli.ending import Ending, Refused, Unanswered, Wrong, note, out, out_json
 
 if TYPE_CHECKING:

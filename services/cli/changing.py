@@ -4,8 +4,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from largesse.access import job_path
 from services.cli.arguments import Job, Json, Url, job_ids, jobs_named, leaves_named, stages_named
-from services.cli.client import Gateway, job_path
+from services.cli.client import Gateway
 from services.cli.ending import Ending, Refused, Unanswered, Wrong, note, out, out_json
 from services.cli.live import follow_job
 

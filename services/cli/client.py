@@ -1,24 +1,22 @@
 """The gateway as the command line asks it. Problems become endings: 1 the cell says no, 2 malformed, 3 all else."""
 
-import os
 from collections.abc import Iterator
 from contextlib import closing
 from contextvars import ContextVar
 from time import monotonic, sleep, time
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote, urlsplit
+from urllib.parse import urlsplit
 
-from services.cli.contexts import asked, asked_cell, current_context
+from largesse.access import account, header_of, headers_of, is_proxied, job_path
+from services.cli.contexts import as_wrong, checked_user, way_in
 from services.cli.ending import Broken, Ending, Later, Refused, Unanswered, Wrong, note, visible
 from services.cli.moments import point_of
 from services.cli.show import in_zone, moment
-from services.cli.tokens import context_source, token_for
-from services.cli.trust import SYSTEM, ca_file_for, fault_of, trusted
+from services.cli.trust import SYSTEM, fault_of, trusted
 
 if TYPE_CHECKING:  # Half of the time of a short command would go into importing it; `Gateway` does when it is made.
     import httpx
 
-URL_DEFAULT = "http://127.0.0.1:8642"
 TIMEOUT_S = 30.0
 """Longer than the gateway waits for the log's answer."""
 DRY_RUN_TIMEOUT_S = 150.0
@@ -27,8 +25,6 @@ DRY_RUN_TIMEOUT_S = 150.0
 BUSY_S_MAX = 30.0
 """So long a request is made again where the gateway has taken nothing of it, and says when to come again."""
 
-USER_MAX = 253
-USER_HEADER, CELL_HEADER = "Largesse-User", "Largesse-Cell"
 STATE_HEADER = "Largesse-Task-State"
 ATTEMPT_HEADER, END_HEADER = "Largesse-Output-Attempt", "Largesse-Output-End"
 CUT_HEADER = "Largesse-Output-Cut"
@@ -37,7 +33,6 @@ JSON_LINES = "application/jsonl"
 OCTETS = "application/octet-stream"
 SERVICE_UNAVAILABLE = 503
 NOT_LET_IN = ("unauthenticated", "forbidden", "other_user")
-_LOOPBACK = ("127.0.0.1", "localhost", "::1")
 _HINT = "(`largesse up` starts a cell; --url, LARGESSE_URL or `largesse context` names one)"
 
 
@@ -46,75 +41,47 @@ _known: ContextVar["Gateway | None"] = ContextVar("known", default=None)
 
 
 def user() -> str:
-    """Who asks, as far as a header can say it. Raises Wrong as `current_context` does."""
+    """Who asks, as far as a header can say it. Raises Wrong as `Access.current` does."""
     return _user()[0]
 
 
 def job_user(option: str | None) -> str | None:
     """Whose a job is that names no user: `option`, else whom LARGESSE_USER or the context names. None where only the
-    account does: such a job stays without. Raises Wrong as `current_context` does, and for an option that names nobody.
+    account does: such a job stays without. Raises Wrong as `Access.current` does, and for an option that names nobody.
     """
     if option is not None:
         return checked_user(option, "--user")
-    return user() if _said("LARGESSE_USER", "user")[0] else None
+    return user() if _said_user()[0] else None
+
+
+_said_user = as_wrong(lambda: way_in().said("LARGESSE_USER", "user"))
 
 
 def _user() -> tuple[str, str]:
-    name, source = _said("LARGESSE_USER", "user")
+    name, source = _said_user()
     if not name and (gateway := _known.get()) is not None:
         name, source = gateway.holder(), "the token"
     if not name:
-        import getpass
-
-        source = "the account"
-        try:
-            name = getpass.getuser()
-        except (KeyError, OSError):
-            name = "unknown"
-    return name.encode("ascii", "replace").decode(), source
+        name, source = account(), "the account"
+    return header_of(name), source
 
 
-def _said(variable: str, field: str) -> tuple[str, str]:
-    """What is said of `field`, and what says it; "" where nothing does. Raises Wrong as `current_context` does.
-
-    A context that an option names beats the environment; one that is only the current one does not.
-    """
-    if asked.get() is not None and (value := getattr(current_context(), field)) is not None:
-        return value, f"--context {asked.get()}"
-    if value := os.environ.get(variable, ""):
-        return value, variable
-    context = current_context()
-    value = getattr(context, field)
-    return ("", "") if value is None else (value, context_source(context.name))
-
-
+@as_wrong
 def gateway_url(url: str | None) -> tuple[str, str]:
     """The gateway's address, and what says it. `url`: of the option. Raises Wrong for what is no address."""
-    value, source = (url, "--url") if url else _said("LARGESSE_URL", "url")
-    return (checked_url(value, source), source) if value else (URL_DEFAULT, "the default")
+    return way_in().url_of(url)
 
 
-def gateway_cell(url_source: str) -> tuple[str | None, str]:
-    """Which of the gateway's cells is asked, and what says it; None: its own. A context's counts for its gateway alone.
-    `url_source`: what says the address. Raises Wrong for what is no name of a cell, and as `current_context` does.
-    """
-    if (name := asked_cell.get()) is not None:
-        return checked_cell(name, "--cell"), "--cell"
-    context = current_context()
-    sources = (f"--context {context.name}", context_source(context.name))
-    if context.cell is not None and (context.url is None or url_source in sources):
-        return checked_cell(context.cell, f"contexts.{context.name}.cell"), context_source(context.name)
-    return None, "the gateway"
-
-
+@as_wrong
 def settled(url: str | None) -> dict[str, dict[str, str]]:
     """The `url`, `user`, `token`, `ca_file` and `cell` that count, each with `value` and `from`, which says so; of the
     token only whether there is one. Raises Wrong.
     """
-    address = gateway_url(url)
-    token, source = token_for(address[1])
-    path, names_it = ca_file_for(address[1])
-    cell, cell_source = gateway_cell(address[1])
+    access = way_in()
+    address = access.url_of(url)
+    token, source = access.token_of(address[1])
+    path, names_it = access.ca_file_of(address[1])
+    cell, cell_source = access.cell_of(address[1])
     found = {"url": address, "user": _user(), "token": ("none" if token is None else "sent", source)}
     found["ca_file"] = (path or SYSTEM, names_it)
     found["cell"] = (cell or "its own", cell_source)
@@ -126,35 +93,6 @@ def timeout_s_of(dry_run: bool) -> float:
     return DRY_RUN_TIMEOUT_S if dry_run else TIMEOUT_S
 
 
-def checked_url(url: str, source: str) -> str:
-    """An address of a gateway, without a slash at its end. Raises Wrong that names the source."""
-    url = url.rstrip("/")
-    try:
-        parts = urlsplit(url)
-        good = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-    except ValueError:  # Of a port, or an IPv6 address.
-        good = False
-    if not good or not url.isprintable() or " " in url:
-        raise Wrong(f"{source}: {url} is not the address of a gateway: write {URL_DEFAULT}")
-    return url
-
-
-def checked_cell(name: str, source: str) -> str:
-    """A cell's name. Raises Wrong that names the source."""
-    from largesse.known_cells import NAME, NAME_RULE
-
-    if not NAME.fullmatch(name):
-        raise Wrong(f"{source}: {name!r} {NAME_RULE}")
-    return name
-
-
-def checked_user(name: str, source: str) -> str:
-    """A user's name. Raises Wrong that names the source."""
-    if not 1 <= len(name) <= USER_MAX or not name.isprintable():
-        raise Wrong(f"{source}: has to be 1 to {USER_MAX} characters without control characters")
-    return name
-
-
 Row = dict[str, Any]
 """A document of a line, or of an event."""
 
@@ -163,16 +101,14 @@ class Gateway:
     """One cell's gateway. `url`: what `--url` says; where it says nothing, LARGESSE_URL, the context or URL_DEFAULT.
 
     `at`: what `get` shows is the cell as it was then; `as_of` says which moment that is. Raises Wrong for no URL or no
-    moment, and as `current_context` does.
+    moment, and as `Access.current` does.
     """
 
     def __init__(self, url: str | None = None, *, timeout_s: float = TIMEOUT_S, at: str | None = None) -> None:
         from services.cli.http_library import httpx
 
         self.url, source = gateway_url(url)
-        token, cell = token_for(source)[0], gateway_cell(source)[0]
-        # A proxy has no business with what runs on this machine.
-        proxied = urlsplit(self.url).hostname not in _LOOPBACK
+        token, cell = self._told_by(source)
         self._timeout_s = timeout_s
         point_of("--at", at)
         self._at = at
@@ -182,16 +118,21 @@ class Gateway:
             self._http = httpx.Client(
                 base_url=self.url,
                 timeout=httpx.Timeout(timeout_s, connect=min(timeout_s, TIMEOUT_S)),
-                # Where a token says who asks, nothing else does.
-                headers=({USER_HEADER: user()} if token is None else {"Authorization": f"Bearer {token}"})
-                | ({CELL_HEADER: cell} if cell is not None else {}),
+                headers=headers_of(token, user() if token is None else "", cell),
                 follow_redirects=False,  # A token goes nowhere else.
-                trust_env=proxied,
+                trust_env=is_proxied(self.url),
                 verify=verify,
             )
         except (ValueError, httpx.InvalidURL):  # Of a proxy that the environment names, or of the host.
             raise Wrong(f"{self.url} cannot be reached: check the address, HTTP_PROXY and HTTPS_PROXY") from None
         _known.set(self if token is not None else None)
+
+    @staticmethod
+    @as_wrong
+    def _told_by(source: str) -> tuple[str | None, str | None]:
+        """The token and the cell for the gateway that `source` names."""
+        access = way_in()
+        return access.token_of(source)[0], access.cell_of(source)[0]
 
     @property
     def has_token(self) -> bool:
@@ -402,16 +343,6 @@ def failure_text(error: BaseException, timeout_s: float, url: str = "") -> str:
         case httpx.NetworkError():
             return "the connection broke off"
     return "what it answered cannot be read"
-
-
-def job_path(job: str) -> str:
-    """Where a job is."""
-    return f"/v1/jobs/{step(job)}"
-
-
-def step(name: str) -> str:
-    """A name as one step of a path; `.` and `..` are names, too, and lead nowhere else."""
-    return name.replace(".", "%2E") if name in (".", "..") else quote(name, safe="")
 
 
 def stranger(response: "httpx.Response") -> Broken:

@@ -94,7 +94,7 @@ def set_context(
     ] = None,
 ) -> None:
     """Create or change a context; the first one becomes the current one."""
-    from services.cli.client import checked_cell, checked_url, checked_user
+    from services.cli.contexts import checked_cell, checked_url, checked_user
 
     config = read_config()
     context = config.contexts.get(name, Context(name))

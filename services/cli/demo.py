@@ -15,7 +15,8 @@ from typing import Any
 from rich.console import Console
 from rich.live import Live
 
-from services.cli.client import Gateway, job_path
+from largesse.access import job_path
+from services.cli.client import Gateway
 from services.cli.documents import read_file
 from services.cli.ending import Broken, Refused, note, out
 from services.cli.hosting import BUS

@@ -7,9 +7,10 @@ from typing import Annotated, Any
 
 import typer
 
+from largesse.access import job_path
 from services.cli.arguments import At, Job, Json, OverToo, States, Url, Zone, queues_named, use_zone
 from services.cli.classes import HEADS, KINDS, about_pools, class_rows
-from services.cli.client import Gateway, job_path
+from services.cli.client import Gateway
 from services.cli.ending import Wrong, note, out, out_json
 from services.cli.groups import Group
 from services.cli.show import Draw, drawing, listed, moment, on_terminal, rounded, span

@@ -5,7 +5,8 @@ from collections.abc import Iterator
 from itertools import groupby
 from time import sleep
 
-from services.cli.client import Gateway, Row, job_path, step
+from largesse.access import job_path, step
+from services.cli.client import Gateway, Row
 from services.cli.ending import Broken, Refused, Wrong, note, out_json, pipe, visible
 from services.cli.printing import FOLLOW_S, Sink, Tail
 from services.cli.show import plural

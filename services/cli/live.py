@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
+from largesse.access import step
 from services.cli.arguments import (
     Job,
     Json,
@@ -19,7 +20,7 @@ from services.cli.arguments import (
     queues_named,
     tasks_named,
 )
-from services.cli.client import Gateway, Row, job_user, step, timeout_s_of
+from services.cli.client import Gateway, Row, job_user, timeout_s_of
 from services.cli.client import user as asker
 from services.cli.ending import Refused, Wrong, note, out, out_json, visible
 

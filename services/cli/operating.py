@@ -5,8 +5,9 @@ from typing import Annotated
 
 import typer
 
+from largesse.access import step
 from services.cli.arguments import Json, Node, Url, file_path
-from services.cli.client import Gateway, step, timeout_s_of
+from services.cli.client import Gateway, timeout_s_of
 from services.cli.ending import Wrong, note, out, out_json
 from services.cli.groups import Group
 from services.cli.moments import span_ms

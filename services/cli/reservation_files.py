@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 
 from schemas.edge.read import Malformed, read_input
 from schemas.jobs import JobSpec
-from services.cli.client import checked_user, user
+from services.cli.client import user
+from services.cli.contexts import checked_user
 from services.cli.ending import Ending, Wrong, note
 from services.cli.plan_chart import Document
 from services.cli.show import in_zone

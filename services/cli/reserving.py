@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from largesse.access import step
 from schemas.reservations import WEIGHT_MAX
 from services.cli.arguments import (
     Json,
@@ -21,7 +22,7 @@ from services.cli.arguments import (
     series_or_reservations_named,
     use_zone,
 )
-from services.cli.client import Gateway, step, timeout_s_of
+from services.cli.client import Gateway, timeout_s_of
 from services.cli.ending import note, out, out_json
 from services.cli.plan_chart import (
     Document,

@@ -11,10 +11,11 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from pathlib import Path
 
+from largesse.access import job_path, step
 from largesse.task_output import folder_name
 from largesse.task_results import Entry, names_in
 from largesse.unpacked import OTHER, Unpacked
-from services.cli.client import Gateway, Row, job_path, step
+from services.cli.client import Gateway, Row
 from services.cli.ending import Broken, Refused, Unanswered, Wrong, note, out, out_json, visible
 from services.cli.patience import Patience
 from services.cli.show import plural

@@ -7,8 +7,9 @@ from itertools import count
 from time import sleep
 from typing import Any
 
+from largesse.access import job_path, step
 from services.cli import interrupts
-from services.cli.client import Gateway, job_path, step
+from services.cli.client import Gateway
 from services.cli.documents import checked_document, note_answered, refusals_name
 from services.cli.ending import Ending, Refused, Unanswered, note, visible
 from services.cli.printing import FOLLOW_S, Tail

@@ -11,6 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from largesse.access import URL_DEFAULT
 from largesse.bus.file.bus import DirectoryHeld, JournalDamaged
 from largesse.bus.port import BusFull
 from largesse.descriptors import raise_limit
@@ -27,7 +28,6 @@ from services.agent.cgroup_trees import NoCgroups
 from services.agent.cgroups import open_groups
 from services.agent.settings import NodeSettings, TaskUser, TaskUsers, read_task_user, with_limits
 from services.cli import interrupts
-from services.cli.client import URL_DEFAULT
 from services.cli.documents import config_of, read_cluster_of
 from services.cli.ending import Broken, Wrong, note, out
 from services.cli.hosting import BUS, Given, Host, Plan, opened

@@ -4,9 +4,10 @@ import json
 
 import pytest
 
+from largesse.access import URL_DEFAULT
 from schemas.wording import nearest
 from services.cli import contexts
-from services.cli.client import URL_DEFAULT, gateway_cell, gateway_url, settled, user
+from services.cli.client import gateway_url, settled, user
 from services.cli.contexts import Config, Context, config_path, read_config, write_config
 from services.cli.ending import Wrong
 from tests.unit.cli_here import largesse
@@ -90,7 +91,7 @@ def test_the_cell_of_a_context_counts_for_its_gateway(file, options, expected):
     file.write_text(FILE.replace('user = "ann"', 'cell = "east"').replace('user = "bob"', 'cell = "south"'))
     before = contexts.asked.set(options.get("context")), contexts.asked_cell.set(options.get("cell"))
     try:
-        found = gateway_cell(gateway_url(options.get("url"))[1])[0]
+        found = contexts.way_in().cell_of(gateway_url(options.get("url"))[1])[0]
     finally:
         contexts.asked.reset(before[0])
         contexts.asked_cell.reset(before[1])

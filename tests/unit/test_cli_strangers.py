@@ -7,7 +7,7 @@ import httpx
 import pytest
 import typer
 
-from services.cli.client import job_path
+from largesse.access import job_path
 from services.cli.commands import app
 from services.cli.ending import Broken, Wrong
 from tests.unit.cli_here import largesse
