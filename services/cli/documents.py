@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from largesse.bodies import read_body, read_yaml
 from schemas.edge.read import Cluster, Malformed, read_cluster, read_input, warnings_of
 from schemas.edge.strict_json import INPUT_BYTES_MAX, loads
 from services.cli.ending import Ending, Unanswered, Wrong, note
-from services.gateway.http.bodies import read_body, read_yaml
 from services.simulator.workloads.files import LINE_BYTES_MAX, Damaged, read_bytes
 
 _JSON = re.compile(rb'\s*\{\s*["}]')

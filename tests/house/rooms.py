@@ -128,6 +128,12 @@ ROOMS = (
         others=STDLIB | {"cryptography"},
     ),
     Room(
+        "the reader of YAML",
+        ("largesse/bodies.py",),
+        ours=("schemas",),
+        others=PURE | {"json", "re", "yaml"},
+    ),
+    Room(
         "the engine",
         ("largesse/*",),
         ours=("schemas", "largesse"),

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 import yaml
 
+from largesse.bodies import read_yaml
 from schemas.edge.read import read_input, warnings_of
 from services.cli.client import user
-from services.gateway.http.bodies import read_yaml
 from tests.live.up_jobs import job, shell
 from tests.live.up_process import GUARD_S, eventually, on_a_terminal, up
 from tests.ports import free_port

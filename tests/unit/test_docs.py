@@ -9,6 +9,7 @@ from typing import get_args
 
 import pytest
 
+from largesse.bodies import read_yaml
 from largesse.settings import PREFIX, Settings
 from schemas.edge.cluster import read_cluster
 from schemas.edge.jobs import TASK_VARIABLES
@@ -27,7 +28,6 @@ from services.cli.rights_page import PAGE as RIGHTS_PAGE
 from services.cli.rights_page import rights_page
 from services.cli.settings_page import PAGE, settings_page
 from services.gateway.documents.jobs import WHY
-from services.gateway.http.bodies import read_yaml
 from services.gateway.shell import VARIABLES as GATEWAY
 from services.planner.offline.solve import solve
 from services.planner.rdl.document import read_document

@@ -8,8 +8,8 @@ import subprocess
 
 import pytest
 
+from largesse.bodies import read_yaml
 from schemas.edge.read import read_input
-from services.gateway.http.bodies import read_yaml
 from services.planner.offline.solve import solve
 from tests.unit.cli_here import largesse
 from tests.unit.cli_process import ROOT

@@ -7,6 +7,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
+from largesse.bodies import read_yaml
 from schemas.edge.base import milliseconds_meant
 from schemas.edge.config import knob_of_text
 from schemas.edge.read import Malformed, read_cluster, read_input
@@ -14,7 +15,6 @@ from schemas.edge.strict_json import loads
 from services.cli.groups import numbers_worded
 from services.cli.queues import tree_text
 from services.cli.show import in_zone, show_times_in
-from services.gateway.http.bodies import read_yaml
 from services.simulator.workloads import openb
 from services.simulator.workloads.files import Damaged, read_bytes, read_lines
 from tests.unit.cli_here import largesse

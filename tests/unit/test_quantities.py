@@ -6,6 +6,7 @@ from fractions import Fraction
 import pytest
 from hypothesis import strategies as st
 
+from largesse.bodies import read_yaml
 from schemas.edge.read import read_input
 from schemas.edge.strict_json import loads
 from schemas.quantities import (
@@ -20,7 +21,6 @@ from schemas.quantities import (
     rounded_text,
     vector_text,
 )
-from services.gateway.http.bodies import read_yaml
 from tests.strategies import for_all
 
 

@@ -4,13 +4,13 @@ wait. tests/simulation/test_running_max.py has the law, under every preset.
 
 import pytest
 
+from largesse.bodies import read_yaml
 from largesse.lifecycle.dag import critical_path_ms, graph_of
 from schemas.edge.base import Malformed
 from schemas.edge.jobs import read_job
 from services.admission.core.keys import digest_of
 from services.admission.job_class import class_of
 from services.altruism.core.giving import LIMITS_MAX
-from services.gateway.http.bodies import read_yaml
 from services.gateway.http.dry_runs.config import tasks_of as could_use
 from services.planner.rdl.of_job import request_text
 from tests.builders import config, job, node, single, tree

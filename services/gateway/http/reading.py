@@ -2,10 +2,10 @@
 
 from typing import Any
 
+from largesse.bodies import read_body
 from schemas.edge.read import Malformed, read_input
 from schemas.edge.strict_json import INPUT_BYTES_MAX
 from schemas.topics import ROUTER_JOBS
-from services.gateway.http.bodies import read_body
 from services.gateway.http.problems import Problem, dumped, malformed
 
 JOBS = "jobs"
