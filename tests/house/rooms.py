@@ -134,6 +134,12 @@ ROOMS = (
         others=PURE | {"json", "re", "yaml"},
     ),
     Room(
+        "the client library",
+        ("largesse/client/*",),
+        ours=("largesse.access", "largesse.bodies", "largesse.client", "largesse.contexts"),
+        others=STDLIB | {"_typeshed", "cloudpickle", "httpx", "httpx_sse"},
+    ),
+    Room(
         "the engine",
         ("largesse/*",),
         ours=("schemas", "largesse"),
