@@ -10,10 +10,11 @@ from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass, field
 from hashlib import sha256
-from typing import Any
+from typing import cast
 
 from largesse.archive.state_file import StateFile
 from largesse.bus.port import Message
+from largesse.core import Core
 from largesse.ids import content_hash
 from largesse.lifecycle import node_work
 from largesse.log.answers import Shelf
@@ -111,7 +112,7 @@ class _Kept:
     layout: int
     kind: type
     hosted: Hosted
-    learn: Callable[[Any, Record], None] | None = None
+    learn: Callable[[node_work.State, Record], None] | None = None
 
     def fold(self, record: Record) -> None:
         if self.learn is not None:
@@ -128,10 +129,9 @@ class _Kept:
 
 def _all() -> list[_Kept]:
     """Every core, nothing folded yet; altruism once: its shard 0, and then the spare one."""
-    sequencer: Any = admission
-    gateway: Any = view
     answering = started(2).all()
-    hosts = [Hosted(sequencer, admission.start()), *answering, Hosted(gateway, view.start())]
+    sequencer = Hosted(cast("Core[admission.State]", admission), admission.start())
+    hosts = [sequencer, *answering, Hosted(cast("Core[view.State]", view), view.start())]
     kept = [_Kept(each.core.NAME, each.shard, each.core.LAYOUT, type(each.state), each) for each in hosts]
     nodes = Hosted(_Nodes, node_work.start_for_all())  # type: ignore[arg-type]
     return [*kept, _Kept(NODES, 0, node_work.LAYOUT, node_work.State, nodes, node_work.fold)]
