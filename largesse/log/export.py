@@ -38,7 +38,7 @@ _OF_LOG = b',"topic":"cluster.log",'
 class ExportDamaged(Exception):
     """A file that is not as it was written: names file, line and what is wrong."""
 
-    def __init__(self, path: Path, line: int, what: str) -> None:
+    def __init__(self, path: Path | str, line: int, what: str) -> None:
         super().__init__(f"{path}, line {line}: {what}")
         self.line = line
 
@@ -53,25 +53,72 @@ class Exported:
     line: int
 
 
+@dataclass(slots=True)
+class Lines:
+    """Where lines of an export that are read or written one after the other stand: how many records there are, and the
+    sum of the last line, empty before the first.
+    """
+
+    records: int = 0
+    sum: str = ""
+
+    def first(self, line: bytes = FORMAT) -> bytes:
+        """The line that names the format."""
+        return self._line(line)
+
+    def record(self, topic: str, header: Header | None, content: bytes) -> bytes:
+        """The next record's: of the log, or (`header` None) of a decision topic."""
+        self.records += 1
+        message = wrap(header if header is not None else Header(""), content)
+        return self._line(b'{"line":%d,"topic":%b,"message":%b' % (self.records, orjson.dumps(topic), message))
+
+    def last(self) -> bytes:
+        """The line that says that it is the last."""
+        return self._line(b"%b%d" % (_END, self.records))
+
+    def _line(self, line: bytes) -> bytes:
+        self.sum = _chained(self.sum, line)
+        return b"%b%b%b%b" % (line, _SUM, self.sum.encode(), _CLOSE)
+
+    def read(self, path: Path | str, number: int, raw: bytes, first: bytes = FORMAT) -> Exported | None:
+        """The record that a line has, verified; None for the first line, and for the last. `number`: of the line in its
+        file, for who is told what is wrong. Raises ExportDamaged.
+        """
+        line, begins = raw[:-_SUM_BYTES], not self.sum
+        self.sum = _chained(self.sum, line)
+        if raw[-_SUM_BYTES:] != b"%b%b%b" % (_SUM, self.sum.encode(), _CLOSE):
+            raise ExportDamaged(path, number, "its bytes and those before it do not give its checksum")
+        if begins:
+            if line != first:
+                raise ExportDamaged(path, number, "it is no export of a format known here")
+            return None
+        if line == b"%b%d" % (_END, self.records):
+            return None
+        self.records += 1
+        return _record(path, number, self.records, line)
+
+
 class ExportWriter:
     """Writes an export record by record; only `close` makes it whole. May be handed to the engine as its listener."""
 
     def __init__(self, path: Path | str, first: bytes = FORMAT) -> None:
         self.path = Path(path)
-        self.lines = 0
-        self._sum = ""
+        self._lines = Lines()
         self._file = _open(self.path, "wb")
-        self._write(first)
+        self._file.write(self._lines.first(first))
+
+    @property
+    def lines(self) -> int:
+        """How many records it has so far."""
+        return self._lines.records
 
     def __call__(self, topic: str, header: Header | None, content: bytes) -> None:
         """Adds one record: of the log, or (`header` None) of a decision topic. Raises OSError."""
-        self.lines += 1
-        message = wrap(header if header is not None else Header(""), content)
-        self._write(b'{"line":%d,"topic":%b,"message":%b' % (self.lines, orjson.dumps(topic), message))
+        self._file.write(self._lines.record(topic, header, content))
 
     def close(self) -> None:
         """Writes the last line. Raises OSError."""
-        self._write(b"%b%d" % (_END, self.lines))
+        self._file.write(self._lines.last())
         self._file.close()
 
     def abandon(self) -> None:
@@ -89,31 +136,20 @@ class ExportWriter:
         else:
             self.abandon()
 
-    def _write(self, line: bytes) -> None:
-        self._sum = _chained(self._sum, line)
-        self._file.write(b"%b%b%b%b" % (line, _SUM, self._sum.encode(), _CLOSE))
-
 
 def read_export(path: Path | str, first: bytes = FORMAT) -> Iterator[Exported]:
     """The records of an export in order, each verified as it comes. `first`: the line with which files of its kind
     begin. Raises ExportDamaged, OSError."""
     path = Path(path)
-    total, records, number, ended = "", 0, 0, False
+    lines, number, ended = Lines(), 0, False
     for number, raw in enumerate(_lines(path), 1):
         if ended:
             raise ExportDamaged(path, number, "it stands after the last line")
-        line = raw[:-_SUM_BYTES]
-        total = _chained(total, line)
-        if raw[-_SUM_BYTES:] != b"%b%b%b" % (_SUM, total.encode(), _CLOSE):
-            raise ExportDamaged(path, number, "its bytes and those before it do not give its checksum")
-        if number == 1:
-            if line != first:
-                raise ExportDamaged(path, 1, "it is no export of a format known here")
-        elif line == b"%b%d" % (_END, records):
+        item = lines.read(path, number, raw, first)
+        if item is not None:
+            yield item
+        elif number > 1:
             ended = True
-        else:
-            records += 1
-            yield _record(path, number, records, line)
     if not ended:
         raise ExportDamaged(path, number + 1, "the file ends here, without its last line")
 
@@ -200,7 +236,7 @@ def is_export(path: Path, first: bytes = FORMAT) -> bool:
         return False
 
 
-def _record(path: Path, number: int, records: int, line: bytes) -> Exported:
+def _record(path: Path | str, number: int, records: int, line: bytes) -> Exported:
     opening, between = b'{"line":%d,"topic":' % records, b',"message":'
     split = line.find(between)
     if not line.startswith(opening) or split < 0:

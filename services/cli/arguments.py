@@ -236,7 +236,10 @@ OverToo = Annotated[
 ]
 LogPath = Annotated[
     str,
-    typer.Argument(help="a data folder of `largesse up`, an exported log, or kafka[s]://HOST:PORT/CELL", metavar="LOG"),
+    typer.Argument(
+        help="a data folder of `largesse up`, an exported log, archive:STORE, or kafka[s]://HOST:PORT/CELL",
+        metavar="LOG",
+    ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="print one JSON document and nothing else", callback=expect_json)]
 At = Annotated[

@@ -11,7 +11,8 @@ from services.cli.client import Gateway
 from services.cli.context_commands import context_app
 from services.cli.ending import Wrong, out, out_json
 from services.cli.getting import get_app
-from services.cli.groups import Group, LateGroup
+from services.cli.groups import Group
+from services.cli.late import AdminGroup, ArchiveGroup, CellGroup, ImportGroup, ReserveGroup, TokenGroup, late
 from services.cli.operating import config_app, node_app
 from services.cli.show import plural
 from services.cli.what_if_options import (
@@ -33,26 +34,6 @@ if TYPE_CHECKING:
     from schemas import JobRejected
 
 
-class ImportGroup(LateGroup):
-    source = ("services.cli.importing", "import_app")
-
-
-class ReserveGroup(LateGroup):
-    source = ("services.cli.reserving", "reserve_app")
-
-
-class TokenGroup(LateGroup):
-    source = ("services.cli.access", "token_app")
-
-
-class CellGroup(LateGroup):
-    source = ("services.cli.cell_routes", "cell_app")
-
-
-class AdminGroup(LateGroup):
-    source = ("services.cli.admin", "admin_app")
-
-
 app = typer.Typer(
     cls=Group,
     no_args_is_help=True,
@@ -61,13 +42,6 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
     help="A scheduler for shared clusters: run a cell, submit and follow jobs, simulate workloads.",
 )
-
-
-def _late(group: type[LateGroup], text: str) -> typer.Typer:
-    short = text.partition(";")[0].removesuffix(".") + "."
-    late = typer.Typer(cls=group, no_args_is_help=True, rich_markup_mode=None, help=text, short_help=short)
-    late.callback()(lambda: None)  # A group has to have one before it has commands.
-    return late
 
 
 live.add_to(app)
@@ -79,12 +53,13 @@ app.add_typer(get_app, name="get")
 app.add_typer(node_app, name="node")
 app.add_typer(config_app, name="config")
 app.add_typer(context_app, name="context")
-app.add_typer(_late(ReserveGroup, "Reserve capacity in time for jobs with deadlines."), name="reserve")
-app.add_typer(_late(TokenGroup, "Make, list and revoke tokens; they say who asks a cell."), name="token")
-app.add_typer(_late(CellGroup, "Add and list the cells of a deployment on Kafka."), name="cell")
-app.add_typer(_late(AdminGroup, "Repair a cell that cannot continue by itself."), name="admin")
+app.add_typer(late(ReserveGroup, "Reserve capacity in time for jobs with deadlines."), name="reserve")
+app.add_typer(late(TokenGroup, "Make, list and revoke tokens; they say who asks a cell."), name="token")
+app.add_typer(late(CellGroup, "Add and list the cells of a deployment on Kafka."), name="cell")
+app.add_typer(late(ArchiveGroup, "Keep a cell's log for years, in a folder or an object store."), name="archive")
+app.add_typer(late(AdminGroup, "Repair a cell that cannot continue by itself."), name="admin")
 app.add_typer(
-    _late(
+    late(
         ImportGroup,
         "Make a workload file from a trace or from another system's jobs, on standard output.",
     ),

@@ -5,6 +5,9 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
+from largesse.archive.archiver import AnotherLog
+from largesse.archive.manifest import ArchiveDamaged, NoArchive
+from largesse.archive.store import StoreError
 from largesse.bus.file.bus import JournalDamaged
 from largesse.bus.port import BusError
 from largesse.log.codec import Undecodable
@@ -114,8 +117,8 @@ def watched(source: Source, tell: Tell | None) -> Source:
 
 
 def source_of(log: str) -> Source:
-    """The log that a path or an address names: an export, a journal, a data folder of `largesse up`, or Kafka. Raises
-    Wrong.
+    """The log that a path or an address names: an export, a journal, a data folder of `largesse up`, an archive, or
+    Kafka. Raises Wrong.
     """
     path = Path(log)
     try:
@@ -130,11 +133,26 @@ def begins_text(start: Start) -> str:
 
 
 @contextmanager
+def storing() -> Iterator[None]:
+    """Around what reads or writes an archive. Raises Refused where it is damaged, or of another log; Wrong."""
+    with reading():
+        try:
+            yield
+        except NoArchive as error:
+            raise Wrong(str(error)) from None
+        except (ArchiveDamaged, AnotherLog) as error:
+            raise Refused(str(error)) from None
+
+
+_DAMAGED = (JournalDamaged, ExportDamaged, ArchiveDamaged)
+
+
+@contextmanager
 def reading() -> Iterator[None]:
     """Around what reads a log: what is wrong with it is the user's to know. Raises Wrong."""
     try:
         yield
-    except (JournalDamaged, ExportDamaged, DecisionGap, Undecodable, BusError, StartRefused) as error:
+    except (*_DAMAGED, DecisionGap, Undecodable, BusError, StoreError, StartRefused) as error:
         raise Wrong(str(error)) from None
 
 

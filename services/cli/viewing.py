@@ -26,7 +26,7 @@ from services.gateway.http.app import make_app
 from services.gateway.http.results_app import are_results, results_app
 from services.gateway.http.serve import PortTaken, bound, serve
 from services.replay.onto_bus import put_onto
-from services.replay.source import Source
+from services.replay.source import ARCHIVE, Source
 from services.replay.viewing import viewing
 from services.simulator.result import RESULTS
 
@@ -44,7 +44,7 @@ def view_log(log: str, *, port: int) -> None:
         asyncio.run(_view_results(Path(log).name or log, results, port))
         return
     source = source_of(log)
-    place = source.name if "://" in source.name else str(Path(source.name).resolve())
+    place = source.name if source.name.startswith(ARCHIVE) or "://" in source.name else str(Path(source.name).resolve())
     with reading():
         viewing(source.start)  # A bundle of another version is refused before anything is served.
     calm_collector()

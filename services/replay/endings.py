@@ -3,6 +3,9 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+from largesse.archive.manifest import ArchiveDamaged, Noted
+from largesse.archive.reader import read_archive
+from largesse.archive.store import Store, StoreError
 from largesse.bus.file.from_end import Ending
 from largesse.bus.file.head import JournalDamaged
 from largesse.bus.file.lines import LineWrong
@@ -47,6 +50,19 @@ def last_in_export(path: Path, records: int) -> Last | None:
         items = [Accepted(decode(each.content), each.header, each.content, each.line) for each in found[0]]
         return Last(items, found[1])
     except Undecodable:
+        return None
+
+
+def last_in_archive(store: Store, manifests: list[Noted], records: int) -> Last | None:
+    """The last records of an archive, `records` or more if it has them; None where something is wrong."""
+    at = len(manifests)
+    while at and manifests[-1].manifest.end.seq - manifests[at - 1].manifest.start.seq < records:
+        at -= 1
+    at = max(0, at - 1)
+    try:
+        items = [each for each in read_archive(store, manifests[at:]) if each.topic == LOG]
+        return Last([Accepted(decode(each.content), each.header, each.content, each.line) for each in items], at == 0)
+    except (ArchiveDamaged, StoreError, Undecodable):
         return None
 
 

@@ -1,8 +1,9 @@
 """Where a recorded log comes from: an embedded data folder (also while a process holds it), an exported file, a bundle,
-or Kafka.
+an archive, or Kafka.
 
 Every source gives the same: the records that count, in order, and with each closing the decision records of its round
-as far as they were recorded. What is damaged is refused by the format that reads it (JournalDamaged, ExportDamaged).
+as far as they were recorded. What is damaged is refused by the format that reads it (JournalDamaged, ExportDamaged,
+ArchiveDamaged).
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -10,6 +11,9 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from largesse.archive.manifest import ArchiveDamaged, NoArchive, read_all
+from largesse.archive.reader import read_archive
+from largesse.archive.store import StoreError, StoreUrlWrong, open_store
 from largesse.bus.file.journal import has_journal
 from largesse.bus.file.reading import follow_journal, read_journal
 from largesse.bus.kafka.cluster import is_cluster
@@ -26,13 +30,16 @@ from schemas.policy import SHARDS_MAX
 from schemas.topics import DECISIONS, LOG, SHARDED
 from services.replay import kafka_source
 from services.replay.bundle import is_bundle, read_bundle, start_of
-from services.replay.endings import Last, last_in_export, last_in_folder
+from services.replay.endings import Last, last_in_archive, last_in_export, last_in_folder
 from services.replay.kafka_source import CellUnknown
 from services.replay.start import Start
 
 Hear = Callable[[str, bytes], None]
 """Is given name and content of every decision document, also of one that came second or too late and is otherwise not
 read."""
+
+ARCHIVE = "archive:"
+"""Before the store of an archive, where a log is named."""
 
 _OPENING = b'"content":{"type":"RoundOpened"'
 
@@ -64,7 +71,8 @@ class Source:
     `follow` gives its records and then without end what is appended; it calls what it is given each time that all has
     been read, which waits. None: this log does not grow. `last`: its last records, as many as asked for or more, read
     from its end (endings.py); None: only a whole reading shows them.
-    `start`: what there is where it begins; None: nothing, it begins with the log's first record.
+    `start`: what there is where it begins; None: nothing, it begins with the log's first record. `messages`: what lies
+    in the topics of its `partition`, where it is that of a bus.
     """
 
     name: str
@@ -73,6 +81,8 @@ class Source:
     start: Start | None = None
     follow: Callable[[Callable[[], None]], Iterator[Accepted]] | None = None
     last: Callable[[int], Last | None] = lambda _: None
+    messages: Callable[[], Iterator[Message]] | None = None
+    partition: int = 0
 
     def steps(self, hear: Hear = deaf) -> Iterator[Step]:
         """The log from its start."""
@@ -80,9 +90,11 @@ class Source:
 
 
 def open_source(location: Path | str, partition: int = 0) -> Source:
-    """The log at `location`: a folder of the embedded bus, an exported file, a bundle, kafka[s]://HOST:PORT/CELL.
-    Raises NoLog, and of a bundle ExportDamaged.
+    """The log at `location`: a folder of the embedded bus, an exported file, a bundle, kafka[s]://HOST:PORT/CELL, or
+    archive:STORE. Raises NoLog, and of a bundle ExportDamaged.
     """
+    if str(location).startswith(ARCHIVE):
+        return _in_archive(str(location).removeprefix(ARCHIVE))
     if is_cluster(str(location)):
         return _on_kafka(str(location))
     path = Path(location)
@@ -95,6 +107,8 @@ def open_source(location: Path | str, partition: int = 0) -> Source:
             lambda: _most_shards(read_journal(path), partition),
             follow=lambda at_end: records_of(follow_journal(path, at_end), partition),
             last=lambda messages: last_in_folder(path, partition, messages),
+            messages=lambda: read_journal(path),
+            partition=partition,
         )
     if not path.exists():
         raise NoLog(f"{path}: there is no such file or folder")
@@ -155,9 +169,13 @@ def records_of(messages: Iterable[Message], partition: int = 0) -> Iterator[Acce
                 yield accepted
 
 
-def steps_of(messages: Iterable[Message], partition: int = 0, hear: Hear = deaf) -> Iterator[Step]:
-    """The steps that messages of several topics come to, each topic in its order, decisions before their closing."""
-    order = LogOrder()
+def steps_of(
+    messages: Iterable[Message], partition: int = 0, hear: Hear = deaf, order: LogOrder | None = None
+) -> Iterator[Step]:
+    """The steps that messages of several topics come to, each topic in its order, decisions before their closing.
+    `order`: where a log stands that begins behind its first record.
+    """
+    order = order if order is not None else LogOrder()
     documents = _Documents(hear)
     shelves: dict[tuple[str, int], Shelf] = {}
     opened = forgotten = 0
@@ -234,6 +252,8 @@ def _on_kafka(url: str) -> Source:
         lambda hear: steps_of(kafka_source.messages(place), partition, hear),
         lambda: _most_shards(kafka_source.log_messages(place), partition),
         follow=lambda at_end: records_of(kafka_source.follow_log(place, at_end), partition),
+        messages=lambda: kafka_source.messages(place),
+        partition=partition,
     )
 
 
@@ -247,8 +267,23 @@ def _most_shards(messages: Iterable[Message], partition: int) -> int:
     return min(most, SHARDS_MAX)
 
 
+# ---------------------------------------------------------------- an archive
+def _in_archive(url: str) -> Source:
+    try:
+        store = open_store(url)
+        manifests = read_all(store)
+    except (StoreUrlWrong, StoreError, NoArchive, ArchiveDamaged) as error:
+        raise NoLog(str(error)) from None
+    return Source(
+        f"{ARCHIVE}{store.url}",
+        lambda hear: _exported(store.url, read_archive(store, manifests), hear),
+        lambda: max(each.manifest.shards for each in manifests),
+        last=lambda records: last_in_archive(store, manifests, records),
+    )
+
+
 # ---------------------------------------------------------------- an exported file
-def _exported(path: Path, items: Iterator[Exported], hear: Hear) -> Iterator[Step]:
+def _exported(path: Path | str, items: Iterator[Exported], hear: Hear) -> Iterator[Step]:
     """The steps of an exported file. Raises ExportDamaged."""
     decisions: dict[str, bytes] = {}
     for item in items:

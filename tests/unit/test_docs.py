@@ -140,7 +140,7 @@ def test_a_request_of_the_docs_is_accepted_by_a_machine_of_one_core(text):
     assert [answer["accepted"] for answer in found["results"]] == [True]
 
 
-GROUPS = "get|node|config|admin|context|import|reserve|token"
+GROUPS = "archive|get|node|config|admin|context|import|reserve|token"
 
 
 def commands_of(page):
