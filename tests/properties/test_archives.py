@@ -107,7 +107,7 @@ def test_an_archive_is_decided_again_like_its_log(log, tmp_path):
 
     assert verify(open_source(f"archive:{tmp_path / 'archive'}")).document() == {
         **verify(open_source(log)).document(),
-        "log": f"archive:{tmp_path / 'archive'}",
+        "source": f"archive:{tmp_path / 'archive'}",
     }
 
 

@@ -211,10 +211,8 @@ def test_a_variable_or_knob_of_the_docs_is_one(page):
     known = {PREFIX + knob.name.upper() for knob in fields(Settings)} | {
         PREFIX + name for name in (*AGENT, *BRIDGE, *GATEWAY, *ROUTER)
     }
-    known |= {
-        PREFIX + name
-        for name in ("URL", "USER", "CONTEXT", "DEBUG", "TOKEN", "TOKEN_FILE", "CA_FILE", "UP_OPTIONS", "ATTEMPT_KEY")
-    }
+    clients = ("ARCHIVE", "URL", "USER", "CONTEXT", "DEBUG", "TOKEN", "TOKEN_FILE", "CA_FILE")
+    known |= {PREFIX + name for name in (*clients, "UP_OPTIONS", "ATTEMPT_KEY")}
     known |= {*TASK_VARIABLES}
 
     assert set(re.findall(r"\bLARGESSE_[A-Z_]+\b(?!\*)", page.read_text())) - known == set()
