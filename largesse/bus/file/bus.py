@@ -12,7 +12,7 @@ goes on where the disk ends.
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,12 +22,14 @@ from largesse.bus.file.group_commit import Append, GroupCommit, Sync
 from largesse.bus.file.head import Head, JournalDamaged, make_directory, write_head, write_mark
 from largesse.bus.file.index import Stretches, read_back
 from largesse.bus.file.journal import Disk, Repair, list_segments, segment_path, settle
-from largesse.bus.file.lines import encode_item, item_opening, key_of, message_of
+from largesse.bus.file.lines import SUM_OF_NOTHING, encode_item, item_opening, key_of, message_of
 from largesse.bus.file.lock import DirectoryHeld, DirectoryLock
 from largesse.bus.file.packed import Summary, read_summary, sum_of
 from largesse.bus.file.packer import Packer
 from largesse.bus.file.reading import read_journal, report, report_missing
 from largesse.bus.file.scan import Scan
+from largesse.bus.file.trim import trim
+from largesse.bus.file.trimming import Trimmed, answered, asked
 from largesse.bus.local import LocalBus
 from largesse.bus.passing import PASSING, PassingPartition
 from largesse.bus.port import BusError, Message, Outgoing, check_sizes
@@ -49,10 +51,13 @@ _MESSAGE_BYTES = 400
 
 @dataclass(slots=True)
 class _Partition:
-    """`end`: the next offset. `shown`: the end for readers. Messages from `cached` on are in `recent`."""
+    """`start`: the first offset that was not trimmed; `end`: the next one. `shown`: the end for readers. Messages from
+    `cached` on are in `recent`.
+    """
 
     opening: bytes
     stretches: Stretches
+    start: int = 0
     end: int = 0
     shown: int = 0
     cached: int = 0
@@ -134,13 +139,34 @@ class FileBus(LocalBus):
                 self._packer.stop()
             self._lock.release()
 
+    def trim(self, keep: Mapping[tuple[str, int], int]) -> bool:
+        """Lets go of packed segments whose messages all lie before what is to be kept: by topic and partition, the
+        first offset that is needed; of one that is not named, all are. False while segments are being packed. Raises
+        JournalDamaged, OSError.
+        """
+        if self._packer is not None and not self._packer.is_idle():
+            return False
+        self._find_packed(list_segments(self.directory)[:-1])
+        self._note_trimmed(trim(self.directory, keep))
+        return True
+
+    def _note_trimmed(self, trimmed: Trimmed) -> None:
+        self._packed = [first for first in self._packed if first > trimmed.line]
+        for key, first in trimmed.firsts.items():
+            partition = self._partition(*key)
+            partition.start = first
+            partition.stretches.trim(trimmed.line)
+
     def _pack(self) -> None:
-        """Has closed segments packed, and finds what is packed by now."""
+        """Has closed segments packed, finds what is packed by now, and trims where that was asked for."""
         if self._packer is None or not self._packer.is_idle():
             return
         try:
             closed = list_segments(self.directory)[:-1]
             self._find_packed(closed)
+            keep = asked(self.directory)
+            if keep is not None and self.trim(keep):
+                answered(self.directory)
             # What is packed already is there as it was until now, too.
             if any(segment_path(self.directory, first).exists() for first in closed):
                 self._packer.start()
@@ -160,7 +186,7 @@ class FileBus(LocalBus):
         files = find(self.directory)
         sums = {file.line: "" for file in files}
         scan = Scan(self.directory)
-        sums[0] = scan.sum
+        sums |= {0: SUM_OF_NOTHING, scan.line: scan.sum} | scan.trimmed.sums
         self._pass_over_packed(scan, sums)
         in_journal: dict[tuple[str, int], dict[str, Message]] = {}
         for line in scan:
@@ -176,8 +202,9 @@ class FileBus(LocalBus):
         self._compacted = partitions_of(self.directory, files, in_journal, sums)
         for key, end in scan.ends.items():
             if key[0] not in COMPACTED:
-                found = self._partitions[key]
+                found = self._partition(*key)
                 found.end = found.shown = found.cached = end
+        self._note_trimmed(scan.trimmed)
         return self._settle(scan)
 
     def _pass_over_packed(self, scan: Scan, sums: dict[int, str]) -> None:
@@ -226,7 +253,7 @@ class FileBus(LocalBus):
             passing = self._passing.get((topic, partition))
             return passing.bounds() if passing else (0, 0)
         found = self._partitions.get((topic, partition))
-        return (0, found.shown) if found else (0, 0)
+        return (found.start, found.shown) if found else (0, 0)
 
     def _read(self, topic: str, partition: int, offset: int, most: int) -> list[Message]:
         if topic in COMPACTED:

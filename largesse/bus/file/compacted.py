@@ -137,6 +137,15 @@ def find(directory: Path) -> list[Found]:
     return found
 
 
+def lines_needed(directory: Path) -> list[int]:
+    """The lines of the journal that the files were written after."""
+    needed: dict[int, bool] = {}
+    for path in (directory / DIRECTORY).glob("*.*/*.json"):
+        with suppress(LineWrong, OSError):
+            needed[hangs_on(path.read_bytes())[0]] = True
+    return sorted(needed)
+
+
 def partitions_of(
     directory: Path, files: list[Found], in_journal: dict[tuple[str, int], dict[str, Message]], sums: dict[int, str]
 ) -> dict[tuple[str, int], CompactedPartition]:

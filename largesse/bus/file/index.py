@@ -59,6 +59,11 @@ class Stretches:
         for column in (self._offsets, self._segments, self._positions):
             del column[:known]
 
+    def trim(self, line: int) -> None:
+        """Segments that begin at this line or before it are gone."""
+        gone = bisect_right(self._packed, line)
+        del self._packed[:gone], self._packed_ends[:gone]
+
     def places(self, directory: Path, offset: int, end: int) -> Iterator[Place]:
         """The stretches from the one that holds `offset`. Raises JournalDamaged, OSError."""
         for at in range(bisect_right(self._packed_ends, offset), len(self._packed)):

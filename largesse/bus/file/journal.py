@@ -35,6 +35,7 @@ from largesse.bus.file.head import (
     write_head,
 )
 from largesse.bus.file.lines import LineWrong, self_checked
+from largesse.bus.file.trimming import read_trimmed
 from largesse.bus.port import BusFull
 from largesse.descriptors import when_there_are
 
@@ -236,7 +237,13 @@ def _set_aside(path: Path, file: int, position: int, repair: Repair) -> Path:
 
 
 def list_segments(directory: Path) -> list[int]:
-    """The first lines of all segments, packed ones too, in order. Raises OSError."""
+    """The first lines of all segments that count, packed ones too, in order. Raises JournalDamaged, OSError."""
+    begins = read_trimmed(directory).line
+    return [first for first in every_segment(directory) if first > begins]
+
+
+def every_segment(directory: Path) -> list[int]:
+    """The same, with those that were trimmed and are still there."""
     names = sorted(entry.name for entry in directory.iterdir())
     return list(dict.fromkeys(int(match[1]) for name in names if (match := _SEGMENT.fullmatch(name))))
 

@@ -15,8 +15,9 @@ from largesse.bus.file.head import (
     read_mark,
 )
 from largesse.bus.file.journal import READ_BYTES, Repair, is_whole, list_segments, missed_head, segment_path
-from largesse.bus.file.lines import SUM_OF_NOTHING, LineWrong, checked, cut
+from largesse.bus.file.lines import LineWrong, checked, cut
 from largesse.bus.file.packed import Summary, ZstdError, open_packed, packed_path
+from largesse.bus.file.trimming import TRIMMED_NAME, read_trimmed
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,12 +45,14 @@ class Scan:
         self.mark = read_mark(directory)
         self.segments = list_segments(directory)
         self.head = head or missed_head(directory, self.segments)
-        self.line = 0
-        self.sum = SUM_OF_NOTHING
-        self.ends: dict[tuple[str, int], int] = {}
+        self.trimmed = read_trimmed(directory)
+        self.line, self.sum = self.trimmed.line, self.trimmed.sum
+        self.ends: dict[tuple[str, int], int] = dict(self.trimmed.firsts)
         self.position = 0
         """Bytes of whole lines in the last segment."""
         self.repair: Repair | None = None
+        if self.line:
+            self._check_known(directory / TRIMMED_NAME, 1, self.line, self.sum)
 
     @property
     def missing(self) -> int:
@@ -60,7 +63,7 @@ class Scan:
 
     def __iter__(self) -> Iterator[Line]:
         passed = [first for first in self.segments if first <= self.line]
-        yield from self._segments(self.segments[len(passed) :], passed[-1] if passed else 1)
+        yield from self._segments(self.segments[len(passed) :], passed[-1] if passed else self.line + 1)
         self._check_head()
 
     def pass_over(self, summary: Summary) -> None:
@@ -185,6 +188,8 @@ class Scan:
             self._damaged(segment_path(self.directory, first), 1, reason)
         missing = segment_path(self.directory, expected).name
         reason = f"lines {expected} to {first - 1} are missing: they end this file, or a file {missing} is missing"
+        if expected == 1:
+            reason = f"{reason} (or {TRIMMED_NAME}, if the journal was trimmed)"
         self._damaged(segment_path(self.directory, before), expected - before + 1, reason)
 
     def _check_head(self) -> None:
