@@ -40,7 +40,8 @@ class Settings:
     asked over HTTP beside those that are always its own (hosts.py), commas between. `peer_cert_file`, `peer_key_file`:
     the certificate of this process among services and agents (tls.py); `peer_ca_file`: the authorities whose
     certificates the others have to show; `peer_name`: for which name, whatever the address. `log_format`: `console` or
-    `json`. `bus_cache_mib`: MiB of what was written to a directory's bus last that stay in memory.
+    `json`. `archive`: the store with the cell's checkpoints (archive/store.py), for a log whose beginning was trimmed.
+    `bus_cache_mib`: MiB of what was written to a directory's bus last that stay in memory.
     """
 
     bus: str = "file:largesse-data"
@@ -66,6 +67,7 @@ class Settings:
     peer_ca_file: str = ""
     peer_name: str = ""
     log_format: str = "console"
+    archive: str = ""
     bus_cache_mib: int = 8
 
     @property

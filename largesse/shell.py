@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Generic
 
 from largesse import failpoints
+from largesse.beginning import restored
 from largesse.bus.port import Bus, BusError, BusRefused, Writer
 from largesse.core import RULES, Core, OpenRound, S
 from largesse.folding import CoreStopped, Folded
@@ -96,7 +97,7 @@ class Shell(Generic[S]):
         """Closed rounds that it decided as a standby, and that another instance answered."""
         self._is_left = False
         self._writer: Writer | None = None
-        self._snapshots = SnapshotKeeper(bus, settings, core.NAME, shard, core.LAYOUT, self.name)
+        self._snapshots = SnapshotKeeper(bus, settings, core.NAME, shard, core.LAYOUT, self.name, beginning=restored)
         self._line: dict[str, object] = {}
         self._seq, self._records, self._void = SEQ.labels(self.name), FOLDED.labels(self.name), VOID.labels(self.name)
         self._said = logger(service=self.name)

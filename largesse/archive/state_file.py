@@ -22,9 +22,12 @@ else:
 
 from largesse.archive.store import NameTaken, Store
 from largesse.log.fencing import LogOrder
+from schemas.topics import DEADLETTER, LOG
 
 FOLDER, SUFFIX = "checkpoints/", ".zst"
 FORMAT = 1
+NO_OFFSET = 1 << 62
+"""Nothing that lies before the closing is needed."""
 _OPTIONS = {int(zstd.CompressionParameter.compression_level): 6, int(zstd.CompressionParameter.checksum_flag): 1}
 _SUM_BYTES = 64
 
@@ -54,6 +57,17 @@ class StateFile:
     def name(self) -> str:
         """Under which it is kept."""
         return name_of(self.order.seq)
+
+    def needed(self, partition: int) -> dict[tuple[str, int], int]:
+        """By topic and partition, the first offset that whoever goes on from here may read. Of the log that is the
+        message before, which says that it is the same log.
+        """
+        found = {(LOG, partition): self.order.offset - 1, (DEADLETTER, partition): NO_OFFSET}
+        taken = {place: offset + 1 for place, offset in self.order.positions.items()}
+        for place, first in (self.decisions | taken).items():
+            topic, _, number = place.rpartition("/")
+            found[topic, int(number)] = first
+        return found
 
     def sums(self) -> list[tuple[str, int, int, str]]:
         """Service, shard, layout and SHA-256 of each state."""

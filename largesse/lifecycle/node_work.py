@@ -231,6 +231,20 @@ def start_for_all() -> State:
     return State(every=True)
 
 
+def for_one(state: State, node: str, epoch: str) -> State:
+    """Makes of the state of who follows all nodes that of an agent, which is about to register `node` under `epoch`."""
+    work = state.nodes.get(node) or NodeWork(node, epoch)
+    state.nodes, state.every, state.stirred = {node: work}, False, {}
+    state.drains = {name: until_ms for name, until_ms in state.drains.items() if name == node}
+    state.drain_ms = state.drains.get(node)
+    for name, job in state.jobs.items():
+        job.nodes = {node: True} if node in job.nodes else {}
+        here = {work.held[key].stage: True for key in work.held_of.get(name, ())}
+        job.peers = {stage: peers for stage, peers in job.peers.items() if stage in here}
+    renew(work, epoch)
+    return state
+
+
 def renew(work: NodeWork, epoch: str) -> None:
     """Another epoch, about to be registered: the last one is lost, or an old message of ours came in after it."""
     work.epoch = epoch

@@ -18,7 +18,7 @@ import orjson
 from largesse.bus.port import Bus, Message
 from largesse.log.snapshots import S, Snapshot, SnapshotRefused, judge, landmark_of, piece_of, unpack
 from largesse.telemetry import logger
-from schemas.topics import SNAPSHOTS
+from schemas.topics import LOG, SNAPSHOTS
 
 FETCHED_MOST = 16
 """Messages of the snapshots topic that are read at once: each is up to a MiB."""
@@ -162,6 +162,8 @@ class Checkpoints(Generic[S]):
                 snapshot = await self._read(place)
             except SnapshotRefused:
                 continue
+            if snapshot.order.offset <= (await self._bus.bounds(LOG, self._partition))[0]:
+                continue  # The log was trimmed behind it.
             if await landmark_of(self._bus, self._partition, snapshot.order.offset) == snapshot.landmark:
                 return snapshot
         return None

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 
-from largesse.bus.port import Bus, Outgoing
+from largesse.bus.port import Bus, Outgoing, PositionGap
 from largesse.ids import content_hash, decision_id
 from largesse.log.answers import Found, Shelf
 from largesse.log.codec import Undecodable
@@ -169,7 +169,14 @@ class DecisionReader:
     async def _fetch(self, place: _Place) -> list[str]:
         read = self._partition_at(place)
         whole = []
-        fetched = await self._bus.fetch(*place, read.position, most=FETCHED_MOST)
+        try:
+            fetched = await self._bus.fetch(*place, read.position, most=FETCHED_MOST)
+        except PositionGap:
+            if read.position:
+                raise
+            # Nobody has read here yet: what was trimmed were answers to rounds that are long over.
+            read.position = (await self._bus.bounds(*place))[0]
+            fetched = await self._bus.fetch(*place, read.position, most=FETCHED_MOST)
         for message in fetched:
             try:
                 id_ = read.take(message, self._forgotten)

@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import partial
 from hashlib import sha256
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import orjson
 from pydantic import TypeAdapter, ValidationError
@@ -88,15 +88,33 @@ def load(kind: type[S], data: bytes) -> S:
     return state
 
 
+class Beginning(Protocol):
+    """Finds a state where a log begins that was trimmed: of bus, partition, archive, service, shard, layout, kind."""
+
+    async def __call__(
+        self, bus: Bus, partition: int, archive: str, service: str, shard: int, layout: int, kind: type[S]
+    ) -> tuple[S, Snapshot] | None: ...
+
+
 class SnapshotKeeper:
     """One instance's snapshots: restores the newest, says when the next is due, takes it. `topic`: the log that they
-    are states of."""
+    are states of; `beginning`: asked where none serves, for a log whose beginning was trimmed (largesse/beginning.py).
+    """
 
     def __init__(
-        self, bus: Bus, settings: Settings, service: str, shard: int, layout: int, name: str, *, topic: str = LOG
+        self,
+        bus: Bus,
+        settings: Settings,
+        service: str,
+        shard: int,
+        layout: int,
+        name: str,
+        *,
+        topic: str = LOG,
+        beginning: "Beginning | None" = None,
     ) -> None:
         self._bus = bus
-        self._topic = topic
+        self._topic, self._beginning = topic, beginning
         self._settings = settings
         self._service = service
         self._shard = shard
@@ -105,10 +123,15 @@ class SnapshotKeeper:
         self._number = self._round = self._seq = self._bytes = 0
 
     async def restore(self, kind: type[S]) -> tuple[S, Snapshot] | None:
-        """The newest snapshot that may be restored, and its state of type `kind`. Raises PositionGap, BusError."""
+        """The newest snapshot that may be restored, and its state of type `kind`; of a log that was trimmed behind it,
+        what the newest checkpoint has. Raises PositionGap, BusError.
+        """
         partition, layout = self._settings.partition, self._layout
         found = await newest(self._bus, partition, self._service, self._shard, layout, kind, topic=self._topic)
         self._number = self._round = self._seq = self._bytes = 0
+        if found is None and self._beginning is not None:
+            archive = self._settings.archive
+            found = await self._beginning(self._bus, partition, archive, self._service, self._shard, layout, kind)
         if found is not None:
             snapshot = found[1]
             self._number, self._bytes = snapshot.number + 1, len(snapshot.state)
@@ -194,7 +217,7 @@ async def newest(
 ) -> tuple[S, Snapshot] | None:
     """The newest snapshot that may be restored and its state, or None. Refused ones are named in the log.
 
-    Raises PositionGap where the log does not reach up to a snapshot, or does not go back to it.
+    Raises PositionGap where the log does not reach up to a snapshot.
     """
     log = logger(service=service, shard=shard)
     gathered: dict[str, dict[int, str]] = {}
@@ -261,7 +284,7 @@ def whole_ones(messages: Iterable[Message]) -> list[Snapshot]:
     """What services wrote as snapshots, of all that messages of the topic come to. What is damaged is left out, and so
     are states that the gateway keeps of the past.
     """
-    gathered: dict[tuple[str, int, str], tuple[dict[str, Any], dict[int, str]]] = {}
+    gathered: dict[tuple[str, int, str], tuple[dict[str, object], dict[int, str]]] = {}
     for message in messages:
         try:
             document = orjson.loads(message.value)
@@ -300,6 +323,9 @@ async def judge(bus: Bus, partition: int, snapshot: Snapshot, layout: int, kind:
     """The state of a snapshot. Raises SnapshotRefused where it is of another layout or another log."""
     if snapshot.layout != layout:
         raise SnapshotRefused(f"it has layout {snapshot.layout}, this core has {layout}")
+    first = (await bus.bounds(topic, partition))[0]
+    if first and snapshot.order.offset <= first:
+        raise SnapshotRefused(f"the log begins behind it, at offset {first}")
     if await landmark_of(bus, partition, snapshot.order.offset, topic) != snapshot.landmark:
         raise SnapshotRefused(f"the log has another message before offset {snapshot.order.offset}")
     return load(kind, snapshot.state)

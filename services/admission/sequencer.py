@@ -11,6 +11,7 @@ from collections.abc import Callable
 from copy import deepcopy
 
 from largesse import failpoints
+from largesse.beginning import restored
 from largesse.bus.port import Bus, BusError, BusFull, BusRefused, PositionGap
 from largesse.clocks import fresh_token, steady_ms, wall_ms
 from largesse.folding import FOLDING, CoreStopped
@@ -122,7 +123,7 @@ class Sequencer:
         self._speaking = Speaking(bus, settings.partition)
         self._letters = Letters(bus, settings.partition)
         self._decisions: dict[str, int] = {}
-        self._snapshots = SnapshotKeeper(bus, settings, core.NAME, 0, core.LAYOUT, name)
+        self._snapshots = SnapshotKeeper(bus, settings, core.NAME, 0, core.LAYOUT, name, beginning=restored)
 
     @property
     def is_leading(self) -> bool:

@@ -4,11 +4,12 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 
 from largesse import failpoints
+from largesse.beginning import NODES, LogTrimmed, restored
 from largesse.bus.port import Bus, BusError, BusRefused, PositionGap
 from largesse.lifecycle import node_work as core
 from largesse.lifecycle.handed import Handed
 from largesse.lifecycle.node_work import Action, NodeWork, Start
-from largesse.log.fencing import Accepted
+from largesse.log.fencing import Accepted, LogOrder
 from largesse.log.reader import LogReader
 from largesse.telemetry import logger
 from schemas import JobEnded, NodeReported, RoundAbandoned, RoundClosed, RoundOpened
@@ -147,7 +148,11 @@ class LogFollower:
         while True:
             try:
                 found = await checkpoint.restore(self._bus, node.partition, node.data, node.name, self.work.epoch)
+                if found is None:
+                    found = await self._from_checkpoint()
                 end = (await self._bus.bounds(LOG, node.partition))[1]
+            except LogTrimmed:
+                raise
             except BusError as error:
                 await self._wait_for_bus(error)
                 continue
@@ -155,6 +160,16 @@ class LogFollower:
                 self.state, order = found
                 self._reader = LogReader(self._bus, node.partition, order)
             return end
+
+    async def _from_checkpoint(self) -> tuple[core.State, LogOrder] | None:
+        """What the cell's newest checkpoint has of this node, where the log's beginning was trimmed; None: it was not.
+        Raises LogTrimmed, BusError.
+        """
+        node, kind = self._node, core.State
+        taken = await restored(self._bus, node.partition, node.archive, NODES, 0, core.LAYOUT, kind)
+        if taken is None:
+            return None
+        return core.for_one(taken[0], node.name, self.work.epoch), taken[1].order
 
     def _fold(self, batch: list[Accepted]) -> None:
         for one in batch:

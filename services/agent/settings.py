@@ -135,6 +135,8 @@ class TaskUsers:
 class NodeSettings:
     """One node. Times in milliseconds.
 
+    `archive`: the store with the cell's checkpoints (Settings).
+
     `capacity`: base units; empty: what the machine has, divided into `parts`. `data`: a folder of this agent alone.
     `cgroup`, `cpu_limit`, `task_pids`: as in VARIABLES; control groups are used where they can be made (cgroups.py).
     `memory_limit`, for tasks that ask for memory: `auto` is the control group's, or else `resident`, which looks every
@@ -158,6 +160,7 @@ class NodeSettings:
     name: str
     data: Path
     partition: int = 0
+    archive: str = ""
     capacity: Vector = field(default_factory=dict)
     parts: int = 1
     labels: dict[str, str] = field(default_factory=dict)
@@ -214,6 +217,7 @@ def read_node_settings(settings: Settings, environment: Mapping[str, str] | None
         name=name,
         data=Path(environment.get(f"{PREFIX}NODE_DATA") or Path("largesse-agent", name)),
         partition=settings.partition,
+        archive=settings.archive,
         capacity=capacity,
         labels=labels,
         devices=devices,

@@ -7,6 +7,7 @@ import asyncio
 from collections.abc import Callable
 
 from largesse import failpoints
+from largesse.beginning import restored
 from largesse.bus.port import Bus, BusError, BusRefused, PositionGap, Writer
 from largesse.lifecycle import node_work
 from largesse.log.fencing import Accepted
@@ -36,7 +37,7 @@ class CellLog:
         self._bus, self._partition, self._moved = bus, settings.partition, moved
         self._may_save = may_save
         self._reader = LogReader(bus, settings.partition)
-        self._snapshots = SnapshotKeeper(bus, settings, SERVICE, 0, node_work.LAYOUT, SERVICE)
+        self._snapshots = SnapshotKeeper(bus, settings, SERVICE, 0, node_work.LAYOUT, SERVICE, beginning=restored)
         self._writer: Writer | None = None
         self._log = logger(service=SERVICE)
         self.is_caught_up = False

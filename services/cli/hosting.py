@@ -170,7 +170,7 @@ class Host:
         self._begin("planner", planner.run(self._bus, self._rested, stop=stop))
         self._begin("gateway", self.follower.run())
         for node in plan.nodes:
-            placed = replace(node, data=self._folder_of(node), alone=True)
+            placed = replace(node, data=self._folder_of(node), alone=True, archive=settings.archive)
             self._begin(f"agent {node.name}", agent.run(self._bus, placed, stop, by_folder(self._folder_named)))
         for node in self.departing:
             self._begin(f"agent {node.name}, which leaves", self._depart(node))

@@ -18,6 +18,7 @@ from largesse.log.fencing import PIECE, Accepted, LogOrder
 from largesse.log.reader import LogReader
 from largesse.log.record_lines import named_in
 from schemas import Record, SequencerClaimed
+from schemas.topics import LOG
 from services.gateway.name_filters import NameFilter
 from services.gateway.view.state import State
 
@@ -93,6 +94,7 @@ class LogPlaces:
         """The last place known for which `is_before` holds, which does for all before some record and none behind it.
         Raises BusError.
         """
+        await self._drop_trimmed()
         at = bisect_left(self._places, True, key=lambda place: not is_before(place.order))
         low = self._places[max(0, at - 1)]
         high = self._places[at].seq if at < len(self._places) else None
@@ -110,6 +112,22 @@ class LogPlaces:
                 else:
                     seqs = seqs[:middle]
         return low
+
+    async def _drop_trimmed(self) -> None:
+        """Where the log's beginning was trimmed, the first place is the first known behind that: a page begins there.
+        Raises BusError.
+        """
+        first = (await self._bus.bounds(LOG, self._partition))[0]
+        if self._places[0].order.offset >= first:
+            return
+        self._places = [place for place in self._places if place.order.offset >= first] or self._places[-1:]
+        seqs = [seq for seq in await self._checkpoints.seqs() if seq < self._places[0].seq]
+        while seqs:
+            middle = len(seqs) // 2
+            found = await self._checkpoints.behind(seqs[middle])
+            if found is not None:
+                self._places.insert(0, Place(found.order, found.decisions))
+            seqs = seqs[middle + 1 :] if found is None else seqs[:middle]
 
     async def records(self, place: Place, last: int, names: tuple[str, ...] = ()) -> AsyncIterator[Accepted]:
         """The records behind a place, up to `last` and as far as the log goes. `names`: between two places those may be

@@ -5,16 +5,15 @@ themselves wrote to the topic `snapshots`: where one of them comes by, the first
 closing both have to. A difference names the service and the record behind which it was found.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass, field
 from hashlib import sha256
-from typing import cast
 
 from largesse.archive.state_file import StateFile
+from largesse.beginning import NODES
 from largesse.bus.port import Message
-from largesse.core import Core
 from largesse.ids import content_hash
 from largesse.lifecycle import node_work
 from largesse.log.answers import Shelf
@@ -28,13 +27,9 @@ from largesse.rounds import Hosted, read_by
 from schemas import Record, RoundAbandoned, RoundClosed, RoundOpened
 from schemas.policy import SHARDS_MAX
 from schemas.topics import DECISIONS, INPUTS, LOG, SHARDED
-from services.admission import core as admission
 from services.altruism import core as altruism
-from services.gateway import view
-from services.replay.deciders import started
-
-NODES = "bridge"
-"""Whose state of nodes and their work is kept: a bridge's, from which every agent takes its own."""
+from services.replay.refold import Refold
+from services.replay.viewing import viewing
 
 
 class FoldsDiffer(Exception):
@@ -105,36 +100,34 @@ def _cell_of(message: Message) -> int:
 
 @dataclass(slots=True)
 class _Kept:
-    """A state that is folded. `learn`: takes a record, or a claim; None: its core's FOLDS do."""
+    """A state that is folded; `hosted` says by which core."""
 
     service: str
     shard: int
     layout: int
     kind: type
     hosted: Hosted
-    learn: Callable[[node_work.State, Record], None] | None = None
 
     def fold(self, record: Record) -> None:
-        if self.learn is not None:
-            self.learn(self.hosted.state, record)
-        elif (folds := self.hosted.core.FOLDS.get(type(record.body))) is not None:
-            folds(self.hosted.state, record)
+        """A record, or a claim."""
+        if self.service == NODES:
+            node_work.fold(self.hosted.state, record)
+        elif (fold := self.hosted.core.FOLDS.get(type(record.body))) is not None:
+            fold(self.hosted.state, record)
 
     def again(self, data: bytes, shard: int | None = None) -> "_Kept":
         """The same with a state that was written. Raises SnapshotRefused."""
         shard = self.shard if shard is None else shard
         hosted = Hosted(self.hosted.core, load(self.kind, data), shard)
-        return _Kept(self.service, shard, self.layout, self.kind, hosted, self.learn)
+        return _Kept(self.service, shard, self.layout, self.kind, hosted)
 
 
 def _all() -> list[_Kept]:
-    """Every core, nothing folded yet; altruism once: its shard 0, and then the spare one."""
-    answering = started(2).all()
-    sequencer = Hosted(cast("Core[admission.State]", admission), admission.start())
-    hosts = [sequencer, *answering, Hosted(cast("Core[view.State]", view), view.start())]
+    """Every core, nothing folded yet; altruism twice: its shard 0, and then the spare one."""
+    hosts = [*Refold(2).all(), viewing(None)]
     kept = [_Kept(each.core.NAME, each.shard, each.core.LAYOUT, type(each.state), each) for each in hosts]
     nodes = Hosted(_Nodes, node_work.start_for_all())  # type: ignore[arg-type]
-    return [*kept, _Kept(NODES, 0, node_work.LAYOUT, node_work.State, nodes, node_work.fold)]
+    return [*kept, _Kept(NODES, 0, node_work.LAYOUT, node_work.State, nodes)]
 
 
 class _Nodes:
@@ -231,7 +224,8 @@ def agree(
             second.begin(first, snapshot, station.order)
         if not due:
             second.compare(first, station.order)
-            place = (record.cell, deepcopy(station.order), station.landmark, station.positions())
+            positions = ({} if start is None else start.decisions) | station.positions()
+            place = (record.cell, deepcopy(station.order), station.landmark, dict(sorted(positions.items())))
             return Agreed(StateFile(*place, rules, first.shards, VERSION, first.states()), second.begun)
     raise FoldsDiffer(f"the log ends before seq {max(due)}, behind which {due[max(due)][0].service} wrote a snapshot")
 
@@ -294,7 +288,7 @@ def _name(service: str, shard: int) -> str:
     return f"{service}, shard {shard}" if shard else service
 
 
-def told(file: StateFile, digest: str) -> dict[str, object]:
+def told(file: StateFile, digest: str) -> dict[str, dict[str, object]]:
     """What to send to the topic `config`, so that the log notes the checkpoint. `digest`: of the file's bytes."""
     positions = []
     for place, offset in sorted(file.order.positions.items()):

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from largesse.lifecycle import node_work as core
 from largesse.lifecycle.job_life import is_broken
 from largesse.lifecycle.node_work import HeldAttempt, Over, Start, Stop, attempt_key
+from largesse.log.snapshots import dump, load
 from services.admission import core as admission
 from tests.cells import SlowCell
 from tests.properties import node_work_alone as alone
@@ -143,6 +144,32 @@ def test_an_agent_is_told_to_do_what_it_was_when_it_followed_its_node_alone(hist
             core.fold(one, record)
             alone.fold(other, record)
             assert list(map(action_of, core.take(one, node))) == list(map(action_of, alone.take(other)))
+
+
+@for_all(histories(), tree_names, st.floats(0, 1))
+def test_an_agent_that_begins_with_the_state_of_all_nodes_does_what_one_does_that_read_all(history, tree_name, part):
+    """As a new one has to where the log's beginning is gone."""
+    records = played(history, tree_name)
+    cut = int(part * len(records))
+    cell = core.start_for_all()
+    for record in records[:cut]:
+        core.fold(cell, record)
+    known = {(r.body.node, r.body.epoch) for r in records[:cut] if r.type == "NodeRegistered"}
+    later = {(r.body.node, r.body.epoch) for r in records[cut:] if r.type == "NodeRegistered"} - known
+    for node, epoch in sorted(later):
+        one, other = core.start(node, epoch), core.for_one(load(core.State, dump(cell)), node, epoch)
+        for record in records[:cut]:
+            core.fold(one, record)
+            core.take(one, node)
+        for each in (one, other):
+            core.look_again(each.nodes[node])
+        for record in [None, *records[cut:]]:
+            if record is not None:
+                core.fold(one, record)
+                core.fold(other, record)
+            assert list(map(action_of, core.take(other, node))) == list(map(action_of, core.take(one, node)))
+            assert said_of(other.nodes[node]) == said_of(one.nodes[node])
+            assert other.nodes[node].runs == one.nodes[node].runs
 
 
 @for_all(histories(), tree_names)

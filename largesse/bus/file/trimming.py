@@ -13,7 +13,6 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
 
 import orjson
 
@@ -42,7 +41,7 @@ def read_trimmed(directory: Path) -> Trimmed:
     """Where a journal begins. Raises JournalDamaged, OSError."""
     path = directory / TRIMMED_NAME
     try:
-        found = _read(path.read_bytes())
+        found = orjson.loads(_checked(path.read_bytes()))
         sums = {int(line): str(total) for line, total in found["sums"].items()}
         return Trimmed(int(found["line"]), str(found["sum"]), _places(found["firsts"]), sums)
     except FileNotFoundError:
@@ -70,7 +69,7 @@ def asked(directory: Path) -> Places | None:
     """What was asked for; None where nothing was. Raises JournalDamaged, OSError."""
     path = directory / ASKED_NAME
     try:
-        return _places(_read(path.read_bytes())["keep"])
+        return _places(orjson.loads(_checked(path.read_bytes()))["keep"])
     except FileNotFoundError:
         return None
     except (ValueError, KeyError, TypeError) as error:
@@ -93,10 +92,11 @@ def _text(document: dict[str, object]) -> bytes:
     return about[:-1] + b',"sha256":"%b"}\n' % sha256(about).hexdigest().encode()
 
 
-def _read(text: bytes) -> dict[str, Any]:
-    """Raises ValueError, KeyError, TypeError."""
-    document: dict[str, Any] = orjson.loads(text)
-    about = {name: value for name, value in document.items() if name != "sha256"}
-    if sha256(orjson.dumps(about)).hexdigest() != document["sha256"]:
+def _checked(text: bytes) -> bytes:
+    """The document without its checksum. Raises ValueError, KeyError, TypeError."""
+    document = orjson.loads(text)
+    digest = document.pop("sha256")
+    about = orjson.dumps(document)
+    if sha256(about).hexdigest() != digest:
         raise ValueError("its checksum is another one")
-    return document
+    return about
