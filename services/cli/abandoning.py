@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from largesse.beginning import restored
 from largesse.bus.file.bus import DirectoryHeld, FileBus, JournalDamaged
 from largesse.bus.file.journal import has_journal
 from largesse.bus.port import BusError, PositionGap
@@ -19,11 +20,13 @@ from largesse.log.codec import Undecodable
 from largesse.log.fencing import LogOrder
 from largesse.log.inputs import InputStopped
 from largesse.log.reader import LogReader, publish_input, wait_for_more
+from largesse.log.snapshots import SnapshotKeeper
 from largesse.process.ways_out import with_way_out
 from largesse.settings import SettingWrong, read_settings
 from largesse.telemetry import configure
 from schemas import InputRefused, InputSkipped, Record
 from schemas.topics import LOG
+from services.admission import core
 from services.admission.sequencer import Sequencer
 from services.cli.ending import Broken, Refused, Wrong
 from services.cli.hosting import BUS, CELL
@@ -77,6 +80,16 @@ def skip(data: str, topic: str, offset: int, reason: str, author: str) -> dict[s
     return {"topic": topic, "offset": offset, "skipped": True}
 
 
+def note_checkpoint(data: str, message: dict[str, dict[str, object]], closing: int, author: str) -> bool:
+    """Has the log note a checkpoint; whether it has. Raises Wrong, Refused, Broken."""
+
+    async def in_vain(order: LogOrder, bus: FileBus) -> str | None:
+        return None if order.seq >= closing else f"the log ends before record {closing}"
+
+    _ask(data, Wish(message, f"the checkpoint behind record {closing} is not noted", in_vain), author)
+    return True
+
+
 def _ask(data: str, wish: Wish, author: str) -> None:
     configure("console", level="warning")
     folder = Path(data).absolute() / BUS
@@ -103,7 +116,7 @@ def _ask(data: str, wish: Wish, author: str) -> None:
 async def _grant(folder: Path, wish: Wish, author: str) -> None:
     bus = FileBus(folder)
     try:
-        reader = LogReader(bus)
+        reader = LogReader(bus, order=await _where_to_begin(bus))
         end = (await bus.bounds(LOG, 0))[1]
         while reader.offset < end:
             await reader.read()
@@ -115,6 +128,16 @@ async def _grant(folder: Path, wish: Wish, author: str) -> None:
         await bus.close()
     if record is not None and isinstance(record.body, InputRefused):
         raise Refused(record.body.reason)
+
+
+async def _where_to_begin(bus: FileBus) -> LogOrder:
+    """The log's first record, or, where that was trimmed, what the sequencer begins with. Raises BusError."""
+    if not (await bus.bounds(LOG, 0))[0]:
+        return LogOrder()
+    keeper = SnapshotKeeper(bus, read_settings(), core.NAME, 0, core.LAYOUT, core.NAME, beginning=restored)
+    found = await keeper.restore(core.State)
+    assert found is not None, "who restores from a log that was trimmed has a state, or is told why not"
+    return found[1].order
 
 
 async def _outcome(bus: FileBus, reader: LogReader, wish: Wish, offset: int) -> Record | None:

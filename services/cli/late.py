@@ -25,6 +25,10 @@ class ArchiveGroup(LateGroup):
     source = ("services.cli.archiving", "archive_app")
 
 
+class CheckpointGroup(LateGroup):
+    source = ("services.cli.checkpoint_commands", "checkpoint_app")
+
+
 class AdminGroup(LateGroup):
     source = ("services.cli.admin", "admin_app")
 

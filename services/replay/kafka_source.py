@@ -5,14 +5,16 @@ What the topics hold comes out as one sequence of messages, every decision befor
 
 import asyncio
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from heapq import heappop, heappush
 
+from largesse.beginning import LogTrimmed, trimmed_text
 from largesse.bus.kafka.cluster import cluster_of
 from largesse.bus.open import BusUrlWrong, open_bus
 from largesse.bus.port import Bus, BusError, Message
 from largesse.log.answers import fits, name_of
-from largesse.log.codec import Undecodable, heading, unwrap
+from largesse.log.codec import Undecodable, decode, heading, unwrap
 from largesse.log.fencing import LogOrder, advance, read_piece
 from schemas.policy import SHARDS_MAX
 from schemas.topics import DECISIONS, LOG, SHARDED
@@ -76,10 +78,15 @@ async def _cells(url: str) -> dict[str, int]:
 async def _cell_in(bus: Bus, partition: int) -> str | None:
     """The cell whose log lies in a partition: the first record of a log is a claim, and names it."""
     position, end = await bus.bounds(LOG, partition)
-    order = LogOrder()
+    order, is_trimmed = LogOrder(), position > 0
     while position < end:
         fetched = await bus.fetch(LOG, partition, position, wait_ms=_WAIT_MS, most=_FETCHED_MOST)
         for message in fetched:
+            if is_trimmed:
+                # What begins in the middle may have no claim for long: the last that any writer said has to do.
+                with suppress(Undecodable):
+                    return decode(unwrap(message.value)[1]).cell
+                continue
             accepted = advance(order, message.offset, message.value)
             if accepted is not None:
                 return accepted.record.cell
@@ -88,13 +95,42 @@ async def _cell_in(bus: Bus, partition: int) -> str | None:
 
 
 def log_messages(place: CellTopics) -> Iterator[Message]:
-    """The messages of the log. Raises BusUrlWrong, BusError."""
+    """The messages of a log that begins with its first record. Raises LogTrimmed, BusUrlWrong, BusError."""
+    yield from topic_messages(place, LOG, whole=True)
+
+
+def topic_messages(place: CellTopics, topic: str, *, whole: bool = False) -> Iterator[Message]:
+    """The messages of one of the cell's topics. `whole`: from its first one on. Raises LogTrimmed, BusUrlWrong,
+    BusError.
+    """
     with asyncio.Runner() as runner:
         bus = open_bus(place.bus, client_id="largesse-replay")
         try:
-            yield from _Topic(runner, bus, LOG, place.partition).rest()
+            found = _Topic(runner, bus, topic, place.partition)
+            if whole:
+                found.check_whole()
+            yield from found.rest()
         finally:
             runner.run(bus.close())
+
+
+def first_offset(place: CellTopics) -> int:
+    """Where the log begins. Raises BusUrlWrong, BusError."""
+    with asyncio.Runner() as runner:
+        bus = open_bus(place.bus, client_id="largesse-replay")
+        try:
+            return runner.run(bus.bounds(LOG, place.partition))[0]
+        finally:
+            runner.run(bus.close())
+
+
+def trim(place: CellTopics, needed: dict[tuple[str, int], int]) -> str:
+    """Has the brokers delete what lies before these offsets; says what came of it. Raises BusUrlWrong, BusError."""
+    from largesse.bus.kafka.trimming import delete_before
+
+    with asyncio.Runner() as runner:
+        firsts = runner.run(delete_before(cluster_of(place.bus), needed))
+    return f"the log begins at offset {firsts.get((LOG, place.partition), 0)}"
 
 
 def follow_log(place: CellTopics, at_end: Callable[[], None]) -> Iterator[Message]:
@@ -105,6 +141,7 @@ def follow_log(place: CellTopics, at_end: Callable[[], None]) -> Iterator[Messag
         bus = open_bus(place.bus, client_id="largesse-replay")
         try:
             topic = _Topic(runner, bus, LOG, place.partition)
+            topic.check_whole()
             while True:
                 yield from topic.rest()
                 at_end()
@@ -113,15 +150,17 @@ def follow_log(place: CellTopics, at_end: Callable[[], None]) -> Iterator[Messag
             runner.run(bus.close())
 
 
-def messages(place: CellTopics) -> Iterator[Message]:
+def messages(place: CellTopics, *, whole: bool = False) -> Iterator[Message]:
     """The messages of the log and, before each that ends a round, those that may answer it; at the end what is left of
-    decisions. Raises as log_messages.
+    decisions. `whole`: only if the log begins with its first record. Raises as log_messages.
     """
     with asyncio.Runner() as runner:
         bus = open_bus(place.bus, client_id="largesse-replay")
         try:
             # The log's end is taken first: what it names was there before it.
             log = _Topic(runner, bus, LOG, place.partition)
+            if whole:
+                log.check_whole()
             topics = [_Topic(runner, bus, topic, number) for topic in DECISIONS for number in _numbers(topic, place)]
             last = log.last_seq()
             for message in log.rest():
@@ -179,6 +218,11 @@ class _Topic:
         self._first, self._end = runner.run(bus.bounds(topic, partition))
         self._messages = self._read(self._first)
         self._later: list[tuple[int, int, Message]] = []
+
+    def check_whole(self) -> None:
+        """Raises LogTrimmed where it does not begin with its first message."""
+        if self._first:
+            raise LogTrimmed(trimmed_text(f"{self._topic} partition {self._partition}", self._first))
 
     def rest(self) -> Iterator[Message]:
         """All messages that are left."""

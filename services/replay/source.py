@@ -14,8 +14,10 @@ from pathlib import Path
 from largesse.archive.manifest import ArchiveDamaged, NoArchive, read_all
 from largesse.archive.reader import read_archive
 from largesse.archive.store import StoreError, StoreUrlWrong, open_store
+from largesse.beginning import LogTrimmed, trimmed_text
 from largesse.bus.file.journal import has_journal
 from largesse.bus.file.reading import follow_journal, read_journal
+from largesse.bus.file.trimming import read_trimmed
 from largesse.bus.kafka.cluster import is_cluster
 from largesse.bus.open import BusUrlWrong
 from largesse.bus.port import BusError, Message
@@ -103,9 +105,9 @@ def open_source(location: Path | str, partition: int = 0) -> Source:
             raise NoLog(f"{path}: there is no journal in this folder")
         return Source(
             str(path),
-            lambda hear: steps_of(read_journal(path), partition, hear),
-            lambda: _most_shards(read_journal(path), partition),
-            follow=lambda at_end: records_of(follow_journal(path, at_end), partition),
+            lambda hear: steps_of(_whole(path, partition), partition, hear),
+            lambda: _most_shards(_whole(path, partition), partition),
+            follow=lambda at_end: records_of(_followed(path, partition, at_end), partition),
             last=lambda messages: last_in_folder(path, partition, messages),
             messages=lambda: read_journal(path),
             partition=partition,
@@ -123,6 +125,23 @@ def open_source(location: Path | str, partition: int = 0) -> Source:
         lambda: _exported_shards(path),
         last=lambda records: last_in_export(path, records),
     )
+
+
+def _whole(path: Path, partition: int) -> Iterator[Message]:
+    """A journal whose log begins with its first record. Raises LogTrimmed, and as read_journal does."""
+    _check_whole(path, partition)
+    yield from read_journal(path)
+
+
+def _followed(path: Path, partition: int, at_end: Callable[[], None]) -> Iterator[Message]:
+    """The same, followed. Raises LogTrimmed, and as follow_journal does."""
+    _check_whole(path, partition)
+    yield from follow_journal(path, at_end)
+
+
+def _check_whole(path: Path, partition: int) -> None:
+    if first := read_trimmed(path).firsts.get((LOG, partition), 0):
+        raise LogTrimmed(trimmed_text(str(path), first))
 
 
 def write_export(source: Source, path: Path | str) -> int:
@@ -249,7 +268,7 @@ def _on_kafka(url: str) -> Source:
     partition = place.partition
     return Source(
         url,
-        lambda hear: steps_of(kafka_source.messages(place), partition, hear),
+        lambda hear: steps_of(kafka_source.messages(place, whole=True), partition, hear),
         lambda: _most_shards(kafka_source.log_messages(place), partition),
         follow=lambda at_end: records_of(kafka_source.follow_log(place, at_end), partition),
         messages=lambda: kafka_source.messages(place),

@@ -3,7 +3,7 @@ and a fold that differs is named, and kept nowhere.
 """
 
 import asyncio
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import cache
 
 import pytest
@@ -14,14 +14,16 @@ from largesse.archive import state_file
 from largesse.archive.state_file import StateFileDamaged, pack, unpack
 from largesse.archive.store import FolderStore
 from largesse.bus.memory import MemoryBus
+from largesse.log.reader import LogReader, publish_input
 from largesse.log.snapshots import whole_ones
 from largesse.settings import Settings
+from schemas import RoundClosed
 from schemas.edge.read import read_input
 from schemas.topics import DECISIONS, LOG, SHARDED, SNAPSHOTS
 from services.replay import checkpointing
 from services.replay.checkpointing import Fold, FoldsDiffer, NothingToKeep, agree, stations, told
 from tests.simulation.cell_story import NODES, OVER_MS, SHARDS_HOSTED, story
-from tests.stepped_cell import SteppedCell, play
+from tests.stepped_cell import SteppedCell, play, tell
 from tests.strategies import for_all
 
 LATER = ((8_000, 4), (14_000, 2))
@@ -172,3 +174,57 @@ def test_a_file_is_written_once_and_one_of_another_log_is_refused(tmp_path):
     store.put(moved, store.get(file.name))
     with pytest.raises(StateFileDamaged, match=f"{moved}: it holds the states behind seq {file.order.seq}"):
         state_file.get(store, 7)
+
+
+# ---------------------------------------------------------------- decisions
+OF_THE_CHAIN = {"prefix", "hashes"}
+"""Fields that hold hashes of the records before."""
+
+
+async def _decided(*, are_right):
+    """What happens in a cell that is told of checkpoints: if they are right its log has them, else that they were
+    refused.
+    """
+    bus = MemoryBus()
+    cell, inputs, begun_ms = SteppedCell(bus, Settings(snapshot_rounds=10), 2, NODES), story(2), 0
+    for over_ms in (4_000, 9_000, 14_000, OVER_MS):
+        await tell(cell, [each for each in inputs if begun_ms <= each[0] < over_ms], over_ms)
+        begun_ms = over_ms
+        reader, document = LogReader(bus), {}
+        while more := await reader.read(most=1):
+            if isinstance(more[0].record.body, RoundClosed):
+                prefix = reader.order.prefix if are_right else "5f" * 32
+                at = {"closing": more[0].record.seq, "prefix": prefix, "positions": []}
+                state = {"service": "admission", "shard": 0, "layout": 1, "sha256": "0a" * 32}
+                document = {"checkpoint": {**at, "states": [state], "file": "9e" * 32}}
+        await publish_input(cell.bus.writer(), "config", document, "ann")
+        await cell.settle()
+    await play(cell, [], OVER_MS)
+    records = [each.record for each in await _accepted(bus)]
+    told = [record for record in records if record.type == "Checkpoint" or _is_of_one(record)]
+    rest = [record for record in records if record not in told]
+    said = [(record.type, record.seq, record.round, record.time, _said(record.body)) for record in rest]
+    return [record.type for record in told], said
+
+
+def _is_of_one(record):
+    return record.type == "InputRefused" and record.body.field.startswith("checkpoint.")
+
+
+async def _accepted(bus):
+    reader, found = LogReader(bus), []
+    while more := await reader.read():
+        found += more
+    return found
+
+
+def _said(body):
+    return {name: value for name, value in asdict(body).items() if name not in OF_THE_CHAIN}
+
+
+def test_a_log_decides_the_same_whether_a_record_of_it_notes_a_checkpoint_or_refuses_one():
+    noted, refused = (asyncio.run(_decided(are_right=are_right)) for are_right in (True, False))
+
+    assert (noted[0], refused[0]) == (["Checkpoint"] * 4, ["InputRefused"] * 4)
+    assert len(noted[1]) > 300
+    assert noted[1] == refused[1]

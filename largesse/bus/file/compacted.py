@@ -137,6 +137,17 @@ def find(directory: Path) -> list[Found]:
     return found
 
 
+def messages_in(directory: Path, topic: str, partition: int) -> list[Message]:
+    """What lies in the files of a partition, in order, whether or not a process holds the folder. What is damaged, or
+    being replaced, is left out.
+    """
+    found = []
+    for path in partition_directory(directory, topic, partition).glob("*.json"):
+        with suppress(LineWrong, OSError):
+            found.append(_checked(directory, path).message)
+    return sorted(found, key=lambda message: message.offset)
+
+
 def lines_needed(directory: Path) -> list[int]:
     """The lines of the journal that the files were written after."""
     needed: dict[int, bool] = {}
