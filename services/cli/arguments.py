@@ -241,6 +241,14 @@ LogPath = Annotated[
         metavar="LOG",
     ),
 ]
+Archive = Annotated[
+    str | None,
+    typer.Option(
+        "--archive",
+        help="read this archive first, and go on in LOG, which may begin anywhere up to its end",
+        metavar="STORE",
+    ),
+]
 Json = Annotated[bool, typer.Option("--json", help="print one JSON document and nothing else", callback=expect_json)]
 At = Annotated[
     str | None,

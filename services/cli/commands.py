@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from services.cli import auditing, changing, contexts, doctoring, hindsight, live
-from services.cli.arguments import At, Json, LogPath, Url, knobs_named, presets_named, tasks_named
+from services.cli.arguments import Archive, At, Json, LogPath, Url, knobs_named, presets_named, tasks_named
 from services.cli.client import Gateway
 from services.cli.context_commands import context_app
 from services.cli.ending import Wrong, out, out_json
@@ -289,6 +289,7 @@ def replay(
     to: To = None,
     seeds: Seeds = None,
     log_out: LogOut = None,
+    archive: Archive = None,
     json: Json = False,
 ) -> None:
     """Read a recorded log and show the state that it leads to; --verify decides every round again and compares.
@@ -308,6 +309,7 @@ def replay(
         raise Wrong("--across-rules: goes with --verify")
     if what_if and (verify or until is not None):
         raise Wrong(f"--what-if: cannot be combined with {'--verify' if verify else '--until: write --to'}")
+    log = replaying.behind(archive, log)
     if what_if:
         from services.cli import what_if as asking
 
@@ -337,16 +339,18 @@ def tail(
     reservation: Annotated[
         Texts, _option("--reservation", text="that speak of this reservation; repeatable", metavar="NAME")
     ] = None,
+    archive: Archive = None,
     json: Json = False,
 ) -> None:
     """Show the last records of a log, or all from a point on, a line each (--json: whole), with --follow also those to
     come. Records that only say that time goes on are left out, unless --type asks for them.
     """
     from largesse.log.record_lines import WantedRecords
+    from services.cli.replaying import behind
     from services.cli.tailing import tail as show
 
     wanted = WantedRecords(types or [], job or [], node or [], queue or [], user or [], reservation or [])
-    show(log, wanted, last=last, since=since, follow=follow, json=json)
+    show(behind(archive, log), wanted, last=last, since=since, follow=follow, json=json)
 
 
 @app.command("top", short_help="The cell at a glance: queues, what waits for what, nodes.")
@@ -381,6 +385,7 @@ def why(
     log: Annotated[
         str | None, _option("--log", text="ask a recorded log, as `replay` reads them, not the cell", metavar="LOG")
     ] = None,
+    archive: Archive = None,
     at: At = None,
     url: Url = None,
     json: Json = False,
@@ -390,9 +395,13 @@ def why(
     Of a job that waits, also when it will start, by what is expected of what runs; of one that runs or has ended, what
     its time went to; of a queue, why it has more or less than others; of a node, why nothing new starts there.
     """
+    from services.cli.replaying import behind
     from services.cli.why import Asked
     from services.cli.why import why as explain
 
+    if archive is not None and log is None:
+        raise Wrong("--archive: goes with --log")
+    log = behind(archive, log) if log is not None else None
     explain(Asked(name, kind, log, at), url, json=json)
 
 
@@ -415,12 +424,13 @@ def export(
     log: LogPath,
     target: Annotated[str, typer.Argument(help="the file to write; .gz compresses it", metavar="OUT")],
     force: Annotated[bool, _option("--force", text="overwrite an existing file")] = False,
+    archive: Archive = None,
     json: Json = False,
 ) -> None:
     """Write a log as one portable file."""
     from services.cli import replaying
 
-    records = replaying.export(log, target, force=force)
+    records = replaying.export(replaying.behind(archive, log), target, force=force)
     if json:
         out_json({"log": log, "records": records, "export": target})
     else:
@@ -440,6 +450,7 @@ def bundle(
         str | None, _option("--map", text="with --redact: write here which name stands for which", metavar="FILE")
     ] = None,
     force: Annotated[bool, _option("--force", text="overwrite an existing file")] = False,
+    archive: Archive = None,
     json: Json = False,
 ) -> None:
     """Write a slice of a log as one file: its records and decisions, with the states of all cores where it begins.
@@ -448,14 +459,16 @@ def bundle(
     """
     from services.cli.bundling import Asked
     from services.cli.bundling import bundle as write
+    from services.cli.replaying import behind
 
-    write(log, target, Asked(since, to, redact, names, force), json=json)
+    write(behind(archive, log), target, Asked(since, to, redact, names, force), json=json)
 
 
 @app.command(short_help="Open a recorded log, a bundle, or results of compare, in a browser.")
 def view(
     log: LogPath,
     port: Annotated[int, typer.Option("--port", help="the port; 0: any free one", min=0, max=65_535)] = 8643,
+    archive: Archive = None,
 ) -> None:
     """Open a recorded log or a bundle in a browser: the same page and the same API as a cell's, at any moment of the
     log, and without the cell. Nothing can be changed. The log is read into memory.
@@ -463,9 +476,10 @@ def view(
     Or open what compare, replay --what-if or whatif printed with --json on the same page: a file that ends in .json, or
     the folder of a report.
     """
+    from services.cli.replaying import behind
     from services.cli.viewing import view_log
 
-    view_log(log, port=port)
+    view_log(behind(archive, log), port=port)
 
 
 @app.command(short_help="Find the first record of a log after which something holds.")
@@ -475,11 +489,13 @@ def bisect(
         str, typer.Argument(help="""like 'queue("ads").held < queue("ads").due for 60s'""", metavar="EXPRESSION")
     ],
     every: Annotated[bool, _option("--all", text="list every span in which it holds")] = False,
+    archive: Archive = None,
     json: Json = False,
 ) -> None:
     """Find the first record of a log after which something holds, like 'job("x").waiting > 10m', 'pending() > 1000' or
     'node("n").used > node("n").capacity'. The exit code is 1 where it never does.
     """
     from services.cli.bisecting import bisect as find
+    from services.cli.replaying import behind
 
-    find(log, expression, every=every, json=json)
+    find(behind(archive, log), expression, every=every, json=json)

@@ -13,13 +13,15 @@ from largesse.bus.port import BusError
 from largesse.log.codec import Undecodable
 from largesse.log.decisions import DecisionGap
 from largesse.log.export import ExportDamaged
+from services.cli.arguments import given
 from services.cli.ending import Refused, Wrong, out, out_json
 from services.cli.hosting import BUS
 from services.cli.progress import Tell, counting, progress_of
 from services.cli.show import moment, rendered, span, table
 from services.gateway import view
 from services.gateway.documents.cell import counts, standing_document
-from services.replay.source import NoLog, Source, open_source, write_export
+from services.replay.joined import SeamBroken, joined
+from services.replay.source import ARCHIVE, NoLog, Source, open_source, write_export
 from services.replay.start import Start, StartRefused
 from services.replay.verify import verify
 from services.replay.viewing import viewing
@@ -116,13 +118,23 @@ def watched(source: Source, tell: Tell | None) -> Source:
     return replace(source, read=lambda hear: counting(source.steps(hear), tell))
 
 
+def behind(archive: str | None, log: str) -> str:
+    """How `source_of` is asked for a log whose beginning a store has; for the log alone where none is named."""
+    return f"{ARCHIVE}{given('--archive', archive)}{_BEHIND}{log}" if archive is not None else log
+
+
+_BEHIND = "\n"  # In no path that anybody writes on a command line.
+
+
 def source_of(log: str) -> Source:
     """The log that a path or an address names: an export, a journal, a data folder of `largesse up`, an archive, or
-    Kafka. Raises Wrong.
+    Kafka; or what `behind` makes of two. Raises Wrong.
     """
+    archive, _, log = log.rpartition(_BEHIND)
     path = Path(log)
     try:
-        return open_source(path / BUS if (path / BUS).is_dir() else log)
+        live = open_source(path / BUS if (path / BUS).is_dir() else log)
+        return joined(open_source(archive), live) if archive else live
     except (NoLog, ExportDamaged) as error:
         raise Wrong(str(error)) from None
 
@@ -152,7 +164,7 @@ def reading() -> Iterator[None]:
     """Around what reads a log: what is wrong with it is the user's to know. Raises Wrong."""
     try:
         yield
-    except (*_DAMAGED, DecisionGap, Undecodable, BusError, StoreError, StartRefused) as error:
+    except (*_DAMAGED, DecisionGap, Undecodable, BusError, StoreError, StartRefused, SeamBroken) as error:
         raise Wrong(str(error)) from None
 
 
