@@ -9,6 +9,7 @@ from services.cli.ending import Refused, Wrong, note, out, out_json
 
 if TYPE_CHECKING:
     from largesse.archive.archiver import Archived
+    from largesse.archive.attest import Attested, PublicKey
     from largesse.archive.reader import Standing
     from largesse.archive.store import Store
 
@@ -167,30 +168,100 @@ def verify(
     processes: Annotated[
         int, typer.Option("--processes", help="how many verify at a time  [default: one a processor]", min=0, max=256)
     ] = 0,
+    key: Annotated[
+        str | None,
+        typer.Option("--key", help="a public key (PEM): check what its owner has attested, too", metavar="PUBLIC"),
+    ] = None,
     json: Json = False,
 ) -> None:
     """Verify all of an archive: that every manifest hangs on the one before, that every segment is as it was written,
     and that its records are one chain from the first to the last, each closing with the decisions that it names. What
     is wrong is named; the exit code is 1 then.
     """
+    from largesse.archive.attest import Attested, check_attestations
     from largesse.archive.reader import check_archive, standing
     from services.cli.progress import progress_of
     from services.cli.replaying import storing
     from services.cli.show import plural
 
-    opened = opened_store(store)
+    opened, public = opened_store(store), _public_key(key)
     with storing(), progress_of("verifying", "records") as tell:
         found = standing(opened)
         last = found.manifests[-1].manifest.end.seq
         wrong = check_archive(
             opened, found.manifests, lambda done: tell(done, last) if tell is not None else None, processes
         )
+        attested = check_attestations(opened, found.manifests, public) if public is not None else Attested()
+    wrong += attested.wrong
     if json:
-        out_json({**_document(opened, found), "wrong": wrong})
+        signed = {"attested": attested.last and {"seq": attested.last.seq, "at": attested.last.at_ms}}
+        out_json({**_document(opened, found), "wrong": wrong, **(signed if key is not None else {})})
     for line in wrong if not json else []:
         out(line)
     if wrong:
-        raise Refused(f"{plural(len(wrong), 'segment')} of {len(found.manifests):,} not as written")
+        raise Refused(f"{plural(len(wrong), 'thing')} of {opened.url} not as written")
+    if key is not None and attested.last is None:
+        raise Refused(f"{opened.url}: the owner of {key} has attested nothing there")
     if not json:
         out(f"records 1 to {last:,}: one chain in {plural(len(found.manifests), 'segment')}, as written")
+        if attested.last is not None:
+            _show_attested(attested, last)
         note(_UNSEEN.format(opened.url))
+
+
+def _show_attested(attested: "Attested", last: int) -> None:
+    from services.cli.show import moment, plural
+
+    newest = attested.last
+    if newest is None:
+        return
+    when = f"attested at {moment(newest.at_ms)}, by the clock of who signed"
+    out(f"records 1 to {newest.seq:,}: {when} ({plural(attested.count, 'attestation')})")
+    if newest.seq < last:
+        note(f"records {newest.seq + 1:,} to {last:,}: attested by nobody with that key yet")
+
+
+def _public_key(path: str | None) -> "PublicKey | None":
+    """Raises Wrong."""
+    from largesse.archive.attest import KeyUnusable, read_public_key
+
+    try:
+        return read_public_key(path) if path is not None else None
+    except KeyUnusable as error:
+        raise Wrong(f"--key: {error}") from None
+
+
+def add_to(app: typer.Typer) -> None:
+    """Adds the command that signs."""
+    app.command("attest", short_help="Sign what an archive has.")(attest_of)
+
+
+def attest_of(
+    store: StoreUrl,
+    key: Annotated[str, typer.Option("--key", help="a private key: Ed25519, PEM, read by nobody else", metavar="FILE")],
+    json: Json = False,
+) -> None:
+    """Sign what an archive has now, and put the signature beside it. Whoever has the public key sees from then on that
+    nothing up to there was changed or cut off (`archive verify --key`). Does not read the segments: verify first.
+    """
+    from time import time
+
+    from largesse.archive.attest import KeyUnusable, attest, read_private_key
+    from largesse.archive.manifest import read_all
+    from services.cli.replaying import storing
+    from services.cli.show import moment
+
+    opened = opened_store(store)
+    try:
+        private = read_private_key(given("--key", key))
+    except KeyUnusable as error:
+        raise Wrong(f"--key: {error}") from None
+    with storing():
+        found, is_new = attest(opened, read_all(opened)[-1], private, int(time() * 1_000))
+    if json:
+        said = {"archive": opened.url, "cell": found.cell, "seq": found.seq, "prefix": found.prefix}
+        out_json({**said, "manifest": found.manifest, "at": found.at_ms, "key": found.key, "name": found.name})
+    elif is_new:
+        out(f"records 1 to {found.seq:,} of cell {found.cell} are attested: {found.name}")
+    else:
+        out(f"records 1 to {found.seq:,} were attested at {moment(found.at_ms)}: {found.name}")

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from services.cli import auditing, changing, contexts, doctoring, hindsight, live
+from services.cli import archiving, auditing, changing, contexts, doctoring, hindsight, live
 from services.cli.arguments import Archive, At, Json, LogPath, Url, knobs_named, presets_named, tasks_named
 from services.cli.client import Gateway
 from services.cli.context_commands import context_app
@@ -58,6 +58,7 @@ changing.add_to(app)
 hindsight.add_to(app)
 auditing.add_to(app)
 doctoring.add_to(app)
+archiving.add_to(app)
 app.add_typer(get_app, name="get")
 app.add_typer(node_app, name="node")
 app.add_typer(config_app, name="config")
