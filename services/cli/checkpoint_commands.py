@@ -135,8 +135,10 @@ def trim(
     ] = False,
     json: Json = False,
 ) -> None:
-    """Let go of the beginning of a log, up to the older of the two newest checkpoints that it has noted."""
-    from services.replay.checkpoint_logs import noted
+    """Let go of the beginning of a log, up to the older of the two newest checkpoints that it has noted, once the
+    archive in STORE has all of it and is as it was written.
+    """
+    from services.replay.checkpoint_logs import noted, why_not_archived
 
     kept, source = _opened(store), _log(log)
     with _reading():
@@ -144,11 +146,8 @@ def trim(
         if len(found) < 2:
             raise Refused(f"the log has noted {len(found)} of the checkpoints in {kept.url}: two are needed")
         behind = found[-2].file
-        if not unarchived:
-            raise Refused(
-                f"nothing says that what lies before record {behind.order.seq:,} is in an archive: "
-                "with --unarchived it goes all the same, for good"
-            )
+        if not unarchived and (why := why_not_archived(kept, source, behind)):
+            raise Refused(f"{why}: run `largesse archive run` before, or with --unarchived it goes for good")
         text = source.trim(behind.needed(source.partition))
     if json:
         out_json({"closing": behind.order.seq, "first_offset": source.first(), "text": text})

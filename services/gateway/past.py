@@ -5,6 +5,7 @@ from collections import OrderedDict
 from copy import deepcopy
 from dataclasses import replace
 
+from largesse.beginning import LogTrimmed, restored
 from largesse.bus.port import Bus
 from largesse.core import Core
 from largesse.folding import Folded
@@ -101,6 +102,8 @@ class Past:
                 folded.go_on(*found)
             elif near is not None:
                 folded.go_on(load(State, near.state), replace(near, order=deepcopy(near.order)))
+            elif (kept := await self._kept_outside(moment)) is not None:
+                folded.go_on(*kept)
             begun_seq, least = folded.log.order.seq, self._least(found[1] if found is not None else near)
             clock = asyncio.get_running_loop().time
             begun = clock()
@@ -119,6 +122,16 @@ class Past:
                     await asyncio.sleep(0)
                     begun = clock()
             return folded.state
+
+    async def _kept_outside(self, moment: Moment) -> tuple[State, Snapshot] | None:
+        """What the newest checkpoint has, where the log's beginning was trimmed; None: it was not. Raises LogTrimmed
+        where that is from behind the moment, or there is none; BusError.
+        """
+        partition, archive = self._settings.partition, self._settings.archive
+        kept = await restored(self._bus, partition, archive, view.NAME, 0, view.LAYOUT, State)
+        if kept is not None and moment.is_before(kept[1].order.seq, kept[1].order.time):
+            raise LogTrimmed(f"what was before record {kept[1].order.seq:,} has been trimmed: an archive has it")
+        return kept
 
     def _nearest(self, moment: Moment) -> Snapshot | None:
         """The latest state in memory up to a moment."""

@@ -3,10 +3,14 @@ process holds it, or a cell's topics on Kafka.
 """
 
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass
 from pathlib import Path
 
+from largesse.archive.manifest import ArchiveDamaged, NoArchive, read_all
+from largesse.archive.manifest import Noted as ArchivedSegment
+from largesse.archive.reader import check_archive, read_archive
 from largesse.archive.state_file import StateFile, StateFileDamaged, get, seqs_in
 from largesse.archive.store import Store
 from largesse.bus.file.compacted import messages_in
@@ -17,6 +21,8 @@ from largesse.bus.file.trim import trim
 from largesse.bus.file.trimming import ask, read_trimmed
 from largesse.bus.kafka.cluster import is_cluster
 from largesse.bus.port import Message
+from largesse.ids import chain
+from largesse.log.codec import Undecodable, heading, unwrap
 from largesse.log.fencing import Accepted, advance
 from largesse.log.snapshots import Snapshot, whole_ones
 from schemas import Checkpoint
@@ -130,6 +136,48 @@ def noted(store: Store, log: CheckpointLog) -> list[Noted]:
         if digest == record.file and file is not None and file.order.prefix == record.prefix and _agrees(file, record):
             found.append(Noted(file, digest, record))
     return found
+
+
+def why_not_archived(store: Store, log: CheckpointLog, behind: StateFile) -> str:
+    """Why the archive in a store does not stand for the records of a log up to a checkpoint; empty where it does. Every
+    segment with one of those that the log still has is read and verified. Raises StoreError, and what reading the log
+    does.
+    """
+    seq, first = behind.order.seq, _first_seq(log)
+    try:
+        manifests = read_all(store)
+    except (NoArchive, ArchiveDamaged) as error:
+        return str(error)
+    last = manifests[-1].manifest
+    if last.cell != behind.cell or last.end.seq < seq:
+        return (
+            f"{store.url} has cell {last.cell} up to record {last.end.seq:,}, and {seq:,} are needed of {behind.cell}"
+        )
+    needed = [each for each in manifests if each.manifest.start.seq < seq and each.manifest.end.seq >= first]
+    if wrong := check_archive(store, needed, lambda _: None):
+        return wrong[0]
+    return "" if _prefix_at(store, needed[-1], seq) == behind.order.prefix else f"{store.url} is of another log"
+
+
+def _first_seq(log: CheckpointLog) -> int:
+    """What the first message of a log says that has one."""
+    for message in log.messages():
+        if message.topic == LOG and message.partition == log.partition:
+            with suppress(Undecodable):
+                if seq := heading(unwrap(message.value)[1])[0]:
+                    return seq
+    return 0
+
+
+def _prefix_at(store: Store, noted: ArchivedSegment, seq: int) -> str:
+    """The hash chain up to a record of a segment."""
+    prefix = bytes.fromhex(noted.manifest.start.prefix)
+    for item in read_archive(store, [noted]):
+        if item.topic == LOG:
+            prefix = chain(prefix, item.content)
+            if heading(item.content)[0] == seq:
+                return prefix.hex()
+    return ""
 
 
 def _offset(file: StateFile) -> int:

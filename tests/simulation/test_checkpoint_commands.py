@@ -53,9 +53,9 @@ def said(*words):
     return done.out
 
 
-def refused(*words):
+def refused(*words, code=1):
     done = largesse(*map(str, words))
-    assert done.code == 1
+    assert done.code == code
     return done.err
 
 
@@ -80,18 +80,34 @@ def test_make_list_verify_and_trim(copy):
     both = "2 as they were written; the log has noted 2 of them"
     assert both in said("checkpoint", "verify", copy.archive, "--log", data)
 
-    assert "with --unarchived it goes all the same" in refused("checkpoint", "trim", copy.archive, "--log", data)
+    assert "there is no archive" in refused("checkpoint", "trim", copy.archive, "--log", data)
     assert read_trimmed(copy.folder).line == 0
-    trimmed = json.loads(said("checkpoint", "trim", copy.archive, "--log", data, "--unarchived", "--json"))
+    said("archive", "run", copy.archive, "--log", data)
+    trimmed = json.loads(said("checkpoint", "trim", copy.archive, "--log", data, "--json"))
     assert trimmed["closing"] == first.order.seq
     assert 0 < trimmed["first_offset"] < first.order.offset
     assert read_trimmed(copy.folder).firsts[LOG, 0] == trimmed["first_offset"]
     for words in (("replay", data), ("export", data, data / "out"), ("audit", data)):
-        text = refused(*words)
+        text = refused(*words, code=2)
         assert f"this log begins at offset {trimmed['first_offset']}; what was before it has been trimmed" in text
     again = said("checkpoint", "trim", copy.archive, "--log", data, "--unarchived")
     assert "nothing to let go of" in again
     assert both in said("checkpoint", "verify", copy.archive, "--log", data)
+
+
+def test_nothing_goes_that_the_archive_does_not_have_as_it_was_written(copy):
+    data = copy.folder.parent
+    earlier(copy)
+    said("archive", "run", copy.archive, "--log", data)
+    said("checkpoint", "make", copy.archive, "--log", data)
+    (segment,) = (copy.archive / "segments").iterdir()
+    whole = segment.read_bytes()
+    segment.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
+    assert segment.name in refused("checkpoint", "trim", copy.archive, "--log", data)
+    assert read_trimmed(copy.folder).line == 0
+
+    segment.write_bytes(whole)
+    assert "the log begins at offset" in said("checkpoint", "trim", copy.archive, "--log", data)
 
 
 def test_a_folder_that_a_process_holds_is_asked_to_be_trimmed(copy):

@@ -1,6 +1,7 @@
 """A cell whose log was trimmed goes on as if it had not been: from its snapshots, or from a checkpoint alone."""
 
 import asyncio
+from contextlib import suppress
 
 import pytest
 
@@ -10,6 +11,7 @@ from largesse.beginning import LogTrimmed
 from largesse.bus.file.bus import FileBus
 from largesse.bus.file.trim import trim
 from largesse.log.snapshots import dump
+from largesse.moments import Moment
 from largesse.settings import Settings
 from schemas.topics import LOG
 from services.admission.sequencer import Sequencer
@@ -117,17 +119,21 @@ def test_a_gateway_goes_on_from_the_checkpoint_and_shows_what_is_left(copy):
             assert await follower.until(lambda view: follower.ready, 60)
             place = await follower.places.before(lambda order: order.seq < 3)
             seqs = [each.record.seq async for each in follower.places.records(place, follower.state.seq)]
-            return dump(follower.state), seqs
+            past = await follower.past.at(Moment(follower.state.seq - 3, None))
+            with suppress(LogTrimmed):
+                await follower.past.at(Moment(3, None))
+                assert not archive, "what was trimmed is not there"
+            return dump(follower.state), seqs, dump(past)
         finally:
             stop.set()
             await asyncio.gather(running, return_exceptions=True)
             await bus.close()
 
-    whole, seqs = asyncio.run(shown(""))
+    whole, seqs, past = asyncio.run(shown(""))
     assert trimmed(copy) > 0
     copy.forget_snapshots()
-    again, left = asyncio.run(shown(str(copy.archive)))
-    assert again == whole
+    again, left, past_again = asyncio.run(shown(str(copy.archive)))
+    assert (again, past_again) == (whole, past)
     assert left
     assert left == seqs[-len(left) :]
     assert len(left) < len(seqs)

@@ -11,6 +11,7 @@ from fastapi import Request
 from fastapi.responses import Response
 from fastapi.routing import APIRoute
 
+from largesse.bus.port import PositionGap
 from largesse.descriptors import connections_within
 from largesse.folding import CoreStopped
 from largesse.log.decisions import DecisionGap
@@ -200,6 +201,8 @@ class Api:
             found = await self.follower.past.at(moment)
         except PastBusy as busy:
             raise Problem(503, "busy", str(busy), "at") from None
+        except PositionGap as gap:
+            raise malformed(Malformed("at", f"the log begins later: {gap}")) from None
         except (CoreStopped, DecisionGap) as error:
             raise Problem(500, "internal", f"the log cannot be folded up to there: {error}", "at") from None
         if not found.seq:
