@@ -40,7 +40,7 @@ _FLAGS = ("exclusive", "oversubscribe", "hold", "no-kill", "overcommit", "quiet"
           "ignore-pbs")  # fmt: skip
 _KEPT = ("job-name", "ntasks", "nodes", "cpus-per-task", "time", "array", "partition", "account", "qos", "chdir",
          "gpus", "gres", "gpus-per-node", "gpus-per-task", "ntasks-per-node", "mem", "mem-per-cpu",
-         "mem-per-gpu", "cpus-per-gpu")  # fmt: skip
+         "mem-per-gpu", "cpus-per-gpu", "hold", "export")  # fmt: skip
 _SIZE = re.compile(r"(\d+)([KMGT]?)B?", re.IGNORECASE)
 _MIB = {"": 1, "M": 1, "G": 1 << 10, "T": 1 << 20}
 _RANGE = re.compile(r"(\d{1,7})(?:-(\d{1,7})(?::(\d{1,7}))?)?")
@@ -138,6 +138,8 @@ def convert(
             line["queue"] = clean_name(script.options[queue])
         if times:
             line["submit_ms"] = 0
+            if "hold" in script.options:
+                leave("--hold", "option")  # Nobody releases a job of a simulation.
             stage["duration_ms"] = duration_ms or limit_ms or _HOUR_MS
         else:
             stage |= _command(script, tasks, indexes, index, leave)
@@ -146,6 +148,10 @@ def convert(
                 return
             if "chdir" in script.options:
                 stage["cwd"] = script.options["chdir"]
+            if env := _environment(script, leave):
+                stage["env"] = env
+            if "hold" in script.options:
+                line["hold"] = True
         yield line | {"stages": [stage]}
 
     return lines()
@@ -263,6 +269,18 @@ def _command(script: Script, tasks: int, indexes: list[int], index: str, leave: 
         leave("not written for a shell", "script")
         return {}
     return {"command": [*shell, "-c", text]}
+
+
+def _environment(script: Script, leave: Leave) -> dict[str, str]:
+    """Variables that --export sets; those that it takes from who submits are not known here."""
+    found: dict[str, str] = {}
+    for part in script.options.get("export", "").split(","):
+        name, equals, value = part.strip().partition("=")
+        if equals and name:
+            found[name] = value
+        elif name and name.upper() != "NONE":
+            leave("taken from who submits", "variable of --export")
+    return found
 
 
 def _limit_ms(script: Script) -> int:
