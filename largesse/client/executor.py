@@ -35,6 +35,7 @@ from largesse.client.payload import (
     packed,
     pickled,
     unpack,
+    watched,
 )
 from largesse.client.specs import JobSpec, Stage, new_name
 
@@ -134,7 +135,7 @@ class LargesseExecutor(Executor):
 
 
 def _item(function: bytes, args: object, kwargs: object, future: "Future[object]") -> Item:
-    return Item(future, function, pickled((args, kwargs)))
+    return Item(watched(future), function, pickled((args, kwargs)))
 
 
 def _results(futures: "list[Future[object]]", until: float | None) -> Iterator[object]:

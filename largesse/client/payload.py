@@ -9,7 +9,8 @@ import pickle
 import sys
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import Future
+from concurrent.futures import Future, InvalidStateError
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from inspect import getsource
 
@@ -167,9 +168,19 @@ def unpack(data: bytes, chunk: Chunk) -> None:
 
 def give(future: "Future[object]", value: object = None, *, error: BaseException | None = None) -> None:
     """Ends a future, unless it has been cancelled or has ended."""
-    if future.done() or not future.set_running_or_notify_cancel():
-        return
-    if error is not None:
-        future.set_exception(error)
-    else:
-        future.set_result(value)
+    with suppress(InvalidStateError):
+        if error is not None:
+            future.set_exception(error)
+        else:
+            future.set_result(value)
+
+
+def watched(future: "Future[object]") -> "Future[object]":
+    """The same, but whoever waits for it is told when it is cancelled, which nobody else does for one that waits."""
+
+    def told(ended: "Future[object]") -> None:
+        if ended.cancelled():
+            ended.set_running_or_notify_cancel()
+
+    future.add_done_callback(told)
+    return future

@@ -163,6 +163,7 @@ def test_calls_that_nobody_waits_for_are_cancelled_with_their_job(cell, ask):
         pool.shutdown(wait=True, cancel_futures=True)
 
     assert [each.cancelled() for each in futures] == [True, True]
+    assert wait(futures, GUARD_S).not_done == set()
     assert ask.get(job)["state"] == "cancelled"
     with pytest.raises(CancelledError):
         futures[1].result()
