@@ -51,6 +51,7 @@ check: setup ## Formatting, lint, types, the house, drift of published schemas
 	$(RUN) -m services.cli.records_page --check
 	$(RUN) -m services.cli.rights_page --check
 	$(RUN) -m services.cli.kafka_rights_page --check
+	$(RUN) -m services.cli.strimzi_resources --check
 	$(RUN) -m tests.attacks.page --check
 
 # Each test goes to the next process that is free, groups of tests to one (tests/conftest.py).
@@ -113,11 +114,12 @@ page: setup ## Types and lint of the page in services/gateway/page (needs Node; 
 vendor: setup ## Fetch the libraries of the page anew, as tests/page/package-lock.json has them (needs Node; CHECK=1 only compares)
 	$(RUN) -m tests.page.vendor $(if $(CHECK),--check)
 
-docs: setup ## Write docs/settings.md, docs/records.md, docs/rights.md, docs/kafka-rights.md and docs/attacks.md
+docs: setup ## Write docs/settings.md, records.md, rights.md, kafka-rights.md and attacks.md, and the topics and users of infra/kubernetes
 	$(RUN) -m services.cli.settings_page
 	$(RUN) -m services.cli.records_page
 	$(RUN) -m services.cli.rights_page
 	$(RUN) -m services.cli.kafka_rights_page
+	$(RUN) -m services.cli.strimzi_resources
 	$(RUN) -m tests.attacks.page
 
 compile: $(COMPILED)/.ready ## Compile the cores: a wheel in dist/, unpacked in build/compiled (needs a C compiler and Python's headers)
