@@ -1,8 +1,8 @@
 """`python -m services.cli.secrets_folder FOLDER`: makes what `docker-compose.secure.yml` needs to know who is who.
 
 An authority and certificates that it has signed, a password for each principal of Kafka, what the broker checks them
-against, and the text of an admin's token. All files are for their owner alone. What is there stays as it is: to have
-something made again, delete it first.
+against, and the texts of an admin's token and of one for monitoring. All files are for their owner alone. What is there
+stays as it is: to have something made again, delete it first.
 """
 
 import os
@@ -24,8 +24,17 @@ from services.cli.access import new_text
 ADMIN = "admin"
 USERS = (ADMIN, *(principal.name for principal in PRINCIPALS))
 """Of Kafka: `admin` is a superuser, who sets the rights of the others."""
-SERVERS = {"kafka": ("DNS:kafka", "DNS:localhost", "IP:127.0.0.1"), "mosquitto": ("DNS:mosquitto",)}
-"""Who shows a certificate, and the names that it is for."""
+HERE = ("DNS:localhost", "IP:127.0.0.1")
+PEER_NAME = "peer.largesse"
+"""For which the certificates of all peers are: containers have addresses that nobody knows before."""
+PEERS = ("admission", "fairness", "altruism", "leftover", "estimator", "planner", "gateway", "agent", "bridge", "edge")
+MONITOR = "monitor"
+"""Asks the ports of the others, and has none."""
+SERVERS = {"kafka": ("DNS:kafka", *HERE), "mosquitto": ("DNS:mosquitto",), "gateway": ("DNS:gateway", *HERE)} | {
+    f"peers/{peer}": (f"DNS:{PEER_NAME}", f"DNS:{peer}", *HERE) for peer in (*PEERS, MONITOR)
+}
+"""Who shows a certificate, by its file, and the names that it is for."""
+TOKENS = ("admin", MONITOR)
 MECHANISM = "SCRAM-SHA-512"
 ITERATIONS = 8_192
 PASSWORD_BYTES, SALT_BYTES = 32, 24
@@ -39,7 +48,7 @@ class NoOpenssl(Exception):
 
 def make_secrets(folder: Path) -> list[str]:
     """Makes what is missing in a folder; the names of what it made. Raises NoOpenssl, OSError, SecretUnreadable."""
-    for each in (folder, folder / "kafka"):
+    for each in (folder, folder / "kafka", folder / "peers"):
         each.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
     return [str(path.relative_to(folder)) for path in (*_certificates(folder), *_passwords(folder))]
 
@@ -65,16 +74,24 @@ def _signed(folder: Path, server: str, names: Sequence[str]) -> bytes:
     """A private key, and the certificate that belongs to it, as one text in PEM."""
     with _apart(folder) as apart:
         (apart / "names").write_text(
-            f"subjectAltName={','.join(names)}\nextendedKeyUsage=serverAuth\nbasicConstraints=critical,CA:FALSE\n"
+            f"subjectAltName={','.join(names)}\nextendedKeyUsage={_use(server)}\nbasicConstraints=critical,CA:FALSE\n"
         )
         _key(apart / "key")
-        _openssl("req", "-new", "-key", apart / "key", "-subj", f"/CN={server}", "-out", apart / "request")
+        subject = server.rpartition("/")[2]
+        _openssl("req", "-new", "-key", apart / "key", "-subj", f"/CN={subject}", "-out", apart / "request")
         _openssl(
             *("x509", "-req", "-in", apart / "request", "-CA", folder / "ca.pem", "-CAkey", folder / "ca.key"),
             *("-set_serial", f"0x{secrets.token_hex(16)}", "-days", SERVER_DAYS, "-extfile", apart / "names"),
             *("-out", apart / "certificate"),
         )
         return (apart / "key").read_bytes() + (apart / "certificate").read_bytes()
+
+
+def _use(server: str) -> str:
+    """Peers ask each other; who only asks serves nothing, and who only serves asks nobody."""
+    if server == f"peers/{MONITOR}":
+        return "clientAuth"
+    return "serverAuth,clientAuth" if server.startswith("peers/") else "serverAuth"
 
 
 def _passwords(folder: Path) -> Iterator[Path]:
@@ -86,9 +103,10 @@ def _passwords(folder: Path) -> Iterator[Path]:
     if not users.exists():
         lines = [scram_of(user, secret_in(folder / "kafka" / f"{user}.password")) for user in USERS]
         yield _put(users, "".join(f"{line}\n" for line in lines).encode())
-    token = folder / "admin.token"
-    if not token.exists():
-        yield _put(token, f"{new_text()}\n".encode())
+    for name in TOKENS:
+        token = folder / f"{name}.token"
+        if not token.exists():
+            yield _put(token, f"{new_text()}\n".encode())
 
 
 def scram_of(user: str, password: str) -> str:

@@ -5,6 +5,7 @@ foreign client and over HTTP with a token end while services are scaled, killed 
 import asyncio
 import json
 import os
+import shlex
 import sys
 from collections.abc import Iterator
 from typing import Any
@@ -33,6 +34,8 @@ class SecureCell(Cell):
     def environment(self) -> dict[str, str]:
         return super().environment | {
             "COMPOSE_FILE": FILES,
+            "LARGESSE_URL": f"https://127.0.0.1:{self.http}",
+            "LARGESSE_CA_FILE": str(SECRETS / "ca.pem"),
             "LARGESSE_TOKEN_FILE": str(SECRETS / "admin.token"),
         }
 
@@ -115,7 +118,7 @@ def test_without_a_token_nothing_is_told(cell):
 
 
 def test_a_task_reads_neither_the_agents_password_nor_its_memory(cell):
-    look = "cat /run/largesse/kafka.password; cat /proc/*/environ | tr '\\0' '\\n' | grep LARGESSE_KAFKA; true"
+    look = "cat /run/largesse/*; cat /proc/*/environ | tr '\\0' '\\n' | grep LARGESSE_KAFKA; true"
     spec = {
         "job": "curious",
         "stages": [{"stage": "s", "tasks": 1, "demand": {"cpu": "1"}, "command": ["sh", "-c", look]}],
@@ -136,4 +139,46 @@ def test_no_secret_is_in_an_image_or_in_what_containers_log(cell):
     assert cell.run("docker compose run --rm --no-deps --entrypoint sh -T fairness -c 'ls /run/largesse'").split() == [
         "ca.pem",
         "kafka.password",
+        "peer.pem",
     ]
+
+
+ASKS = "exec 3<>/dev/tcp/127.0.0.1/9464; printf 'GET /metrics HTTP/1.0\\r\\n\\r\\n' >&3; cat <&3"
+
+
+def test_what_tasks_print_is_read_through_the_gateway_and_not_from_the_ports(cell):
+    cell.submit("said", 4, f"echo from $LARGESSE_NODE; bash -c {shlex.quote(ASKS)}; id -u")
+    cell.run("largesse watch said")
+
+    said = [cell.run(f"largesse logs said/map/{index}").splitlines() for index in range(4)]
+    # No HTTP is spoken on the port, and its handshake asks for a certificate that no task can read.
+    assert all(len(lines) == 2 and lines[0].startswith("from ") for lines in said), said
+    assert {int(lines[1]) for lines in said} != {0}
+    cell.submit("more", 1, "id -u")
+    cell.run("largesse watch more")
+    (other,) = cell.run("largesse logs more/map/0").split()
+    assert other not in {lines[1] for lines in said}, "each job is a user of its own"
+    asks = "import urllib.request as u; u.urlopen('http://agent:9464/metrics')"
+    refused = cell.run(f"docker compose exec -T planner python -c {shlex.quote(asks)} 2>&1 || true")
+    assert "RemoteDisconnected" in refused or "reset" in refused or "closed" in refused
+
+
+def test_nodes_over_mqtt_work_over_tls(cell):
+    edge = {"edge-a", "edge-b"}
+    try:
+        cell.run(
+            "docker compose --profile edge up --detach --scale bridge=2 " + " ".join(SCALES), timeout=BUILD_SECONDS
+        )
+        cell.until(lambda: edge <= cell.ready(), "both nodes are there")
+        cell.submit("edge", 60, "sleep 1; cat /run/mqtt/secret; echo $LARGESSE_TASK_INDEX on $LARGESSE_NODE")
+        cell.run("docker compose --profile edge kill --signal KILL bridge")
+        cell.run("docker compose --profile edge start bridge")
+        cell.run("largesse watch edge", timeout=BUILD_SECONDS)
+        ran = [cell.run(f"largesse logs edge/map/{index}") for index in range(60)]
+        assert [int(said.split(" on ")[0]) for said in ran] == list(range(60)), "the password is read by no task"
+        assert edge <= {said.split(" on ")[1].strip() for said in ran}, "what they print is read by way of a bridge"
+        log = cell.run("docker compose --profile edge logs --no-color mosquitto")
+        assert "8883" in log
+        assert "port 1883" not in log, "nothing is spoken without TLS"
+    finally:
+        cell.run("docker compose --profile edge rm --stop --force edge-a edge-b bridge mosquitto passwords")

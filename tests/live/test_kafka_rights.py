@@ -1,10 +1,12 @@
-"""A whole cell on a broker that asks: each service is a principal of its own and does its part, also where instances
-are killed; jobs of a foreign client and over HTTP with a token run to their end, and who only reads verifies the log.
+"""A whole cell on a broker that asks, with what `make secrets` makes: each service is a principal of its own and does
+its part over mutual TLS, also where instances are killed; jobs of a foreign client and over HTTPS with a token run to
+their end, what they print is read by who may, and who only reads verifies the log.
 """
 
 import asyncio
 import json
 import os
+import ssl
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,7 @@ from largesse.bus.kafka.topic_settings import TOPICS
 from largesse.bus.kafka.topics_admin import TopicsAdmin
 from schemas import NodeRegistered, TokenMade
 from schemas.principals import PRINCIPALS
+from services.cli.secrets_folder import PEER_NAME, make_secrets
 from tests.contract.kafka_rig import put_right_at_once
 from tests.contract.secure_rig import secure_broker
 from tests.live.kafka_cell import READY_SECONDS, KafkaCell
@@ -31,8 +34,8 @@ __all__ = ["mosquitto"]  # The fixture.
 pytestmark = [pytest.mark.kafka, pytest.mark.slow, pytest.mark.xdist_group("kafka cells")]
 
 COPIES = {
-    "admission": 2, "fairness": 1, "altruism": 2, "leftover": 2, "estimator": 1, "planner": 1, "gateway": 1,
-    "bridge": 1, "agent": 2,
+    "bridge": 1, "admission": 2, "fairness": 1, "altruism": 2, "leftover": 2, "estimator": 1, "planner": 1,
+    "gateway": 1, "agent": 2,
 }  # fmt: skip
 JOBS = 6
 HIDDEN = "LARGESSE_KAFKA_"
@@ -41,8 +44,8 @@ HIDDEN = "LARGESSE_KAFKA_"
 class SecureCell(KafkaCell):
     """Every process comes as its service; `agent-1` reaches the MQTT broker alone."""
 
-    def __init__(self, broker: SecureBroker, folder: Path, mqtt: str) -> None:
-        self._broker, self._mqtt = broker, mqtt
+    def __init__(self, broker: SecureBroker, folder: Path, mqtt: str, secrets: Path) -> None:
+        self._broker, self._mqtt, self._secrets = broker, mqtt, secrets
         super().__init__(broker.secure, 0, "secure", folder, COPIES)
         self.bus = KafkaBus(broker.cluster("reader"))
         self.publishing = KafkaBus(broker.cluster("client"))
@@ -53,12 +56,42 @@ class SecureCell(KafkaCell):
 
     def _environment(self, service: str, name: str, port: int) -> dict[str, str]:
         said = super()._environment(service, name, port) | dict(self._broker.environment(service))
+        said |= self._peer(service)
+        if service == "gateway":
+            served = str(self._secrets / "gateway.pem")
+            said |= {"LARGESSE_TLS_CERT_FILE": served, "LARGESSE_TLS_KEY_FILE": served}
+            said["LARGESSE_BRIDGES"] = f"https://127.0.0.1:{self.members['bridge-0'].port}"
         if service == "bridge":
             said["LARGESSE_MQTT"] = self._mqtt
         if name == "agent-1":
             said = {key: text for key, text in said.items() if not key.startswith(HIDDEN)}
             said["LARGESSE_BUS"] = self._mqtt
         return said
+
+    def _peer(self, service: str) -> dict[str, str]:
+        file = str(self._secrets / "peers" / f"{service}.pem")
+        return {
+            "LARGESSE_PEER_CERT_FILE": file,
+            "LARGESSE_PEER_KEY_FILE": file,
+            "LARGESSE_PEER_CA_FILE": str(self._secrets / "ca.pem"),
+            "LARGESSE_PEER_NAME": PEER_NAME,
+        }
+
+    def trust(self, peer: str = "") -> ssl.SSLContext:
+        """What the cell's authority has signed; `peer`: as whom, at a port that asks for a certificate."""
+        context = ssl.create_default_context(cafile=str(self._secrets / "ca.pem"))
+        if peer:
+            context.load_cert_chain(self._secrets / "peers" / f"{peer}.pem")
+        return context
+
+    async def get(self, port: int, path: str) -> tuple[int, str]:
+        """As KafkaCell does, over TLS, as the one who monitors."""
+        try:
+            async with httpx.AsyncClient(verify=self.trust("monitor"), timeout=READY_SECONDS) as http:
+                answer = await http.get(f"https://127.0.0.1:{port}{path}")
+            return answer.status_code, answer.text
+        except (httpx.HTTPError, OSError):
+            return 0, ""
 
     def has(self, kind: type, count: int = 1) -> bool:
         """Whether the log has so many records of a type."""
@@ -72,7 +105,7 @@ class SecureCell(KafkaCell):
 
 def job(name: str) -> dict[str, Any]:
     stages = [
-        {"stage": "map", "tasks": 4, "demand": {"cpu": "500m"}, "command": ["sh", "-c", "sleep 0.2"], "retries": 5},
+        {"stage": "map", "tasks": 4, "demand": {"cpu": "500m"}, "command": ["sh", "-c", "echo said"], "retries": 5},
         {"stage": "reduce", "after": ["map"], "tasks": 1, "demand": {"cpu": "1"}, "command": ["true"], "retries": 5},
     ]
     return {"job": name, "stages": stages}
@@ -101,10 +134,11 @@ async def published(broker: SecureBroker, document: dict[str, Any]) -> None:
 
 def test_each_service_does_its_part_with_the_rights_of_its_principal(broker, mosquitto, tmp_path):
     token = tmp_path / "admin.token"
+    make_secrets(tmp_path / "secrets")
     operator = dict(broker.environment("operator"))
 
     async def story() -> str:
-        cell = SecureCell(broker, tmp_path / "cell", f"mqtt://127.0.0.1:{mosquitto.port}")
+        cell = SecureCell(broker, tmp_path / "cell", f"mqtt://127.0.0.1:{mosquitto.port}", tmp_path / "secrets")
         async with cell:
             cell.start(*cell.members.values())
             made = await asyncio.to_thread(
@@ -116,7 +150,8 @@ def test_each_service_does_its_part_with_the_rights_of_its_principal(broker, mos
             await cell.ready()
             await cell.until(lambda: cell.has(NodeRegistered, 2), READY_SECONDS)
             async with httpx.AsyncClient(
-                base_url=f"http://127.0.0.1:{cell.http}",
+                base_url=f"https://127.0.0.1:{cell.http}",
+                verify=cell.trust(),
                 headers={"Authorization": f"Bearer {token.read_text().strip()}"},
                 timeout=READY_SECONDS,
             ) as http:
@@ -131,6 +166,12 @@ def test_each_service_does_its_part_with_the_rights_of_its_principal(broker, mos
                         cell.members[victim].kill()
                 await cell.until(lambda: len(cell.ended) == 2 * JOBS, READY_SECONDS)
                 assert set(cell.ended.values()) == {"succeeded"}
+                printed = [await http.get(f"/v1/tasks/http-0/map/{index}/logs") for index in range(4)]
+                assert [(each.status_code, each.text) for each in printed] == [(200, "said\n")] * 4
+            for member in ("agent-0", "agent-1", "bridge-0", "planner-0"):
+                with pytest.raises(httpx.HTTPError):
+                    async with httpx.AsyncClient(verify=cell.trust()) as stranger:
+                        await stranger.get(f"https://127.0.0.1:{cell.members[member].port}/metrics")
             assert cell.complaints() == []
             assert {name: member.own_accord for name, member in cell.members.items() if member.own_accord} == {}
             assert set((await cell.drain()).values()) == {0}

@@ -11,6 +11,7 @@ import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
+from services.cli.secrets_folder import PEER_NAME, SERVERS
 from tests.conftest import ROOT
 from tests.gateway_cell import JOB, run_in_memory
 
@@ -186,8 +187,38 @@ def test_prometheus_asks_every_service_where_it_has_its_metrics():
     assert PROMETHEUS["rule_files"] == [mounts["./infra/monitoring/rules.yml"]]
 
 
+def test_where_everybody_proves_who_they_are_prometheus_asks_the_same_over_tls():
+    secure = yaml.safe_load((FOLDER / "prometheus-secure.yml").read_text())
+    overlay = yaml.safe_load((ROOT / "docker-compose.secure.yml").read_text())
+    mounted = dict(volume.split(":")[:2] for volume in overlay["services"]["prometheus"]["volumes"])
+    added = {"scheme", "tls_config", "authorization"}
+
+    plain = [{key: value for key, value in job.items() if key not in added} for job in secure["scrape_configs"]]
+    assert {**secure, "scrape_configs": plain} == PROMETHEUS
+    assert all(job["scheme"] == "https" for job in secure["scrape_configs"])
+    gateway, ports = secure["scrape_configs"]
+    assert "DNS:" + gateway["tls_config"]["server_name"] in SERVERS["gateway"]
+    assert ports["tls_config"]["server_name"] == PEER_NAME
+    shown = overlay["services"]["secrets"]["command"][0]
+    for path in {gateway["authorization"]["credentials_file"], *_files(gateway), *_files(ports)}:
+        assert path.startswith("/run/largesse/")
+        assert re.search(rf"show 65534 \S+ monitor/{path.rpartition('/')[2]}\n", shown), path
+    assert mounted["secret-monitor"] == "/run/largesse"
+
+
+def _files(job):
+    return [value for key, value in job["tls_config"].items() if key.endswith("_file")]
+
+
 @pytest.mark.skipif(shutil.which("promtool") is None, reason="no promtool")
-@pytest.mark.parametrize("arguments", [["rules", "rules.yml"], ["config", "--syntax-only", "prometheus.yml"]])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["rules", "rules.yml"],
+        ["config", "--syntax-only", "prometheus.yml"],
+        ["config", "--syntax-only", "prometheus-secure.yml"],
+    ],
+)
 def test_promtool_takes_rules_and_configuration(arguments):
     done = subprocess.run(
         ["promtool", "check", *arguments], cwd=FOLDER, capture_output=True, text=True, timeout=GUARD_S, check=False

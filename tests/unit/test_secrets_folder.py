@@ -6,14 +6,17 @@ import ssl
 import stat
 import subprocess
 from base64 import b64decode
+from contextlib import suppress
 from hashlib import pbkdf2_hmac
 
 import pytest
 import yaml
 
+from largesse.settings import Settings
+from largesse.tls import read_peers
 from schemas.principals import PRINCIPALS
 from services.cli import secrets_folder
-from services.cli.secrets_folder import ADMIN, SERVERS, USERS, main, make_secrets, scram_of
+from services.cli.secrets_folder import ADMIN, MONITOR, PEER_NAME, SERVERS, USERS, main, make_secrets, scram_of
 from tests.conftest import ROOT
 
 needs_openssl = pytest.mark.skipif(shutil.which("openssl") is None, reason="there is no openssl here")
@@ -62,7 +65,7 @@ def test_no_secret_is_said(folder, tmp_path, capfd):
 
 
 @needs_openssl
-@pytest.mark.parametrize("server", SERVERS)
+@pytest.mark.parametrize("server", [each for each in SERVERS if MONITOR not in each])
 def test_a_server_is_trusted_by_its_names_and_by_no_other(folder, server):
     for kind, _, name in (each.partition(":") for each in SERVERS[server]):
         assert kind in ("DNS", "IP")
@@ -127,11 +130,52 @@ def test_git_and_images_leave_the_folder_out():
     assert not [line for line in allowed if "secrets" in line]
 
 
+@needs_openssl
+def test_peers_show_their_certificates_as_servers_and_clients_and_monitoring_only_asks(folder):
+    def made(peer):
+        files = str(folder / "peers" / f"{peer}.pem")
+        return read_peers(
+            Settings(
+                peer_cert_file=files, peer_key_file=files, peer_ca_file=str(folder / "ca.pem"), peer_name=PEER_NAME
+            )
+        )
+
+    def talk(client, server):
+        there, back = ssl.MemoryBIO(), ssl.MemoryBIO()
+        asking = client.client.context().wrap_bio(back, there, server_hostname=PEER_NAME)
+        answering = server.server.wrap_bio(there, back, server_side=True)
+        for _ in range(4):
+            for side in (asking, answering):
+                with suppress(ssl.SSLWantReadError):
+                    side.do_handshake()
+        return answering.getpeercert()["subject"][0][0][1]
+
+    gateway, agent, monitor = made("gateway"), made("agent"), made("monitor")
+    assert talk(gateway, agent) == "gateway"
+    assert talk(agent, agent) == "agent"
+    assert talk(monitor, agent) == "monitor"
+    with pytest.raises(ssl.SSLError, match=r"unsuitable certificate purpose|UNSUITABLE"):
+        talk(gateway, monitor)
+
+
+@needs_openssl
+@pytest.mark.parametrize("server", ["kafka", "mosquitto", "gateway"])
+def test_a_server_that_only_serves_comes_in_nowhere_as_a_peer(folder, server):
+    said = subprocess.run(
+        ["openssl", "verify", "-CAfile", folder / "ca.pem", "-purpose", "sslclient", folder / f"{server}.pem"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert said.returncode != 0
+    assert "purpose" in said.stdout + said.stderr
+
+
 def test_each_container_sees_what_is_its_own():
     base = yaml.safe_load((ROOT / "docker-compose.yml").read_text())["services"]
     secure = yaml.safe_load((ROOT / "docker-compose.secure.yml").read_text())
     sharing = {"topics": "admin", "token": "operator", "config": "operator", "users": "kafka", "edge-a": "edge"}
-    sharing |= {"edge-b": "edge"}
+    sharing |= {"edge-b": "edge", "prometheus": "monitor"}
 
     for name, service in secure["services"].items():
         mounted = [each.partition(":")[0] for each in service.get("volumes", [])]
