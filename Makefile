@@ -81,7 +81,7 @@ up: $(if $(SECURE),secrets) ## A cell in containers on this machine: http://127.
 	  $(COMPOSE) up --build --detach --wait
 
 down: ## End that cell and keep its data (DATA=1: not even that; SECURE=1 as with up)
-	$(COMPOSE) --profile observability --profile edge down $(if $(DATA),--volumes)
+	$(COMPOSE) --profile observability --profile edge --profile cells down $(if $(DATA),--volumes)
 
 secrets: setup ## Make the folder `secrets` with passwords and certificates for up SECURE=1; what is there stays
 	$(RUN) -m services.cli.secrets_folder secrets

@@ -27,7 +27,10 @@ USERS = (ADMIN, *(principal.name for principal in PRINCIPALS))
 HERE = ("DNS:localhost", "IP:127.0.0.1")
 PEER_NAME = "peer.largesse"
 """For which the certificates of all peers are: containers have addresses that nobody knows before."""
-PEERS = ("admission", "fairness", "altruism", "leftover", "estimator", "planner", "gateway", "agent", "bridge", "edge")
+PEERS = (
+    "admission", "fairness", "altruism", "leftover", "estimator", "planner", "gateway", "router", "bridge", "agent",
+    "edge",
+)  # fmt: skip
 MONITOR = "monitor"
 """Asks the ports of the others, and has none."""
 SERVERS = {"kafka": ("DNS:kafka", *HERE), "mosquitto": ("DNS:mosquitto",), "gateway": ("DNS:gateway", *HERE)} | {

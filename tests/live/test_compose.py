@@ -86,6 +86,10 @@ class Cell:
         document: dict[str, Any] = json.loads(self.run(f"largesse get job {name} --json"))
         return document
 
+    def knows(self, name: str) -> bool:
+        """Whether the cell has a job of that name."""
+        return bool(self.run(f"largesse get job {name} --json || true"))
+
     def submit(self, name: str, tasks: int, command: str) -> None:
         stages = [
             {"stage": "map", "tasks": tasks, "demand": {"cpu": "500m"}, "command": ["sh", "-c", command], "retries": 3},
@@ -321,6 +325,32 @@ def test_nodes_behind_a_broker_work_on_when_it_and_bridges_and_nodes_are_killed(
         assert {name for name, reached in nodes.items() if reached == "bridge"} == edge
     finally:
         cell.run("docker compose --profile edge rm --stop --force edge-a edge-b bridge mosquitto passwords")
+
+
+def test_a_router_sends_jobs_to_the_cell_and_another_one_takes_over(cell):
+    kafka = "docker compose exec -T kafka /opt/kafka/bin"
+    stage = {"stage": "s", "tasks": 2, "demand": {"cpu": "1"}, "command": ["true"]}
+    names = [f"anywhere-{number}" for number in range(6)]
+    try:
+        cell.run("docker compose exec -T gateway largesse cell add default")
+        up = f"docker compose --profile cells up --detach --wait --scale router=2 {' '.join(SCALES)}"
+        cell.run(up, timeout=BUILD_SECONDS)
+        for number, name in enumerate(names):
+            cell.run(
+                f"{kafka}/kafka-console-producer.sh --bootstrap-server kafka:9092 --topic router.jobs",
+                said=json.dumps({"job": name, "stages": [stage]}),
+            )
+            if number == 2:
+                cell.run(f"docker kill {cell.project}-router-1")
+        for name in names:
+            cell.until(lambda name=name: cell.knows(name), f"{name} has come to the cell")
+            cell.run(f"largesse watch {name}")
+        said = cell.run(f"largesse cell routes --verify --bus kafka://127.0.0.1:{cell.kafka}")
+        assert "alike" in said
+        beats = cell.run(f"{kafka}/kafka-get-offsets.sh --bootstrap-server kafka:9092 --topic beats")
+        assert int(beats.strip().rpartition(":")[2]) > 0, "nodes and the sequencer say that they live"
+    finally:
+        cell.run("docker compose --profile cells rm --stop --force router")
 
 
 def test_whoever_is_killed_the_job_ends_and_the_log_decides_itself_again(cell):

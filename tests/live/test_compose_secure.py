@@ -77,10 +77,10 @@ def job(name: str) -> dict[str, Any]:
     return {"job": name, "stages": stages}
 
 
-def publish(cell: SecureCell, name: str) -> None:
+def publish(cell: SecureCell, name: str, topic: str = "jobs") -> None:
     async def story() -> None:
         async with AIOKafkaProducer(**cell.cluster("client").options()) as producer:
-            await producer.send_and_wait("jobs", json.dumps(job(name)).encode(), partition=0)
+            await producer.send_and_wait(topic, json.dumps(job(name)).encode(), partition=0)
 
     asyncio.run(story())
 
@@ -109,6 +109,28 @@ def test_jobs_end_whoever_is_killed_and_who_only_reads_verifies_the_log(cell):
     assert {cell.job(name)["state"] for name in names} == {"succeeded"}
     said = cell.run(cell.as_user("reader") + f"largesse replay --verify kafkas://127.0.0.1:{cell.kafka}/default")
     print(said)
+
+
+def test_a_router_with_a_principal_of_its_own_sends_jobs_that_name_no_cell(cell):
+    bus = f"--bus kafkas://127.0.0.1:{cell.kafka}"
+    try:
+        cell.run(cell.as_user("admin") + f"largesse cell add default {bus}")
+        up = f"docker compose --profile cells up --detach --wait --scale agent=5 --scale router=2 {' '.join(SCALES)}"
+        cell.run(up, timeout=BUILD_SECONDS)
+        names = [f"anywhere-{number}" for number in range(6)]
+        for number, name in enumerate(names):
+            publish(cell, name, "router.jobs")
+            if number == 2:
+                cell.run(f"docker kill {cell.project}-router-1")
+        for name in names:
+            cell.until(lambda name=name: cell.knows(name), f"{name} has come to the cell")
+            cell.run(f"largesse watch {name}", timeout=BUILD_SECONDS)
+        said = cell.run(cell.as_user("reader") + f"largesse cell routes --verify {bus}")
+        assert "alike" in said
+        logged = cell.run("docker compose --profile cells logs --no-color router")
+        assert "may not" not in logged
+    finally:
+        cell.run("docker compose --profile cells rm --stop --force router")
 
 
 def test_without_a_token_nothing_is_told(cell):
