@@ -120,6 +120,9 @@ class CellKeeper:
         loop = asyncio.get_running_loop()
         while True:
             self._changed.clear()
+            for name, running in self._running.items():
+                if self._list.cells.get(name) != running.cell:
+                    running.stop.set()  # It was removed: nobody else takes it over.
             wanted = self._wanted()
             for name, cell in wanted.items():
                 running = self._running.get(name) or self._start(cell)

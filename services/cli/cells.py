@@ -28,7 +28,7 @@ cell_app = typer.Typer(cls=Group, no_args_is_help=True, rich_markup_mode=None)
 
 @cell_app.callback()
 def _cell() -> None:
-    """Add and list the cells of a deployment on Kafka."""
+    """Add, list and remove the cells of a deployment on Kafka."""
 
 
 Bus = Annotated[

@@ -18,7 +18,7 @@ class TokenGroup(LateGroup):
 
 
 class CellGroup(LateGroup):
-    source = ("services.cli.cell_routes", "cell_app")
+    source = ("services.cli.cell_group", "cell_app")
 
 
 class ArchiveGroup(LateGroup):

@@ -75,9 +75,12 @@ class Cells:
         self._look_at[name] = True
 
     async def read_list(self) -> None:
-        """Learns of cells that were added. Raises BusError."""
+        """Learns of cells that were added, and of those that were removed. Raises BusError."""
         await self._list.read()
         self._listed_ms = self._steady()
+        for name, view in list(self._views.items()):
+            if self._list.cells.get(name) != view.cell:
+                self._let_go(name)
         for name, cell in self._list.cells.items():
             if name not in self._views and self._steady() - self._broken_ms.get(name, -RETRY_MS) >= RETRY_MS:
                 self._follow(cell)
@@ -161,6 +164,12 @@ class Cells:
         self._heard_ms[cell.name] = self._steady()
         self._beats[cell.name] = Hearing(self._bus, cell.partition)
         self._said.info("cell_followed", cell=cell.name, partition=cell.partition)
+
+    def _let_go(self, name: str) -> None:
+        """What it has is kept where it is: nobody says any more what becomes of it."""
+        for known in (self._views, self._beats, self._heard_ms, self._time_ms, self._broken_ms):
+            known.pop(name, None)
+        self._said.info("cell_left", cell=name)
 
     def _bid(self, name: str, route: Route) -> Bid:
         view = self._views.get(name)

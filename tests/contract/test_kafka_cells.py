@@ -149,3 +149,19 @@ def test_the_command_adds_a_cell_once_and_lists_it(address):
     listed = largesse("cell", "list", LARGESSE_BUS=bus)
     assert f"{name}\t{added.json['partition']}" in listed.out.splitlines()
     assert {"cell": name, "partition": added.json["partition"]} in largesse("cell", "list", "--bus", bus, "--json").json
+
+
+def test_the_command_removes_a_cell_once_and_adds_it_at_its_place_again(address):
+    name, bus = new_name("cell"), f"kafka://{address}"
+    added = largesse("cell", "add", name, "--bus", bus, "--json")
+    removed, again = (largesse("cell", "remove", name, "--bus", bus, "--json") for _ in range(2))
+
+    assert (removed.code, again.code) == (0, 0), removed.err + again.err
+    assert (removed.json["partition"], removed.json["removed"]) == (added.json["partition"], True)
+    assert (again.json["partition"], again.json["removed"]) == (added.json["partition"], False)
+    assert name not in largesse("cell", "list", "--bus", bus).out
+    refused = largesse("cell", "remove", new_name("cell"), "--bus", bus)
+    assert refused.code == 1
+    assert "there is no cell" in refused.err
+    back = largesse("cell", "add", name, "--bus", bus, "--json")
+    assert (back.json["partition"], back.json["added"]) == (added.json["partition"], True)

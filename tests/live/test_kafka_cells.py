@@ -5,9 +5,10 @@ its own would have written it. Three cells in a run for every day, else ten.
 import asyncio
 import signal
 
+import orjson
 import pytest
 
-from benchmarks.many_cells import ManyCells, first_start, flood
+from benchmarks.many_cells import START_S, ManyCells, first_start, flood
 from tests.kafka_broker import SCRIPT, Broker
 from tests.unit.cli_process import largesse
 
@@ -42,6 +43,36 @@ async def work_in(cells, label):
     await asyncio.gather(*(some(name, cluster) for name, cluster in cells.clusters.items() if name != "c0"))
 
 
+def at_work(cells, name):
+    """Instances that have begun a cell and have not ended it, as their logs say."""
+    said = {"cell_begins": 1, "cell_ends": -1}
+    found = []
+    for each in cells.instances:
+        lines = [orjson.loads(line) for line in (cells.folder / f"{each}.log").read_bytes().splitlines() if line]
+        if sum(said.get(line.get("event"), 0) for line in lines if line.get("cell") == name) > 0:
+            found.append(each)
+    return found
+
+
+async def removed_and_added_again(cells, name):
+    """All instances let go of a cell, and take it up again as it was."""
+
+    def command(*words):
+        return asyncio.to_thread(largesse, "cell", *words, "--bus", f"kafka://{cells.address}")
+
+    refused = await command("remove", name)
+    assert (refused.code, refused.out) == (1, "")
+    assert f"cell {name} has" in refused.err
+    removed = await command("remove", name, "--force")
+    assert removed.code == 0, removed.err
+    async with asyncio.timeout(START_S):
+        while at_work(cells, name):  # noqa: ASYNC110
+            await asyncio.sleep(0.5)
+    added = await command("add", name, "--json")
+    assert (added.code, added.json["partition"]) == (0, cells.place(name).partition)
+    await first_start(cells.clusters[name], f"{name}-again")
+
+
 async def story(cells, count):
     await cells.set_up(count)
     flooding = asyncio.create_task(flood(cells.clusters["c0"]))
@@ -63,6 +94,8 @@ async def story(cells, count):
     gone.process.terminate()
     assert await gone.process.wait() == 0
     await work_in(cells, "moved back")
+
+    await removed_and_added_again(cells, "late")
 
     assert cells.clusters["c0"].placed > 0
     flooding.cancel()

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 import pytest
 
 from largesse.bus.memory import MemoryBus
+from largesse.known_cells import Cell, remove_cell
 from services.gateway.http.serve import bound, serve
 from tests.browser import needs_chromium
 from tests.page_reader import readers
@@ -18,8 +19,10 @@ START_SECONDS = 60
 
 
 @contextmanager
-def a_gateway(make_bus=MemoryBus):
-    """The address of a gateway of the cells east and west, of which east is its own."""
+def a_gateway(make_bus=MemoryBus, within=None):
+    """The address of a gateway of the cells east and west, of which it serves east by itself. `within`: gets its loop
+    and bus."""
+    within = [] if within is None else within
     listening = bound("127.0.0.1", 0)
     port = listening.getsockname()[1]
     begun = threading.Event()
@@ -28,7 +31,8 @@ def a_gateway(make_bus=MemoryBus):
     async def work():
         stop = asyncio.Event()
         ends.append((asyncio.get_running_loop(), stop))
-        async with choice_of_cells(make_bus=make_bus) as (choice, _, _):
+        async with choice_of_cells(make_bus=make_bus) as (choice, _, bus):
+            within.append((asyncio.get_running_loop(), bus))
             begun.set()
             await serve(choice, listening, stop)
 
@@ -57,3 +61,15 @@ def test_the_name_of_the_cell_is_a_list_that_leads_to_the_others():
 
         assert tab.complaints == []
         assert tab.violations() == []
+
+
+def test_a_cell_that_is_removed_leaves_the_list():
+    within = []
+    with a_gateway(within=within) as url, readers(url) as make:
+        tab = make()
+        tab.tab.goto(f"{url}/")
+        tab.until("document.querySelector('select.cell')?.value === 'east'")
+        ((loop, bus),) = within
+        asyncio.run_coroutine_threadsafe(remove_cell(bus, Cell("west", 1)), loop).result(START_SECONDS)
+        tab.until("document.querySelector('span.cell')?.textContent === 'east'")
+        assert tab.complaints == []

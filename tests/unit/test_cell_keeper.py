@@ -5,7 +5,7 @@ import asyncio
 from structlog.testing import capture_logs
 
 from largesse.bus.memory import MemoryBus
-from largesse.known_cells import Cell, add_cell
+from largesse.known_cells import Cell, add_cell, remove_cell
 from largesse.process import cells as module
 from largesse.process.cells import CellKeeper
 
@@ -149,3 +149,40 @@ def test_a_bus_that_deals_nothing_out_leaves_all_cells_to_it():
         assert keeper.is_dealt
 
     tell(story, bus, work)
+
+
+def test_a_cell_that_is_removed_ends_at_once_and_begins_when_it_is_added_again():
+    bus, work = Deals(), Work()
+
+    async def story(keeper):
+        bus.deals.put_nowait([0, 1, 2])
+        await work.until(lambda: len(work.running) == 3)
+        await remove_cell(bus, Cell("b", 1))
+        await work.until(lambda: sorted(work.running) == ["a", "c"])
+        await add_cell(bus, Cell("b", 1))
+        await work.until(lambda: sorted(work.running) == ["a", "b", "c"])
+        assert sorted(work.begun) == ["a", "b", "b", "c"]
+
+    tell(story, bus, work, linger_s=600.0)
+
+
+def test_a_cell_that_is_added_again_elsewhere_begins_there():
+    bus, work, places = Deals(), Work(), []
+
+    async def run(cell, stop):
+        places.append(cell.partition)
+        await work.run(cell, stop)
+
+    async def story(keeper):
+        bus.deals.put_nowait([0, 1, 2, 3])
+        await work.until(lambda: len(work.running) == 1)
+        await remove_cell(bus, Cell("a", 0))
+        await add_cell(bus, Cell("a", 3))
+        await work.until(lambda: work.begun == ["a", "a"] and work.running == ["a"])
+        assert places == [0, 3]
+
+    class Placed:
+        running, begun = work.running, work.begun
+
+    Placed.run = staticmethod(run)
+    tell(story, bus, Placed, linger_s=600.0, cells=("a",))

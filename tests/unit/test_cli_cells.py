@@ -5,8 +5,11 @@ import json
 
 import pytest
 
-from services.cli import cell_routes, cells
+from largesse.bus.memory import MemoryBus
+from largesse.known_cells import Cell, add_cell
+from services.cli import cell_removing, cell_routes, cells
 from services.cli.ending import Refused
+from services.router import following
 from tests.routed_cells import RoutedCells, spec
 from tests.unit.cli_process import largesse
 
@@ -51,6 +54,94 @@ def test_a_slip_is_named(words, said):
 
     assert (done.code, done.out) == (2, "")
     assert said in done.err
+
+
+def removed(bus, name, **options):
+    return cell_removing._removed(bus, name, force=options.get("force", False))
+
+
+def test_a_cell_is_removed_once_nothing_lives_in_it():
+    async def story():
+        cells = await RoutedCells({"east": {"e1": "4"}, "west": {"w1": "4"}}).begin()
+        with pytest.raises(Refused, match="cell west has 1 node: end them first"):
+            await removed(cells.bus, "west")
+        await cells.submit("j", cells=["west"], stages=[{**spec("j")["stages"][0], "duration_ms": 60_000}])
+        await cells.step()
+        with pytest.raises(Refused, match="cell west has 1 job, 1 node: end them first"):
+            await removed(cells.bus, "west")
+        await cells.run(90_000)
+        cells.cells["west"].agents["w1"].away = True
+        await cells.run(90_000)
+
+        cell, life = await removed(cells.bus, "west")
+        assert (cell, life) == (Cell("west", 1), cell_removing.Life())
+        assert await removed(cells.bus, "west") == (cell, None)
+        with pytest.raises(Refused, match="there is no cell north"):
+            await removed(cells.bus, "north")
+
+    asyncio.run(story())
+
+
+def test_by_force_it_is_removed_with_all_that_lives_there():
+    async def story():
+        cells = await RoutedCells({"east": {"e1": "4"}, "west": {"w1": "4"}}).begin()
+        cells.cells["west"].agents["w1"].away = True
+        await cells.submit("j", cells=["west"])
+        await cells.step()
+        _, life = await removed(cells.bus, "west", force=True)
+        assert (life.jobs, life.routed, life.nodes) == (1, 0, 1)
+        assert life.said() == "1 job, 1 node"
+
+    asyncio.run(story())
+
+
+def test_jobs_that_the_router_has_sent_to_a_cell_that_is_down_live_there():
+    async def story():
+        cells = await RoutedCells({"east": {"e1": "4"}, "west": {"w1": "4"}}).begin()
+        west = cells.cells.pop("west")
+        await cells.submit("j", cells=["west"])
+        await cells.step()
+        cells.cells["west"] = west
+        with pytest.raises(Refused, match="1 job that the router has sent there, 1 node"):
+            await removed(cells.bus, "west")
+
+    asyncio.run(story())
+
+
+def test_a_cell_whose_log_cannot_be_folded_is_removed_by_force_alone(monkeypatch):
+    async def breaks(view):
+        raise AssertionError("job j ends twice")
+
+    monkeypatch.setattr(following.CellView, "read", breaks)
+
+    async def story():
+        bus = MemoryBus()
+        await add_cell(bus, Cell("broken", 0))
+        with pytest.raises(Refused, match="cell broken cannot be looked into"):
+            await removed(bus, "broken")
+        _, life = await removed(bus, "broken", force=True)
+        assert life.said() == "AssertionError: job j ends twice"
+
+    asyncio.run(story())
+
+
+def test_what_stays_of_a_removed_cell_is_said(monkeypatch, capsys):
+    found = Cell("west", 1), cell_removing.Life(jobs=2, series=1)
+    monkeypatch.setattr(cell_removing, "asked", lambda bus, ask: found)
+
+    cell_removing.remove("west", bus=KAFKA)
+    said = capsys.readouterr()
+    assert said.out == "west is removed\n"
+    assert "its log stays, in partition 1" in said.err
+    assert "2 jobs, 1 series" in said.err
+    cell_removing.remove("west", bus=KAFKA, json=True)
+    document = json.loads(capsys.readouterr().out)
+    assert (document["removed"], document["lived"]["jobs"]) == (True, 2)
+    found = Cell("west", 1), None
+    cell_removing.remove("west", bus=KAFKA)
+    assert capsys.readouterr().out == "west is removed already\n"
+    cell_removing.remove("west", bus=KAFKA, json=True)
+    assert json.loads(capsys.readouterr().out) == {"cell": "west", "partition": 1, "removed": False}
 
 
 def test_routes_are_shown_and_decided_again(monkeypatch, capsys):

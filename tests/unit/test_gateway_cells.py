@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from largesse.bus.memory import MemoryBus
-from largesse.known_cells import Cell, add_cell
+from largesse.known_cells import Cell, add_cell, remove_cell
 from largesse.log.reader import publish_input
 from largesse.settings import Settings
 from services.admission import sequencer as admission
@@ -194,3 +194,17 @@ def test_a_gateway_of_one_cell_says_so_and_answers_for_no_other():
                 assert answer.status_code == status
 
     asyncio.run(story())
+
+
+def test_a_cell_that_is_removed_is_listed_no_more_and_the_others_are_served_on():
+    async def story(cells):
+        await remove_cell(cells.bus, Cell("west", 1))
+        said = await cells.until("/v1/cells", lambda answer: len(answer.json()["cells"]) == 1)
+        assert said.json()["cells"] == [{"cell": "east", "ready": True}]
+        gone = await cells.get("/cells/west/v1/jobs")
+        assert (gone.status_code, gone.json()["type"]) == (404, "urn:largesse:unknown_cell")
+        assert (await cells.get("/v1/jobs")).status_code == 200
+        await add_cell(cells.bus, Cell("west", 1))
+        await cells.until("/cells/west/readyz", lambda answer: answer.status_code == 200)
+
+    tell(story)

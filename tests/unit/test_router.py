@@ -5,6 +5,7 @@ from collections import Counter
 
 import pytest
 
+from largesse.known_cells import Cell, add_cell, remove_cell
 from largesse.log.snapshots import dump
 from schemas import InputRefused, InputRepeated, JobCancelled, JobRejected
 from schemas.routes import (
@@ -204,6 +205,47 @@ def test_what_it_cannot_do_is_refused_by_field(document, field):
         assert (refused.topic, refused.field) == ("router.jobs", field)
 
     tell(story)
+
+
+# ---------------------------------------------------------------- a cell that is removed
+def test_nothing_is_sent_to_a_cell_that_is_removed_until_it_is_added_again():
+    async def story(cells):
+        west = Cell("west", 1)
+        await remove_cell(cells.bus, west)
+        await cells.run(2_000)
+        for number in range(4):
+            await cells.submit(f"j{number}")
+        await cells.submit("there", cells=["west"])
+        await cells.run(2_000)
+        assert set((await cells.where()).values()) == {"east"}
+        (declined,) = await cells.bodies(RouteDeclined)
+        assert [(each.cell, each.reason) for each in declined.problems] == [("west", "unknown_cell")]
+        await add_cell(cells.bus, west)
+        await cells.run(2_000)
+        await cells.submit("back", cells=["west"])
+        await cells.run(8_000)
+        assert (await cells.where())["back"] == "west"
+        assert await cells.succeeded() == Counter({f"j{number}": 1 for number in range(4)} | {"back": 1})
+
+    tell(story)
+
+
+def test_a_job_stays_with_the_cell_that_is_removed_over_it():
+    async def story(cells):
+        cells.cells["west"].agents["w1"].away = True
+        await cells.submit("j", cells=["west"], stages=[{**spec("j")["stages"][0], "demand": {"cpu": "3"}}])
+        await cells.submit("k", cells=["west"], stages=[{**spec("j")["stages"][0], "demand": {"cpu": "3"}}])
+        await cells.step()
+        await remove_cell(cells.bus, Cell("west", 1))
+        await cells.run(100_000)
+        assert set((await cells.where()).values()) == {"west"}
+        assert await cells.bodies(RouteLapsed) == await cells.bodies(MoveAsked) == []
+        await add_cell(cells.bus, Cell("west", 1))
+        await cells.cells["west"].agents["w1"].come_back()
+        await cells.run(30_000)
+        assert await cells.succeeded() == {"j": 1, "k": 1}
+
+    tell(story, knobs=RouterSet(move_after_ms=2_000))
 
 
 # ---------------------------------------------------------------- cancelled
