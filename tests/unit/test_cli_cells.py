@@ -148,7 +148,10 @@ def test_routes_are_shown_and_decided_again(monkeypatch, capsys):
     async def told():
         cells = await RoutedCells({"east": {"e1": "4"}, "west": {"w1": "4"}}).begin()
         await cells.submit("j")
+        await cells.say({})
         await cells.submit("huge", stages=[{**spec("j")["stages"][0], "demand": {"cpu": "99"}}])
+        await cells.step()
+        await cells.submit("j", priority=3)
         await cells.run(8_000)
         return await cell_routes._read(cells.bus), (await cells.where())["j"]
 
@@ -162,6 +165,15 @@ def test_routes_are_shown_and_decided_again(monkeypatch, capsys):
     assert (row["job"], [each["cell"] for each in row["problems"]]) == ("huge", ["east", "west"])
     cell_routes.routes(verify=True)
     assert "decided again, alike" in capsys.readouterr().out
+    cell_routes.routes(refused=True)
+    rows = [line.split("\t") for line in capsys.readouterr().out.splitlines()][-2:]
+    assert [row[3:] for row in rows] == [
+        ["", "stages", "is missing"],
+        ["j", "job", '"j" names another job; choose a new name, or name a cell'],
+    ]
+    cell_routes.routes("j", refused=True, json=True)
+    (letter,) = json.loads(capsys.readouterr().out)
+    assert (letter["offset"], letter["author"], letter["job"], letter["field"]) == (3, "ann", "j", "job")
 
     found[1].wrong.append("a record")
     with pytest.raises(Refused):

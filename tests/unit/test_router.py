@@ -6,6 +6,7 @@ from collections import Counter
 import pytest
 
 from largesse.known_cells import Cell, add_cell, remove_cell
+from largesse.log.inputs import InputStopped
 from largesse.log.snapshots import dump
 from schemas import InputRefused, InputRepeated, JobCancelled, JobRejected
 from schemas.routes import (
@@ -19,7 +20,8 @@ from schemas.routes import (
     RouterSet,
     RouteTaken,
 )
-from services.router import shell
+from schemas.topics import ROUTER_JOBS
+from services.router import intake, shell
 from services.router.checking import check
 from tests.routed_cells import TAKEOVER_MS, RoutedCells, spec
 
@@ -203,6 +205,38 @@ def test_what_it_cannot_do_is_refused_by_field(document, field):
         await cells.step()
         (refused,) = await cells.bodies(InputRefused)
         assert (refused.topic, refused.field) == ("router.jobs", field)
+
+    tell(story)
+
+
+@pytest.mark.parametrize("broken", ["parse", "judge"])
+def test_a_message_over_which_the_router_fails_is_refused_and_others_go_on(monkeypatch, broken):
+    works = getattr(intake, broken)
+
+    def fails(*given):
+        if getattr(given[0], "offset", 1) == 1 and (broken == "parse" or given[1].spec.job == "odd"):
+            try:
+                raise ZeroDivisionError
+            except ZeroDivisionError as error:
+                if broken == "judge":
+                    raise
+                raise InputStopped("reading", ROUTER_JOBS, 0, 1) from error
+        return works(*given)
+
+    monkeypatch.setattr(intake, broken, fails)
+
+    async def story(cells):
+        for name in ("before", "odd", "after"):
+            await cells.submit(name)
+        await cells.run(8_000)
+        (refused,) = await cells.bodies(InputRefused)
+        assert refused.reason == intake.FAILED.format(error="ZeroDivisionError")
+        assert (refused.topic, refused.field, refused.author) == (ROUTER_JOBS, "", "ann")
+        assert refused.size > 0
+        assert await cells.succeeded() == {"before": 1, "after": 1}
+        cells.restart()
+        await cells.run(TAKEOVER_MS)
+        assert len(await cells.bodies(InputRefused)) == 1
 
     tell(story)
 
