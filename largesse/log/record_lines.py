@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, field
 from json import dumps
 
+from largesse.log import route_lines
 from schemas import (
     AttemptsKnown,
     Checkpoint,
@@ -47,6 +48,7 @@ from schemas import (
 from schemas.access import role_text
 from schemas.quantities import quantity_texts
 from schemas.rounds import SequencerAlive
+from schemas.routes import RouteAsked
 from schemas.tasks import TaskEnd, TaskFailure
 from schemas.wording import plural
 
@@ -109,10 +111,10 @@ class JobPlaces:
     def names_in(self, record: Record) -> Names:
         """What this record, the next one, speaks of."""
         body, names = record.body, Names()
-        if isinstance(body, JobAdmitted | JobRejected):
+        if isinstance(body, JobAdmitted | JobRejected | RouteAsked):
             user = body.spec.user or body.author  # Who sent it, where it names nobody.
             names.jobs[body.spec.job] = names.queues[body.spec.queue] = names.users[user] = True
-            if isinstance(body, JobAdmitted):
+            if isinstance(body, JobAdmitted | RouteAsked):
                 self._of[body.spec.job] = body.spec.queue, user
         for job in _jobs_in(body):
             names.jobs[job] = True
@@ -161,7 +163,7 @@ def _jobs_in(body: object) -> Iterable[str]:
             return [end.job for end in body.jobs]
         case JobCancelled() | JobChanged() | InputRepeated():
             return [body.job] if body.job else []
-    return ()
+    return route_lines.named(body)
 
 
 def _nodes_in(body: object) -> Iterable[str]:
@@ -350,4 +352,5 @@ _SAY: dict[type, Callable[..., str]] = {
     TokenRevoked: lambda body: f"{body.name}{_by(body.author)}",
     TimeReached: lambda body: "",
     SequencerAlive: lambda body: "",
+    **route_lines.SAY,
 }

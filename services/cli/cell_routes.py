@@ -46,7 +46,9 @@ def routes(
         _tell_refused([each for each in letters if job is None or each.job == job], json)
         return
     if verify:
-        _tell_verified(checked, json)
+        from services.cli.router_replaying import tell_verified
+
+        tell_verified(checked, json)
         return
     rows = {name: row for name, row in found.items() if job in (None, name) and state in (None, row.state)}
     if job is not None and not rows:
@@ -55,18 +57,6 @@ def routes(
         out_json([_document(name, row) for name, row in rows.items()])
     else:
         _show(rows)
-
-
-def _tell_verified(checked: "Checked", json: bool) -> None:
-    said = {"records": checked.records, "decided": checked.decided, "wrong": checked.wrong}
-    if json:
-        out_json(said)
-    for line in [] if json else checked.wrong:
-        out(line)
-    if checked.wrong:
-        raise Refused(f"{len(checked.wrong)} of {checked.decided} decisions of the router differ")
-    if not json:
-        out(f"{checked.decided} decisions in {checked.records} records of the router's log: each decided again, alike")
 
 
 def _tell_refused(letters: "list[Letter]", json: bool) -> None:

@@ -21,6 +21,7 @@ from services.cli.show import moment, rendered, span, table
 from services.gateway import view
 from services.gateway.documents.cell import counts, standing_document
 from services.replay.joined import SeamBroken, joined
+from services.replay.router_source import is_router, open_router
 from services.replay.source import ARCHIVE, NoLog, Source, open_source, write_export
 from services.replay.start import Start, StartRefused
 from services.replay.verify import verify
@@ -29,6 +30,9 @@ from services.replay.viewing import viewing
 
 def replay(log: str, *, until: int | None, json: bool) -> None:
     """Folds the log up to `until` and tells where that leads. Raises Wrong."""
+    if is_router(log):
+        _replay_routes(log, verify=False, until=until, json=json)
+        return
     source = source_of(log)
     first_ms = source.start.time if source.start is not None else None
     with reading(), progress_of("reading", "records") as tell:
@@ -55,6 +59,9 @@ def replay_and_verify(log: str, *, until: int | None, json: bool, across_rules: 
     """Decides the log again, with `across_rules` what was decided under others, too. Raises Refused where it differs,
     or nothing could be compared; Wrong.
     """
+    if is_router(log):
+        _replay_routes(log, verify=True, until=until, json=json)
+        return
     with reading(), progress_of("verifying", "records") as tell:
         verdict = verify(watched(source_of(log), tell), until, across_rules=across_rules)
     if verdict.difference is None:
@@ -66,6 +73,13 @@ def replay_and_verify(log: str, *, until: int | None, json: bool, across_rules: 
     if not verdict.is_same:
         differs = verdict.difference or any(span.rounds_differing for span in verdict.fed)
         raise Refused("the log was not decided again in the same way" if differs else "no round was compared")
+
+
+def _replay_routes(log: str, *, verify: bool, until: int | None, json: bool) -> None:
+    from services.cli import router_replaying
+
+    with reading(), progress_of("verifying" if verify else "reading", "records") as tell:
+        router_replaying.replay(watched(open_router(log), tell), verify=verify, until=until, json=json)
 
 
 def _check_until(until: int | None, last: int) -> None:

@@ -20,6 +20,8 @@ from schemas.policy import SHARDS_MAX
 from schemas.topics import DECISIONS, LOG, SHARDED
 
 CELL = "default"
+ROUTER = ".router"
+"""In the place of a cell, it names the router's log (router_source.py)."""
 _CLOSED, _ABANDONED = b'"content":{"type":"RoundClosed"', b'"content":{"type":"RoundAbandoned"'
 _PIECE = b',"piece":'
 _WAIT_MS = 30_000
@@ -34,11 +36,12 @@ class CellUnknown(Exception):
 
 @dataclass(frozen=True, slots=True)
 class CellTopics:
-    """Where a log lies. `bus`: the URL of the cluster."""
+    """Where a log lies. `bus`: the URL of the cluster; `topic`: of the router's log another one than of cells."""
 
     bus: str
     cell: str
     partition: int
+    topic: str = LOG
 
 
 def place_of(url: str) -> CellTopics:
@@ -50,6 +53,8 @@ def place_of(url: str) -> CellTopics:
     bus, cell = f"{scheme}://{brokers}", cell.rstrip("/") or CELL
     if "/" in cell:
         raise BusUrlWrong(f"{url!r} is no log: write kafka[s]://HOST:PORT/CELL")
+    if cell == ROUTER:
+        raise CellUnknown(f"{url} is the router's log, which has no rounds: tail, replay and `cell routes` read it")
     with asyncio.Runner() as runner:
         found = runner.run(_cells(bus))
     if cell not in found:
@@ -96,7 +101,7 @@ async def _cell_in(bus: Bus, partition: int) -> str | None:
 
 def log_messages(place: CellTopics) -> Iterator[Message]:
     """The messages of a log that begins with its first record. Raises LogTrimmed, BusUrlWrong, BusError."""
-    yield from topic_messages(place, LOG, whole=True)
+    yield from topic_messages(place, place.topic, whole=True)
 
 
 def topic_messages(place: CellTopics, topic: str, *, whole: bool = False) -> Iterator[Message]:
@@ -140,7 +145,7 @@ def follow_log(place: CellTopics, at_end: Callable[[], None]) -> Iterator[Messag
     with asyncio.Runner() as runner:
         bus = open_bus(place.bus, client_id="largesse-replay")
         try:
-            topic = _Topic(runner, bus, LOG, place.partition)
+            topic = _Topic(runner, bus, place.topic, place.partition)
             topic.check_whole()
             while True:
                 yield from topic.rest()

@@ -178,11 +178,11 @@ def winning(step: Step, closing: Record) -> Iterator[tuple[str, bytes]]:
             yield topic, content
 
 
-def records_of(messages: Iterable[Message], partition: int = 0) -> Iterator[Accepted]:
-    """The records of the log alone that messages come to."""
+def records_of(messages: Iterable[Message], partition: int = 0, topic: str = LOG) -> Iterator[Accepted]:
+    """The records of the log alone that messages come to. `topic`: of the router's log another one."""
     order = LogOrder()
     for message in messages:
-        if message.topic == LOG and message.partition == partition:
+        if message.topic == topic and message.partition == partition:
             accepted = advance(order, message.offset, message.value)
             if accepted is not None and not isinstance(accepted.record.body, SequencerClaimed):
                 yield accepted

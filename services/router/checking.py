@@ -5,15 +5,18 @@ from dataclasses import dataclass, field
 
 from schemas import Record
 from schemas.routes import CellsJudged, JobRouted, MoveAsked, RouteDeclined, RouteEnded
-from services.router.core import State, fold, start
+from services.router.core import CELL, State, fold, start
 from services.router.core.decide import decide, due
 
 
 @dataclass(slots=True)
 class Checked:
-    """`state`: after the last record. `decided`: how many decisions were compared; `wrong`: those that differ."""
+    """`state`: after the last record, which is `seq`. `decided`: how many decisions were compared; `wrong`: those that
+    differ."""
 
     state: State = field(default_factory=start)
+    cell: str = CELL
+    seq: int = 0
     records: int = 0
     decided: int = 0
     wrong: list[str] = field(default_factory=list)
@@ -26,6 +29,7 @@ def check(records: Iterable[Record]) -> Checked:
     for record in records:
         body = record.body
         found.records += 1
+        found.seq = record.seq
         match body:
             case CellsJudged():
                 judged[body.job] = body
