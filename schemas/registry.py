@@ -39,7 +39,8 @@ LogBody = (
 
 
 RouterBody = (
-    routes.RouterSet | routes.RouteAsked | routes.CellsJudged | routes.JobRouted | routes.RouteDeclined
+    routes.RouterSet | routes.CellsHeard | routes.RouteAsked | routes.CellsJudged | routes.JobRouted
+    | routes.RouteDeclined
     | routes.RouteTaken | routes.RouteLapsed | routes.MoveAsked | routes.MoveAnswered | routes.RouteEnded
 )  # fmt: skip
 """What a record of the router's log can hold beside some of those."""

@@ -12,6 +12,7 @@ RouteReason = Literal["there_already", "only_one", "least_load", "drawn", "moved
 """Why a cell was chosen: it has the job, word for word; no other could run it; it has the least load; several had, and
 one of them was drawn by the job's name; the job moves there."""
 Considering = Literal["placing", "moving"]
+HeardState = Literal["heard", "silent", "unread"]
 
 
 @dataclass(slots=True)
@@ -75,6 +76,23 @@ class CellsJudged:
     job: str
     considering: Considering
     bids: list[Bid]
+
+
+@dataclass(slots=True)
+class CellHeard:
+    """A cell of the list. `heard`: its log is read, and its sequencer lives; `silent`: that has said nothing for a
+    while; `unread`: its log is not read up to its end yet, or cannot be.
+    """
+
+    cell: str
+    state: HeardState
+
+
+@dataclass(slots=True)
+class CellsHeard:
+    """Which cells the router hears from here on, of all that are listed, by name."""
+
+    cells: list[CellHeard] = field(default_factory=list)
 
 
 @dataclass(slots=True)

@@ -44,8 +44,8 @@ _LOG_BODIES = (
 )
 
 _ROUTER_BODIES = (
-    "SequencerClaimed SequencerAlive RouterSet RouteAsked JobRejected InputRefused InputRepeated JobCancelled "
-    "CellsJudged JobRouted RouteDeclined RouteTaken RouteLapsed MoveAsked MoveAnswered RouteEnded"
+    "SequencerClaimed SequencerAlive RouterSet CellsHeard RouteAsked JobRejected InputRefused InputRepeated "
+    "JobCancelled CellsJudged JobRouted RouteDeclined RouteTaken RouteLapsed MoveAsked MoveAnswered RouteEnded"
 )
 
 _CORES = ("admission", "fairness", "altruism", "leftover", "estimator", "planner", "gateway")

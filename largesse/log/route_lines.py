@@ -5,6 +5,7 @@ from collections.abc import Callable
 from schemas.routes import (
     Bid,
     CellLoad,
+    CellsHeard,
     CellsJudged,
     JobRouted,
     MoveAnswered,
@@ -64,6 +65,7 @@ def _declined(body: RouteDeclined) -> str:
 
 SAY: dict[type, Callable[..., str]] = {
     RouterSet: lambda body: f"lease {body.lease_ms} ms, moves after {body.move_after_ms} ms",
+    CellsHeard: lambda body: _some([f"{each.cell} {each.state}" for each in body.cells]) or "no cell is listed",
     RouteAsked: _asked,
     CellsJudged: _judged,
     JobRouted: lambda body: f"{body.job} to {body.cell}, {_WHY[body.why]}: {_loads(body.loads)}",
@@ -80,4 +82,4 @@ def named(body: object) -> list[str]:
     """The job that a record speaks of."""
     if isinstance(body, RouteAsked):
         return [body.spec.job]
-    return [body.job] if type(body) in SAY and not isinstance(body, RouterSet) else []  # type: ignore[attr-defined]
+    return [body.job] if type(body) in SAY and not isinstance(body, RouterSet | CellsHeard) else []  # type: ignore[attr-defined]

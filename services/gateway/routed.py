@@ -4,6 +4,7 @@ Only the router's log is read: what a cell says of a job is shown by the app of 
 """
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Literal
@@ -16,7 +17,9 @@ from schemas import InputRefused, InputRepeated, JobCancelled, JobRejected
 from schemas.routes import (
     CellLoad,
     CellProblem,
+    CellsHeard,
     CellsJudged,
+    HeardState,
     JobRouted,
     MoveAnswered,
     MoveAsked,
@@ -34,6 +37,8 @@ OVER_MAX = 200_000
 ANSWERS_MAX = 10_000
 """Answers that are kept for senders that do not know the offset of their message yet."""
 RETRY_S = 1.0
+LIVE: tuple[RouteState, ...] = ("waiting", "sent", "taken", "moving")
+"""Of jobs that are not over."""
 
 
 @dataclass(slots=True)
@@ -59,12 +64,15 @@ RouteAnswer = RouteAsked | JobRejected | JobCancelled | InputRepeated | InputRef
 
 class Routed:
     """All routes that the log has. `run` follows it; `ready`: it has been read up to what it had, and a router has
-    written to it. Belongs to one event loop."""
+    written to it. `heard`: which cells that hears. Belongs to one event loop."""
 
     def __init__(self, bus: Bus, wait_ms: int) -> None:
         self.rows: dict[str, RouteRow] = {}
         self.ready = False
+        self.heard: dict[str, HeardState] = {}
         self._bus, self._wait_ms = bus, wait_ms
+        self._taken = -1  # The offset of the last message that the router's log has.
+        self._said_s: float | None = None
         self._over: dict[str, bool] = {}
         self._answers: dict[int, RouteAnswer] = {}
         self._writer: Writer | None = None
@@ -80,6 +88,7 @@ class Routed:
                     for accepted in read:
                         self.take(accepted)
                     if read:
+                        self._said_s = asyncio.get_running_loop().time()
                         self._tell()
                         await asyncio.sleep(0)
                     else:
@@ -122,6 +131,20 @@ class Routed:
             await asyncio.wait((self._turn,), timeout=left_s)
         return True
 
+    async def standing(self) -> dict[str, object] | None:
+        """What is to be said of the router; None: there has never been one. Raises BusError."""
+        if not self.ready or self._said_s is None:
+            return None
+        _, end = await self._bus.bounds(ROUTER_JOBS, 0)
+        silent_s = asyncio.get_running_loop().time() - self._said_s
+        counts = Counter(row.state for row in self.rows.values() if row.state not in ("ended", "declined"))
+        return {
+            "silent_ms": int(silent_s * 1_000),
+            "behind": max(0, end - 1 - self._taken),
+            "jobs": {state: counts[state] for state in LIVE},
+            "cells": [{"cell": cell, "state": state} for cell, state in self.heard.items()],
+        }
+
     def cell_of(self, job: str) -> str:
         """The cell that has a job, or had it last; empty: none that is known."""
         row = self.rows.get(job)
@@ -130,7 +153,10 @@ class Routed:
     def take(self, accepted: Accepted) -> None:
         """One record of the router's log."""
         header, body = accepted.header, accepted.record.body
+        if isinstance(body, CellsHeard):
+            self.heard = {each.cell: each.state for each in body.cells}
         if header.topic == ROUTER_JOBS:
+            self._taken = max(self._taken, header.offset)
             self._answers[header.offset] = body
             if len(self._answers) > ANSWERS_MAX:
                 del self._answers[next(iter(self._answers))]

@@ -11,7 +11,7 @@ from largesse.log.beats import Hearing
 from largesse.settings import Settings
 from largesse.telemetry import logger
 from schemas.edge.beats import SequencerBeat
-from schemas.routes import Bid, CellProblem
+from schemas.routes import Bid, CellHeard, CellProblem, CellsHeard, HeardState
 from services.router.core import NAME
 from services.router.core.state import Route, State
 from services.router.core.watch import Fact, fact_of
@@ -63,6 +63,10 @@ class Cells:
         if route.cell and route.cell not in names:
             names.append(route.cell)
         return [self._bid(name, route) for name in names]
+
+    def heard(self) -> CellsHeard:
+        """Which cells of the list are heard now."""
+        return CellsHeard([CellHeard(name, self._hears(name)) for name in sorted(self._list.cells)])
 
     def look_at_all(self, state: State) -> None:
         """All jobs are compared with what their cells say: what was new since may have been missed."""
@@ -164,6 +168,12 @@ class Cells:
         self._heard_ms[cell.name] = self._steady()
         self._beats[cell.name] = Hearing(self._bus, cell.partition)
         self._said.info("cell_followed", cell=cell.name, partition=cell.partition)
+
+    def _hears(self, name: str) -> HeardState:
+        view = self._views.get(name)
+        if view is None or not view.is_read:
+            return "unread"
+        return "silent" if self._steady() - self._heard_ms[name] >= SILENT_MS else "heard"
 
     def _let_go(self, name: str) -> None:
         """What it has is kept where it is: nobody says any more what becomes of it."""

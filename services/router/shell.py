@@ -190,6 +190,8 @@ class Router:
         read = await self._take_inputs(log)
         await self.cells.follow(self.state)
         read = self.cells.has_read or read
+        if (heard := self.cells.heard()) != self.state.heard:
+            self._put(log, heard)
         while facts := self.cells.facts(self.state):
             for fact in facts:
                 self._put(log, fact)

@@ -16,7 +16,7 @@ from services.cli.ending import Refused, Wrong
 from tests.gateway_cell import JOB, run_in_memory
 from tests.unit.cli_here import largesse
 
-PATHS = ("/readyz", "/v1/session", "/v1/summary", "/v1/nodes")
+PATHS = ("/readyz", "/v1/session", "/v1/summary", "/v1/nodes", "/v1/cells")
 NOWHERE = "http://127.0.0.1:9"
 
 
@@ -248,3 +248,29 @@ def test_a_data_folder_is_no_bus_and_says_where_its_bus_is(tmp_path):
     with pytest.raises(BusUrlWrong, match=r"is the data folder of `largesse up`: its bus is file:.*/bus"):
         open_bus(f"file:{tmp_path}")
     assert [path.name for path in tmp_path.iterdir()] == ["bus"]
+
+
+def routed(well, **said):
+    router = {"silent_ms": 400, "behind": 0, "jobs": {"waiting": 0}, "cells": [{"cell": "east", "state": "heard"}]}
+    return {**well, "/v1/cells": {**well["/v1/cells"], "router": {**router, **said}}}
+
+
+@pytest.mark.parametrize(
+    ("said", "level", "text"),
+    [
+        pytest.param({}, "ok", "it hears 1 cell", id="well"),
+        pytest.param({"jobs": {"waiting": 3}}, "ok", "3 jobs wait for a cell", id="jobs that wait"),
+        pytest.param({"silent_ms": 60_000}, "bad", "wrote into its log 60.0 s ago", id="silent"),
+        pytest.param({"behind": 2}, "warn", "2 messages to the router not taken yet", id="behind"),
+        pytest.param(
+            {"cells": [{"cell": "east", "state": "heard"}, {"cell": "west", "state": "silent"}]},
+            "warn",
+            "it sends no jobs to cell west",
+            id="a cell that is silent",
+        ),
+    ],
+)
+def test_a_router_is_looked_at_where_there_is_one(well, said, level, text):
+    found = [each for each in of_gateway(Told(routed(well, **said))) if each.area == "router"]
+    assert any(each.level == level and text in each.text for each in found), found
+    assert not [each for each in of_gateway(Told(well)) if each.area == "router"]

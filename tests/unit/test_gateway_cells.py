@@ -188,7 +188,11 @@ def test_a_gateway_of_one_cell_says_so_and_answers_for_no_other():
     async def story():
         async with a_cell() as cell:
             own = cell.follower.cell
-            assert (await cell.get("/v1/cells")).json() == {"cell": own, "cells": [{"cell": own, "ready": True}]}
+            assert (await cell.get("/v1/cells")).json() == {
+                "cell": own,
+                "cells": [{"cell": own, "ready": True}],
+                "router": None,
+            }
             for name, status in ((own, 200), ("other", 404)):
                 answer = await cell.http.get("/v1/jobs", headers={"Largesse-Cell": name})
                 assert answer.status_code == status

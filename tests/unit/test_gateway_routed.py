@@ -8,7 +8,7 @@ import httpx
 import jsonschema
 
 from largesse.bus.memory import MemoryBus
-from largesse.known_cells import Cell, add_cell
+from largesse.known_cells import Cell, add_cell, remove_cell
 from largesse.log.reader import publish_input
 from largesse.settings import Settings
 from schemas.routes import RouterSet
@@ -21,6 +21,7 @@ from services.gateway.http.routing import by_routes
 from services.gateway.routed import Routed
 from services.gateway.served_cells import ServedCells
 from services.router import shell as router
+from tests.routed_cells import RoutedCells
 
 GUARD_S = 240
 NAMES = ("east", "west")
@@ -117,6 +118,52 @@ def test_a_job_that_names_no_cell_is_told_where_it_went_and_is_found_there():
         assert (await http.get("/v1/routes/j")).json()["cell"] == "west"
 
     tell(story)
+
+
+def test_the_list_of_cells_says_what_the_router_hears_and_whether_it_keeps_up():
+    async def story(http, bus, routed):
+        def heard(router):
+            return {each["cell"]: each["state"] for each in router["cells"]} == {"east": "heard", "west": "heard"}
+
+        said = await http.get("/v1/cells")
+        while not heard(said.json()["router"]):
+            await asyncio.sleep(0.01)
+            said = await http.get("/v1/cells")
+        router = said.json()["router"]
+        assert (router["behind"], router["jobs"]) == (0, {"waiting": 0, "sent": 0, "taken": 0, "moving": 0})
+        check_said((await http.get("/openapi.json")).json(), "/v1/cells", "get", said)
+        await http.post("/v1/jobs", json=job())
+        assert (await http.get("/v1/cells")).json()["router"]["jobs"]["taken"] == 1
+        await remove_cell(bus, Cell("west", 1))
+        while len((await http.get("/v1/cells")).json()["router"]["cells"]) > 1:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+
+    tell(story)
+
+
+def test_where_no_router_has_ever_been_the_list_says_so():
+    async def story(http, bus, routed):
+        assert (await http.get("/v1/cells")).json()["router"] is None
+
+    tell(story, with_router=False)
+
+
+def test_messages_that_wait_for_a_router_are_counted():
+    async def story():
+        cells = await RoutedCells({"east": {"e1": "4"}}).begin()
+        stop, routed = asyncio.Event(), Routed(cells.bus, 20)
+        following = asyncio.create_task(routed.run(stop))
+        await routed.until(lambda: routed.ready, GUARD_S)
+        for name in "abc":
+            await cells.submit(name)
+        assert (await routed.standing())["behind"] == 3
+        await cells.step()
+        await routed.until(lambda: len(routed.rows) == 3, GUARD_S)
+        assert (await routed.standing())["behind"] == 0
+        stop.set()
+        await following
+
+    asyncio.run(story())
 
 
 def test_a_job_that_names_a_cell_goes_past_the_router():

@@ -10,6 +10,7 @@ from largesse.log.inputs import InputStopped
 from largesse.log.snapshots import dump
 from schemas import InputRefused, InputRepeated, JobCancelled, JobRejected
 from schemas.routes import (
+    CellsHeard,
     CellsJudged,
     JobRouted,
     MoveAnswered,
@@ -237,6 +238,30 @@ def test_a_message_over_which_the_router_fails_is_refused_and_others_go_on(monke
         cells.restart()
         await cells.run(TAKEOVER_MS)
         assert len(await cells.bodies(InputRefused)) == 1
+
+    tell(story)
+
+
+# ---------------------------------------------------------------- which cells it hears
+def test_its_log_says_which_cells_it_hears_whenever_that_changes(monkeypatch):
+    async def story(cells):
+        await cells.run(3_000)
+        west = cells.cells.pop("west")
+        await cells.run(15_000)
+        cells.cells["west"] = west
+        await cells.run(3_000)
+
+        async def breaks():
+            raise AssertionError("a record contradicts those before it")
+
+        monkeypatch.setattr(cells.router.cells._views["west"], "read", breaks)
+        await cells.step()
+        monkeypatch.undo()
+        await cells.run(15_000)
+        said = [{each.cell: each.state for each in body.cells} for body in await cells.bodies(CellsHeard)]
+        states = [each["west"] for each in said if each]
+        assert states[-5:] == ["heard", "silent", "heard", "unread", "heard"]
+        assert all(each["east"] == "heard" for each in said[-4:])
 
     tell(story)
 

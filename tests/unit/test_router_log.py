@@ -102,7 +102,9 @@ def test_every_record_has_a_line_and_is_found_by_its_job(log):
     for record in log[0]:
         names = places.names_in(record)
         assert not line_of(record).startswith("{"), record.type
-        assert bool(names.jobs) == (record.type not in ("SequencerAlive", "RouterSet", "InputRefused")), record.type
+        assert bool(names.jobs) == (record.type not in ("SequencerAlive", "RouterSet", "CellsHeard", "InputRefused")), (
+            record.type
+        )
     assert {record.type for record in log[0]} >= {"CellsJudged", "RouteTaken", "RouteDeclined", "RouteEnded"}
 
 

@@ -55,7 +55,7 @@ def of_gateway(gateway: "Gateway") -> Findings:
     yield _release(ready)
     yield from _clocks(response, (sent_s + arrived_s) / 2, ready)
     yield _log_goes_on(ready)
-    for look in (_rights, _cell, _nodes):
+    for look in (_rights, _cell, _nodes, _router):
         try:
             yield from look(gateway)
         except Ending as error:
@@ -111,6 +111,37 @@ def _log_goes_on(ready: "Row") -> Finding:
 
 
 # ---------------------------------------------------------------- the cell
+def _router(gateway: "Gateway") -> Findings:
+    router = gateway.document("GET", "/v1/cells", "cells").get("router")
+    if router is None:
+        return
+    jobs = router["jobs"]
+    held = f"{plural(jobs['waiting'], 'job')} wait for a cell" if jobs["waiting"] != 1 else "1 job waits for a cell"
+    silent_ms = router["silent_ms"]
+    yield judged(
+        "router",
+        silent_ms,
+        SILENT_WARN_MS,
+        SILENT_BAD_MS,
+        f"the router wrote into its log {silent_ms / 1_000:.1f} s ago, as it does every second; {held}",
+        "start it: python -m services.router. Jobs that name no cell wait for it, and no others",
+    )
+    if router["behind"]:
+        text = f"{plural(router['behind'], 'message')} to the router not taken yet"
+        yield Finding("router", "warn", text, "more come than it takes, or it does not run: see largesse_router_jobs")
+    for each in router["cells"]:
+        if each["state"] != "heard":
+            yield Finding(
+                "router", "warn", f"it sends no jobs to cell {each['cell']}: {_UNHEARD[each['state']]}", _HEAR
+            )
+    if all(each["state"] == "heard" for each in router["cells"]):
+        yield Finding("router", "ok", f"it hears {plural(len(router['cells']), 'cell')}")
+
+
+_UNHEARD = {"silent": "its sequencer has been silent for it", "unread": "its log is not read there, or cannot be"}
+_HEAR = "is services.admission of that cell up? A log that cannot be folded is `cell_unread` in the router's own log"
+
+
 def _rights(gateway: "Gateway") -> Findings:
     session = gateway.document("GET", "/v1/session", "user", "open")
     if session["open"]:
@@ -238,4 +269,9 @@ def _named(names: list[str]) -> str:
     return shown + (f" and {len(names) - NAMED_MAX} more" if len(names) > NAMED_MAX else "")
 
 
-_AREAS: dict[Callable[["Gateway"], Findings], str] = {_rights: "rights", _cell: "cell", _nodes: "nodes"}
+_AREAS: dict[Callable[["Gateway"], Findings], str] = {
+    _rights: "rights",
+    _cell: "cell",
+    _nodes: "nodes",
+    _router: "router",
+}

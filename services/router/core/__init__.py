@@ -14,6 +14,6 @@ from services.router.core.state import State
 __all__ = ["CELL", "FOLDS", "LAYOUT", "NAME", "State", "fold", "start"]
 
 NAME = "router"
-LAYOUT = 1
+LAYOUT = 2
 CELL = ".router"
 """What stands as the cell in records of the router's log. No cell has such a name."""

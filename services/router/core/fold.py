@@ -3,6 +3,7 @@
 from largesse.core import Folds
 from schemas import JobCancelled, Record
 from schemas.routes import (
+    CellsHeard,
     CellsJudged,
     JobRouted,
     MoveAnswered,
@@ -33,6 +34,10 @@ def fold(state: State, record: Record) -> None:
 
 def _set(state: State, record: Record[RouterSet]) -> None:
     state.knobs = record.body
+
+
+def _heard(state: State, record: Record[CellsHeard]) -> None:
+    state.heard = record.body
 
 
 def _asked(state: State, record: Record[RouteAsked]) -> None:
@@ -177,6 +182,7 @@ def _expect(state: State, cell: str, route: Route, sign: int) -> None:
 
 FOLDS: Folds[State] = {
     RouterSet: _set,
+    CellsHeard: _heard,
     RouteAsked: _asked,
     CellsJudged: _judged,
     JobRouted: _routed,

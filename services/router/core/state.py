@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from schemas import JobSpec, Vector
-from schemas.routes import Bid, RouteOutcome, RouterSet
+from schemas.routes import Bid, CellsHeard, RouteOutcome, RouterSet
 
 Phase = Literal["waiting", "sent", "taken", "moving"]
 """In no cell; sent to one that has not taken it; in one; in one that was asked to let it go."""
@@ -54,11 +54,12 @@ class Over:
 
 @dataclass(slots=True)
 class State:
-    """`coming`: by cell, what jobs ask for that were sent there, or are to move there, and that its log does not have
-    yet. `waiting`, `sent`, `taken`: names by phase, in the order in which they came into it. `ending`: of those that
-    wait, the ones that a user has cancelled. `over`: the oldest first."""
+    """`heard`: which cells are. `coming`: by cell, what jobs ask for that were sent there, or are to move there, and
+    that its log does not have yet. `waiting`, `sent`, `taken`: names by phase, in the order in which they came into it.
+    `ending`: of those that wait, the ones that a user has cancelled. `over`: the oldest first."""
 
     knobs: RouterSet = field(default_factory=RouterSet)
+    heard: CellsHeard = field(default_factory=CellsHeard)
     jobs: dict[str, Route] = field(default_factory=dict)
     over: dict[str, Over] = field(default_factory=dict)
     coming: dict[str, Vector] = field(default_factory=dict)

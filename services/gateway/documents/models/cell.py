@@ -96,11 +96,30 @@ class CellInBrief(BaseModel):
     ready: bool
 
 
+class CellOfRouter(BaseModel):
+    """`silent`: its sequencer has said nothing to the router for a while; `unread`: its log cannot be read there, or is
+    not yet. Neither gets jobs."""
+
+    cell: str
+    state: Literal["heard", "silent", "unread"]
+
+
+class RouterInBrief(BaseModel):
+    """`silent_ms`: since it last wrote into its log, which it does every second. `behind`: messages that wait for it.
+    `jobs`: those that are not over, by state. `cells`: which it hears."""
+
+    silent_ms: Count
+    behind: Count
+    jobs: dict[Literal["waiting", "sent", "taken", "moving"], Count]
+    cells: list[CellOfRouter]
+
+
 class Cells(BaseModel):
-    """`cell`: the one that has answered."""
+    """`cell`: the one that has answered. `router`: of jobs that name no cell; null: there has never been one."""
 
     cell: str
     cells: list[CellInBrief]
+    router: RouterInBrief | None
 
 
 class Instance(BaseModel):

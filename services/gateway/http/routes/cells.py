@@ -22,4 +22,5 @@ def add_cells(app: FastAPI, api: "Api") -> None:
     async def list_cells() -> Response:
         """The cells that this gateway serves, in the order of their names. A request is for `cell`, unless it chooses
         another by the header `Largesse-Cell: NAME`, or by its path: `/cells/NAME/v1/jobs` for `/v1/jobs`."""
-        return as_json({"cell": api.follower.cell, "cells": api.cells()})
+        router = None if api.routed is None else await api.routed.standing()
+        return as_json({"cell": api.follower.cell, "cells": api.cells(), "router": router})
