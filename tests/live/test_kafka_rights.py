@@ -19,8 +19,10 @@ from largesse.bus.kafka.bus import KafkaBus
 from largesse.bus.kafka.rights import compared
 from largesse.bus.kafka.topic_settings import TOPICS
 from largesse.bus.kafka.topics_admin import TopicsAdmin
+from largesse.known_cells import Cell, add_cell
 from schemas import NodeRegistered, TokenMade
 from schemas.principals import PRINCIPALS
+from schemas.topics import ROUTER_JOBS
 from services.cli.secrets_folder import PEER_NAME, make_secrets
 from tests.contract.kafka_rig import put_right_at_once
 from tests.contract.secure_rig import secure_broker
@@ -35,9 +37,10 @@ pytestmark = [pytest.mark.kafka, pytest.mark.slow, pytest.mark.xdist_group("kafk
 
 COPIES = {
     "bridge": 1, "admission": 2, "fairness": 1, "altruism": 2, "leftover": 2, "estimator": 1, "planner": 1,
-    "gateway": 1, "agent": 2,
+    "gateway": 1, "router": 2, "agent": 2,
 }  # fmt: skip
 JOBS = 6
+ROUTED = 4
 HIDDEN = "LARGESSE_KAFKA_"
 
 
@@ -126,10 +129,17 @@ async def given(broker: SecureBroker) -> None:
             await asyncio.sleep(0.05)
 
 
-async def published(broker: SecureBroker, document: dict[str, Any]) -> None:
+async def published(broker: SecureBroker, document: dict[str, Any], topic: str = "jobs") -> None:
     """By a program that knows nothing of Largesse but the topic."""
     async with AIOKafkaProducer(**broker.cluster("client").options()) as producer:
-        await producer.send_and_wait("jobs", json.dumps(document).encode(), partition=0)
+        await producer.send_and_wait(topic, json.dumps(document).encode(), partition=0)
+
+
+async def listed(broker: SecureBroker, cell: SecureCell) -> None:
+    """Has the router know of the cell."""
+    bus = KafkaBus(broker.cluster("operator"))
+    assert await add_cell(bus, Cell(cell.name, 0))
+    await bus.close()
 
 
 def test_each_service_does_its_part_with_the_rights_of_its_principal(broker, mosquitto, tmp_path):
@@ -147,6 +157,7 @@ def test_each_service_does_its_part_with_the_rights_of_its_principal(broker, mos
             )  # fmt: skip
             assert made.code == 0, made.err
             assert cell.has(TokenMade)
+            await listed(broker, cell)
             await cell.ready()
             await cell.until(lambda: cell.has(NodeRegistered, 2), READY_SECONDS)
             async with httpx.AsyncClient(
@@ -164,11 +175,15 @@ def test_each_service_does_its_part_with_the_rights_of_its_principal(broker, mos
                     victim = ("admission-0", "altruism-1", "leftover-0", "fairness-0", "gateway-0", "bridge-0")[number]
                     if number < 3:
                         cell.members[victim].kill()
-                await cell.until(lambda: len(cell.ended) == 2 * JOBS, READY_SECONDS)
+                for number in range(ROUTED):
+                    await published(broker, job(f"anywhere-{number}"), ROUTER_JOBS)
+                    if number == 1:
+                        cell.members["router-0"].kill()
+                await cell.until(lambda: len(cell.ended) == 2 * JOBS + ROUTED, READY_SECONDS)
                 assert set(cell.ended.values()) == {"succeeded"}
                 printed = [await http.get(f"/v1/tasks/http-0/map/{index}/logs") for index in range(4)]
                 assert [(each.status_code, each.text) for each in printed] == [(200, "said\n")] * 4
-            for member in ("agent-0", "agent-1", "bridge-0", "planner-0"):
+            for member in ("agent-0", "agent-1", "bridge-0", "planner-0", "router-1"):
                 with pytest.raises(httpx.HTTPError):
                     async with httpx.AsyncClient(verify=cell.trust()) as stranger:
                         await stranger.get(f"https://127.0.0.1:{cell.members[member].port}/metrics")
@@ -184,6 +199,8 @@ def test_each_service_does_its_part_with_the_rights_of_its_principal(broker, mos
         assert not name.startswith(HIDDEN)
     verified = largesse("replay", url, "--verify", **dict(broker.environment("reader")))
     assert verified.code == 0, json.dumps([verified.out, verified.err])
+    routed = largesse("replay", f"{url.rpartition('/')[0]}/.router", "--verify", **dict(broker.environment("reader")))
+    assert (routed.code, "alike" in routed.out) == (0, True), json.dumps([routed.out, routed.err])
     refused = largesse("replay", url, "--verify", **dict(broker.environment("client")))
     assert refused.code != 0
     assert "User:client may not see topic cluster.log" in refused.err.replace("\n", " ")
