@@ -42,6 +42,6 @@ RUN python -m compileall -q /app && if [ -n "$COMMIT" ]; then echo "$COMMIT" >/a
 WORKDIR /home/largesse
 USER largesse
 EXPOSE 9464
-HEALTHCHECK --interval=5s --timeout=5s --start-period=30s --retries=6 CMD ["healthy"]
+HEALTHCHECK --interval=5s --timeout=5s --start-period=120s --retries=6 CMD ["healthy"]
 ENTRYPOINT ["python", "-m"]
 CMD ["services.gateway"]
