@@ -147,7 +147,7 @@ def commands_of(page):
     """Commands between backticks, in blocks, and in tables, with the words that follow `largesse`."""
     text = page.read_text()
     code = [*re.findall(r"^```\w*\n(.*?)^```", text, re.DOTALL | re.MULTILINE), *re.findall(r"`([^`\n]+)`", text)]
-    found = re.findall(rf"\blargesse ((?:(?:{GROUPS}) )?[a-z][a-z-]*)\b(?![-./])", "\n".join(code))
+    found = re.findall(rf"(?<!-n )\blargesse ((?:(?:{GROUPS}) )?[a-z][a-z-]*)\b(?![-./])", "\n".join(code))
     return {tuple(words.split()) for words in found}
 
 

@@ -17,8 +17,8 @@ PINNED = (
     r"largesse:latest|(apache/kafka|eclipse-mosquitto|grafana/grafana):\d+\.\d+\.\d+|prom/prometheus:v\d+\.\d+\.\d+"
 )
 OURS = {"schemas", "largesse", "services"}
-EXTRA = {"highspy"}
-"""Of the extra `planner`: started in a process of its own, and missed with a message that says so."""
+EXTRA = {"cloudpickle", "highspy"}
+"""Of the extras `executor`, for programs elsewhere, and `planner`: missed with a message that says so."""
 
 LATER = {"compression"}
 """What the standard library has from Python 3.14 on, and a package brings until then."""
@@ -41,7 +41,7 @@ def imported() -> set[str]:
                 names |= {alias.name.partition(".")[0] for alias in node.names}
             elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
                 names.add(node.module.partition(".")[0])
-    return names - OURS - EXTRA - set(sys.stdlib_module_names) - LATER
+    return names - OURS - EXTRA - set(sys.stdlib_module_names) - LATER - {"_typeshed"}
 
 
 @pytest.mark.slow
