@@ -6,6 +6,7 @@ with Client() as cell:
     cell.wait(cell.submit("word-count.yaml")["job"])
 """
 
+from largesse.http_library import httpx  # noqa: F401 - before httpx_sse, which imports all of httpx otherwise.
 from largesse.client.asynchronous import AsyncClient
 from largesse.client.calls import Retry
 from largesse.client.errors import (

@@ -8,9 +8,9 @@ from time import monotonic
 from types import TracebackType
 from typing import Self, TypeVar, cast
 
-import httpx
 from httpx_sse import EventSource
 
+from largesse.http_library import httpx
 from largesse.access import job_path
 from largesse.client import operations
 from largesse.client.calls import (

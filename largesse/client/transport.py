@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from time import monotonic
 from typing import TypedDict, TypeVar
 
-import httpx
-
+from largesse.http_library import httpx
 from largesse.access import Access, account, headers_of, is_proxied, token_in, trust_in
 from largesse.client.calls import Answer, Call, Document, NoAnswer, Retry, Tries, is_passing
 from largesse.client.errors import LargesseError, Unreachable

@@ -105,7 +105,7 @@ class Gateway:
     """
 
     def __init__(self, url: str | None = None, *, timeout_s: float = TIMEOUT_S, at: str | None = None) -> None:
-        from services.cli.http_library import httpx
+        from largesse.http_library import httpx
 
         self.url, source = gateway_url(url)
         token, cell = self._told_by(source)
@@ -146,7 +146,7 @@ class Gateway:
     def ask(self, method: str, path: str, **request: Any) -> "httpx.Response":
         """One request, made again while the gateway is busy. Raises Refused, Wrong, Broken, the last also for a
         redirect: no gateway sends one."""
-        from services.cli.http_library import httpx
+        from largesse.http_library import httpx
 
         try:
             response = self._sent(self._http.build_request(method, path, **request), stream=False)
@@ -179,7 +179,7 @@ class Gateway:
         yield from self._lines("POST", path, {}, document)
 
     def _lines(self, method: str, path: str, params: dict[str, object], document: Row | None) -> Iterator[Row]:
-        from services.cli.http_library import httpx
+        from largesse.http_library import httpx
 
         try:
             with closing(self._streamed(path, params, method, document)) as response:
@@ -191,7 +191,7 @@ class Gateway:
 
     def pieces(self, path: str, **params: object) -> Iterator[bytes]:
         """The bytes of an answer that is a file, as they come. Raises as `ask` does; Unanswered where it breaks off."""
-        from services.cli.http_library import httpx
+        from largesse.http_library import httpx
 
         try:
             with closing(self._streamed(path, params)) as response:
@@ -250,7 +250,7 @@ class Gateway:
     def events(self, job: str) -> Iterator[object]:
         """The job's document whenever it changes, until it ends. Raises as `ask` does; Unanswered where the stream ends
         before the job."""
-        from services.cli.http_library import httpx  # Before httpx_sse, which imports all of httpx otherwise.
+        from largesse.http_library import httpx  # Before httpx_sse, which imports all of httpx otherwise.
 
         from httpx_sse import EventSource  # isort: skip
 
@@ -315,7 +315,7 @@ def failure_text(error: BaseException, timeout_s: float, url: str = "") -> str:
     import ssl
     from socket import gaierror
 
-    from services.cli.http_library import httpx
+    from largesse.http_library import httpx
 
     cause: BaseException | None = error
     while cause is not None:

@@ -134,9 +134,14 @@ ROOMS = (
         others=PURE | {"json", "re", "yaml"},
     ),
     Room(
+        "the library of HTTP",
+        ("largesse/http_library.py",),
+        others=STDLIB | {"httpx"},
+    ),
+    Room(
         "the client library",
         ("largesse/client/*",),
-        ours=("largesse.access", "largesse.bodies", "largesse.client", "largesse.contexts"),
+        ours=tuple(f"largesse.{name}" for name in ("access", "bodies", "client", "contexts", "http_library")),
         others=STDLIB | {"_typeshed", "cloudpickle", "httpx", "httpx_sse"},
     ),
     Room(

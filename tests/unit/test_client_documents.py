@@ -3,6 +3,8 @@
 import dataclasses
 import inspect
 import json
+import subprocess
+import sys
 import types
 import typing
 
@@ -100,3 +102,12 @@ def test_both_clients_have_the_same_calls():
         other = calls[1][name]
         assert inspect.signature(call).parameters == inspect.signature(other).parameters, name
         assert call.__doc__ == other.__doc__, name
+
+
+def test_importing_the_library_imports_no_command_line():
+    code = "import sys, largesse.client; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+
+    assert not {"click", "rich", "pygments", "typer", "yaml", "pydantic", "schemas", "services"} & {
+        *done.stdout.split()
+    }
