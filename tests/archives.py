@@ -6,7 +6,8 @@ from hypothesis import strategies as st
 
 from largesse.archive.archiver import SEGMENT_BYTES, Archived
 from largesse.archive.store import FolderStore
-from services.replay.archiving import archive_log
+from largesse.bus.port import Message
+from services.replay.archiving import Limits, archive_log
 from services.replay.source import Source, open_source
 from tests.unit.cli_here import largesse
 
@@ -39,4 +40,21 @@ def up_to(source: Source, seq: int) -> Source:
 def archived(log: Path | Source, folder: Path, segment_bytes: int = SEGMENT_BYTES) -> Archived:
     """Puts a log into the archive in a folder."""
     source = log if isinstance(log, Source) else open_source(log)
-    return archive_log(source, FolderStore(folder), segment_bytes, lambda _: None)
+    return archive_log(source, FolderStore(folder), Limits(segment_bytes), lambda _: None, lambda _: None)
+
+
+class Writer:
+    """Keeps what is sent as a bus would show it."""
+
+    def __init__(self):
+        self.messages = []
+        self.ends = {}
+
+    async def send(self, batch, *, durable=True):
+        for each in batch:
+            offset = self.ends.get((each.topic, each.partition), 0)
+            self.messages.append(Message(each.topic, each.partition, offset, each.value))
+            self.ends[each.topic, each.partition] = offset + 1
+
+    async def drop(self):
+        pass

@@ -40,15 +40,18 @@ class Archived:
     unpacked_bytes: int = 0
 
 
+NOTHING = Archived()
+
+
 class Archiver:
     """Takes the records of a log behind those that an archive has. `segment_bytes`: from there on a segment ends with
     the next end of a round. Raises ArchiveDamaged, StoreError.
     """
 
-    def __init__(self, store: Store, segment_bytes: int = SEGMENT_BYTES) -> None:
+    def __init__(self, store: Store, segment_bytes: int = SEGMENT_BYTES, archived: Archived = NOTHING) -> None:
         self.store = store
         self.newest: Noted | None = read_newest(store)
-        self.archived = Archived()
+        self.archived = archived
         self._segment_bytes = segment_bytes
         self._writer: SegmentWriter | None = None
         self._open: list[tuple[Accepted, list[tuple[str, bytes]]]] = []
@@ -62,6 +65,11 @@ class Archiver:
     def since_ms(self) -> int | None:
         """Log time of the first record that could be written now; None where none could, since no round is over."""
         return self._writer.folded.first_ms if self._writer is not None else None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether records were taken behind the last round that is over."""
+        return bool(self._open)
 
     def take(self, accepted: Accepted, winners: Iterable[tuple[str, bytes]]) -> bool:
         """The next record, and with a closing the decisions that won; returns whether a segment is full, and so to be

@@ -1,5 +1,6 @@
 """`largesse archive`: a cell's log kept for years, and what there is of it."""
 
+from json import dumps
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -10,6 +11,7 @@ from services.cli.ending import Refused, Wrong, note, out, out_json
 if TYPE_CHECKING:
     from largesse.archive.archiver import Archived
     from largesse.archive.attest import Attested, PublicKey
+    from largesse.archive.manifest import Manifest
     from largesse.archive.reader import Standing
     from largesse.archive.store import Store
 
@@ -50,23 +52,47 @@ def run(
     segment_mib: Annotated[
         int, typer.Option("--segment-mib", help="a segment is full with this much, unpacked", min=1, max=1_024)
     ] = 64,
+    segment_age: Annotated[
+        str, typer.Option("--segment-age", help="with --follow: or when its first record is so old", metavar="SPAN")
+    ] = "1h",
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="go on with what is appended, until Ctrl-C")] = False,
     json: Json = False,
 ) -> None:
     """Put a log into an archive, up to the last round that is over: what the archive has already is compared, the rest
     is written behind it, in packed segments. Each is read back and verified before it counts. Whoever is stopped goes
     on where it was; two at once do no harm.
     """
+    from largesse.telemetry import configure
+    from services.cli.moments import span_ms
     from services.cli.progress import progress_of
     from services.cli.replaying import source_of, storing
-    from services.replay.archiving import archive_log
+    from services.replay.archiving import Limits, archive_log
 
+    configure("console", level="warning")
+    limits = Limits(segment_mib << 20, span_ms("--segment-age", segment_age), follow)
     source = source_of(log if log is not None else _log_here())
     if source.start is not None:
         raise Wrong(f"--log: {source.name} is a bundle, and an archive has a whole log")
+    if follow and source.messages is None:
+        raise Wrong(f"--follow: {source.name} does not grow")
     opened = opened_store(store)
-    with storing(), progress_of("archiving", "records") as tell:
-        done = archive_log(source, opened, segment_mib << 20, lambda seq: tell(seq, None) if tell is not None else None)
+
+    def wrote(manifest: "Manifest") -> None:
+        if follow:
+            _tell_written(manifest, json=json)
+
+    with storing(), progress_of("archiving", "records", results_elsewhere=not follow) as tell:
+        told = (lambda seq: tell(seq, None)) if tell is not None else (lambda _: None)
+        done = archive_log(source, opened, limits, told, wrote)
     _tell_archived(opened, done, json=json)
+
+
+def _tell_written(manifest: "Manifest", *, json: bool) -> None:
+    """A line for each segment."""
+    if json:
+        out(dumps({"name": manifest.segment.name, "seq": manifest.end.seq, "bytes": manifest.segment.bytes}))
+    else:
+        out(f"records {manifest.start.seq + 1:,} to {manifest.end.seq:,}: {manifest.segment.name}")
 
 
 def _log_here() -> str:

@@ -12,7 +12,7 @@ from heapq import heappop, heappush
 from largesse.beginning import LogTrimmed, trimmed_text
 from largesse.bus.kafka.cluster import cluster_of
 from largesse.bus.open import BusUrlWrong, open_bus
-from largesse.bus.port import Bus, BusError, Message
+from largesse.bus.port import Bus, BusError, Fetched, Message
 from largesse.log.answers import fits, name_of
 from largesse.log.codec import Undecodable, decode, heading, unwrap
 from largesse.log.fencing import LogOrder, advance, read_piece
@@ -28,6 +28,7 @@ _WAIT_MS = 30_000
 _FETCHED_MOST = 500
 _LATER_MOST = 100
 _LISTED_MOST = 20
+_NO_LAST = 1 << 62
 
 
 class CellUnknown(Exception):
@@ -180,6 +181,28 @@ def messages(place: CellTopics, *, whole: bool = False) -> Iterator[Message]:
             runner.run(bus.close())
 
 
+def follow(place: CellTopics, at_end: Callable[[], None]) -> Iterator[Message]:
+    """The same, and then without end what comes, as `follow_log`."""
+    with asyncio.Runner() as runner:
+        bus = open_bus(place.bus, client_id="largesse-replay")
+        try:
+            log = _Topic(runner, bus, LOG, place.partition)
+            topics = [_Topic(runner, bus, topic, number) for topic in DECISIONS for number in _numbers(topic, place)]
+            while True:
+                for message in log.rest():
+                    ended = _seq_of_end(message)
+                    if ended is not None:
+                        for topic in topics:
+                            yield from topic.up_to(ended, _NO_LAST)
+                    yield message
+                at_end()
+                log.look_on()  # Before the others: what it names was there before it.
+                for topic in topics:
+                    topic.look_on()
+        finally:
+            runner.run(bus.close())
+
+
 def _numbers(topic: str, place: CellTopics) -> range:
     """The partitions of a decision topic that are the cell's."""
     if topic in SHARDED:
@@ -221,7 +244,8 @@ class _Topic:
     def __init__(self, runner: asyncio.Runner, bus: Bus, topic: str, partition: int) -> None:
         self._runner, self._bus, self._topic, self._partition = runner, bus, topic, partition
         self._first, self._end = runner.run(bus.bounds(topic, partition))
-        self._messages = self._read(self._first)
+        self._at = self._first
+        self._messages = self._read_on()
         self._later: list[tuple[int, int, Message]] = []
 
     def check_whole(self) -> None:
@@ -233,12 +257,12 @@ class _Topic:
         """All messages that are left."""
         yield from (message for _, _, message in sorted(self._later))
         self._later = []
-        yield from self._messages
+        while (message := self._next()) is not None:
+            yield message
 
     def look_on(self) -> None:
-        """From here on `rest` has what came since everything had been read."""
-        begin, self._end = self._end, self._runner.run(self._bus.bounds(self._topic, self._partition))[1]
-        self._messages = self._read(begin)
+        """From here on there is also what came since this was opened, or was called last."""
+        self._end = self._runner.run(self._bus.bounds(self._topic, self._partition))[1]
 
     def up_to(self, seq: int, last: int) -> Iterator[Message]:
         """Decisions that answer openings before `seq`. An opening is answered by the time its round ends, or never, so
@@ -247,7 +271,7 @@ class _Topic:
         """
         while self._later and self._later[0][0] <= seq:
             yield heappop(self._later)[2]
-        while len(self._later) < _LATER_MOST and (message := next(self._messages, None)) is not None:
+        while len(self._later) < _LATER_MOST and (message := self._next()) is not None:
             answers = _seq_of_answer(message)
             if answers <= seq:
                 yield message
@@ -259,12 +283,30 @@ class _Topic:
         at = max(self._first, self._end - _FETCHED_MOST)
         return max((_seq_in_log(message) for message in self._read(at)), default=0)
 
+    def _next(self) -> Message | None:
+        message = next(self._messages, None)
+        if message is None and self._at < self._end:
+            self._messages = self._read_on()  # It has ended where the end was then.
+            message = next(self._messages, None)
+        return message
+
+    def _read_on(self) -> Iterator[Message]:
+        while self._at < self._end:
+            found = self._fetch(self._at)
+            self._at = found.position
+            yield from found
+
     def _read(self, at: int) -> Iterator[Message]:
         while at < self._end:
-            fetched = self._bus.fetch(self._topic, self._partition, at, wait_ms=_WAIT_MS, most=_FETCHED_MOST)
-            found = self._runner.run(fetched)
-            if found.position == at:
-                where = f"{self._topic} partition {self._partition}"
-                raise BusError(f"{where}: offset {at} exists, but does not come")
+            found = self._fetch(at)
             yield from found
             at = found.position
+
+    def _fetch(self, at: int) -> Fetched:
+        found = self._runner.run(
+            self._bus.fetch(self._topic, self._partition, at, wait_ms=_WAIT_MS, most=_FETCHED_MOST)
+        )
+        if found.position == at:
+            where = f"{self._topic} partition {self._partition}"
+            raise BusError(f"{where}: offset {at} exists, but does not come")
+        return found

@@ -74,7 +74,7 @@ class Source:
     been read, which waits. None: this log does not grow. `last`: its last records, as many as asked for or more, read
     from its end (endings.py); None: only a whole reading shows them.
     `start`: what there is where it begins; None: nothing, it begins with the log's first record. `messages`: what lies
-    in the topics of its `partition`, where it is that of a bus.
+    in the topics of its `partition`, where it is that of a bus; given a function as `follow` is, without end.
     """
 
     name: str
@@ -83,7 +83,7 @@ class Source:
     start: Start | None = None
     follow: Callable[[Callable[[], None]], Iterator[Accepted]] | None = None
     last: Callable[[int], Last | None] = lambda _: None
-    messages: Callable[[], Iterator[Message]] | None = None
+    messages: Callable[[Callable[[], None] | None], Iterator[Message]] | None = None
     partition: int = 0
 
     def steps(self, hear: Hear = deaf) -> Iterator[Step]:
@@ -109,7 +109,7 @@ def open_source(location: Path | str, partition: int = 0) -> Source:
             lambda: _most_shards(_whole(path, partition), partition),
             follow=lambda at_end: records_of(_followed(path, partition, at_end), partition),
             last=lambda messages: last_in_folder(path, partition, messages),
-            messages=lambda: read_journal(path),
+            messages=lambda at_end: read_journal(path) if at_end is None else follow_journal(path, at_end),
             partition=partition,
         )
     if not path.exists():
@@ -271,7 +271,7 @@ def _on_kafka(url: str) -> Source:
         lambda hear: steps_of(kafka_source.messages(place, whole=True), partition, hear),
         lambda: _most_shards(kafka_source.log_messages(place), partition),
         follow=lambda at_end: records_of(kafka_source.follow_log(place, at_end), partition),
-        messages=lambda: kafka_source.messages(place),
+        messages=lambda at_end: kafka_source.messages(place) if at_end is None else kafka_source.follow(place, at_end),
         partition=partition,
     )
 

@@ -19,7 +19,7 @@ from services.replay.joined import SeamBroken, _begun, joined
 from services.replay.onto_bus import put_onto
 from services.replay.source import NoLog, Source, Step, open_source, steps_of, write_export
 from services.replay.verify import verify
-from tests.archives import archived, recorded, up_to
+from tests.archives import Writer, archived, recorded, up_to
 from tests.strategies import for_all
 from tests.unit.cli_here import largesse
 
@@ -55,23 +55,6 @@ def with_two_writers(path):
     return Source("log", lambda _: (Step(each.accepted, dict(each.decisions)) for each in steps), lambda: 1)
 
 
-class Writer:
-    """Keeps what is sent as a bus would show it."""
-
-    def __init__(self):
-        self.messages = []
-        self.ends = {}
-
-    async def send(self, batch, *, durable=True):
-        for each in batch:
-            offset = self.ends.get((each.topic, each.partition), 0)
-            self.messages.append(Message(each.topic, each.partition, offset, each.value))
-            self.ends[each.topic, each.partition] = offset + 1
-
-    async def drop(self):
-        pass
-
-
 def messages_of(log):
     writer = Writer()
     asyncio.run(put_onto(log, writer, view.NAME, lambda _: None))
@@ -86,7 +69,7 @@ def live(messages, first=1):
         if each.topic == LOG and ((_begun(each) or (0,))[0] >= first or first == 1)
     )
     kept = messages[begins:]
-    return Source("live", lambda hear: steps_of(iter(kept), 0, hear), lambda: 1, messages=lambda: iter(kept))
+    return Source("live", lambda hear: steps_of(iter(kept), 0, hear), lambda: 1, messages=lambda _: iter(kept))
 
 
 def exported(source, path):

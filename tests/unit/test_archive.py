@@ -217,7 +217,7 @@ def _in_small_segments(words, **environment):
     """The command in a process of its own, with segments of a few rounds; how it ends."""
     text = (
         f"import sys; from services.replay import archiving as a; real = a.archive_log;"
-        f"a.archive_log = lambda source, store, size, told: real(source, store, {BYTES}, told);"
+        f"a.archive_log = lambda source, store, _, *told: real(source, store, a.Limits({BYTES}), *told);"
         f"sys.argv = ['largesse', *{[str(word) for word in words]!r}]; from services.cli.main import main; main()"
     )
     return subprocess.run([sys.executable, "-c", text], env={**os.environ, **environment}, check=False).returncode
