@@ -27,9 +27,9 @@ from benchmarks.loads import short
 from largesse.bus.file.bus import FileBus
 from largesse.bus.memory import MemoryBus
 from largesse.bus.port import Bus, Writer
-from largesse.log.checkpoint_keeper import CheckpointKeeper
 from largesse.log.export import ExportWriter
 from largesse.log.fencing import LogOrder
+from largesse.log.past_keeper import PastKeeper
 from largesse.log.snapshots import dump
 from largesse.moments import Moment
 from largesse.process.serve import calm_collector
@@ -40,7 +40,7 @@ from schemas.topics import LOG, SNAPSHOTS
 from services.gateway import view
 from services.gateway.follow import Follower
 from services.gateway.http.app import make_app
-from services.gateway.past import Past, checkpoints_in
+from services.gateway.past import Past, past_states_in
 from services.replay.onto_bus import put_onto
 from services.replay.source import Source, Step, open_source
 from services.simulator.run import Options, simulate
@@ -58,7 +58,7 @@ class Drawn:
     compared: dict[int, str]
 
 
-class Timed(CheckpointKeeper[view.State]):
+class Timed(PastKeeper[view.State]):
     """Keeps checkpoints as a gateway does, and counts what that takes."""
 
     spent_s = 0.0
@@ -139,7 +139,7 @@ def _drawn(last: int, moments: int, admitted: list[tuple[int, str]]) -> Drawn:
 
 
 async def _follow(bus: Bus, settings: Settings, last: int, drawn: Drawn) -> None:
-    keeper = Timed(bus, settings, checkpoints_in(bus, settings))
+    keeper = Timed(bus, settings, past_states_in(bus, settings))
     shell = Shell(view, bus, settings, past=keeper)
     cpu, clock = time.process_time(), time.monotonic()
     while await shell.step():

@@ -13,9 +13,9 @@ from largesse.beginning import restored
 from largesse.bus.port import Bus, BusError, BusRefused, Writer
 from largesse.core import RULES, Core, OpenRound, S
 from largesse.folding import CoreStopped, Folded
-from largesse.log.checkpoint_keeper import CheckpointKeeper
 from largesse.log.decisions import FORECASTS, DecisionReader, messages_of
 from largesse.log.fencing import Accepted
+from largesse.log.past_keeper import PastKeeper
 from largesse.log.reader import Lookahead, wait_for_more
 from largesse.log.snapshots import SnapshotKeeper, dump
 from largesse.log.wanted import Wanted, answer, wanted_of
@@ -69,7 +69,7 @@ async def drive(shell: "Shell[S]", bus: Bus, settings: Settings, stop: asyncio.E
 
 
 class Shell(Generic[S]):
-    """One instance of one service. `run` drives it; tests step it. `past`: keeps checkpoints of its state."""
+    """One instance of one service. `run` drives it; tests step it. `past`: keeps past states of it."""
 
     def __init__(
         self,
@@ -82,7 +82,7 @@ class Shell(Generic[S]):
         stop: asyncio.Event | None = None,
         name: str = "",
         active: asyncio.Event | None = None,
-        past: CheckpointKeeper[S] | None = None,
+        past: PastKeeper[S] | None = None,
     ) -> None:
         self.core = core
         self._past = past

@@ -185,7 +185,7 @@ def messages_of(
     base: int | None = None,
 ) -> list[Outgoing]:
     """What to send. Keys name service, shard, slot and part. `kept_as`: in place of the service; `slot`: else by the
-    number. `base`: the record behind which the checkpoint lies that this one is built upon (checkpoints.py).
+    number. `base`: the record behind which the past state lies that this one is built upon (past_states.py).
     """
     service = kept_as or snapshot.service
     head = orjson.dumps({**asdict(snapshot), "state": None})

@@ -11,8 +11,8 @@ from time import monotonic
 from typing import Any
 
 from largesse.bus.port import Bus, BusError, MessageTooLarge, Writer
-from largesse.log.checkpoint_keeper import CheckpointKeeper
 from largesse.log.decisions import DecisionReader
+from largesse.log.past_keeper import PastKeeper
 from largesse.log.reader import publish_input, wait_for_more
 from largesse.settings import Settings
 from largesse.shell import Shell
@@ -43,10 +43,10 @@ class Follower:
         self._settings = settings
         core: Any = view
         self.past = Past(core, bus, settings)
-        keeper = CheckpointKeeper(bus, settings, self.past.checkpoints, begins=begins)
+        keeper = PastKeeper(bus, settings, self.past.states, begins=begins)
         self._shell = Shell(core, bus, settings, stop=stop, name=name, past=keeper)
         self.heard = HeardNodes(bus, settings.partition)
-        self.places = LogPlaces(bus, settings.partition, self.past.checkpoints)
+        self.places = LogPlaces(bus, settings.partition, self.past.states)
         self.changes = Changes(self.state)
         self._read_s = monotonic()  # When a record came last, or the log began to be read.
         self._latest: Record | None = None

@@ -1,7 +1,7 @@
 """The log read from any record on, without a fold: known are places all over it, where a reader can begin.
 
 The gateway notes one now and then as it follows the log, and others as it reads; between places that lie far apart it
-takes those of its checkpoints. Memory follows the number of places: one for some hundred records.
+takes those of its past states. Memory follows the number of places: one for some hundred records.
 """
 
 from bisect import bisect_left, bisect_right
@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from json import dumps
 
 from largesse.bus.port import Bus
-from largesse.log.checkpoints import Checkpoints
 from largesse.log.codec import decode, unwrap
 from largesse.log.fencing import PIECE, Accepted, LogOrder
+from largesse.log.past_states import PastStates
 from largesse.log.reader import LogReader
 from largesse.log.record_lines import named_in
 from schemas import Record, SequencerClaimed
@@ -26,7 +26,7 @@ PLACE_EVERY = 250
 """Records between two places."""
 
 FAR = 16 * PLACE_EVERY
-"""Places further apart than this are worth a look at checkpoints in between."""
+"""Places further apart than this are worth a look at past states in between."""
 
 READ_AT_ONCE = 100
 """Messages that are read before others get a turn."""
@@ -56,8 +56,8 @@ class Place:
 class LogPlaces:
     """Places in the log of one cell. Belongs to one event loop."""
 
-    def __init__(self, bus: Bus, partition: int, checkpoints: Checkpoints[State]) -> None:
-        self._bus, self._partition, self._checkpoints = bus, partition, checkpoints
+    def __init__(self, bus: Bus, partition: int, past_states: PastStates[State]) -> None:
+        self._bus, self._partition, self._past_states = bus, partition, past_states
         self._places = [Place(LogOrder(), {})]
         self._names: dict[int, NameFilter] = {}  # By the end of a stretch between two places.
         self._tail, self._tail_begins, self._learnt = NameFilter(), 0, 0
@@ -99,10 +99,10 @@ class LogPlaces:
         low = self._places[max(0, at - 1)]
         high = self._places[at].seq if at < len(self._places) else None
         if high is not None and high - low.seq > FAR:
-            seqs = [seq for seq in await self._checkpoints.seqs() if low.seq < seq < high]
+            seqs = [seq for seq in await self._past_states.seqs() if low.seq < seq < high]
             while seqs:
                 middle = len(seqs) // 2
-                found = await self._checkpoints.behind(seqs[middle])
+                found = await self._past_states.behind(seqs[middle])
                 if found is None:
                     del seqs[middle]
                     continue
@@ -121,10 +121,10 @@ class LogPlaces:
         if self._places[0].order.offset >= first:
             return
         self._places = [place for place in self._places if place.order.offset >= first] or self._places[-1:]
-        seqs = [seq for seq in await self._checkpoints.seqs() if seq < self._places[0].seq]
+        seqs = [seq for seq in await self._past_states.seqs() if seq < self._places[0].seq]
         while seqs:
             middle = len(seqs) // 2
-            found = await self._checkpoints.behind(seqs[middle])
+            found = await self._past_states.behind(seqs[middle])
             if found is not None:
                 self._places.insert(0, Place(found.order, found.decisions))
             seqs = seqs[middle + 1 :] if found is None else seqs[:middle]

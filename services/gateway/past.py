@@ -1,4 +1,4 @@
-"""The cell as it was: the view folded again up to a moment of the log, from the nearest checkpoint before it."""
+"""The cell as it was: the view folded again up to a moment of the log, from the nearest past state before it."""
 
 import asyncio
 from collections import OrderedDict
@@ -9,7 +9,7 @@ from largesse.beginning import LogTrimmed, restored
 from largesse.bus.port import Bus
 from largesse.core import Core
 from largesse.folding import Folded
-from largesse.log.checkpoints import Checkpoints
+from largesse.log.past_states import PastStates
 from largesse.log.snapshots import Snapshot, dump, load
 from largesse.moments import Moment
 from largesse.settings import Settings
@@ -43,9 +43,9 @@ class PastBusy(Exception):
     """A moment cannot be shown yet; says why. Asking again helps."""
 
 
-def checkpoints_in(bus: Bus, settings: Settings) -> Checkpoints[State]:
+def past_states_in(bus: Bus, settings: Settings) -> PastStates[State]:
     """The states that moments begin at."""
-    return Checkpoints(bus, settings.partition, view.NAME, view.LAYOUT, State, view.SETTLED)
+    return PastStates(bus, settings.partition, view.NAME, view.LAYOUT, State, view.SETTLED)
 
 
 class Past:
@@ -53,7 +53,7 @@ class Past:
 
     def __init__(self, core: Core[State], bus: Bus, settings: Settings) -> None:
         self._core, self._bus, self._settings = core, bus, settings
-        self.checkpoints = checkpoints_in(bus, settings)
+        self.states = past_states_in(bus, settings)
         self._on_the_way: OrderedDict[int, Snapshot] = OrderedDict()
         self._on_the_way_bytes = 0
         self._kept: OrderedDict[Moment, State] = OrderedDict()
@@ -97,7 +97,7 @@ class Past:
             folded = Folded(self._core, self._bus, self._settings, shard=0, of=1, name="gateway.past")
             near = self._nearest(moment)
             above = near.order.seq if near is not None else -1
-            found = await self.checkpoints.before(moment.seq, moment.time_ms, above=above)
+            found = await self.states.before(moment.seq, moment.time_ms, above=above)
             if found is not None:
                 folded.go_on(*found)
             elif near is not None:

@@ -10,10 +10,10 @@ from hashlib import sha256
 
 from largesse.bus.port import Outgoing, Writer
 from largesse.ids import content_hash, decision_id
-from largesse.log.checkpoints import kept_as
 from largesse.log.codec import heading
 from largesse.log.decisions import DecisionGap, partition_of
 from largesse.log.fencing import LogOrder, split
+from largesse.log.past_states import kept_as
 from largesse.log.snapshots import Snapshot, messages_of
 from largesse.log.wanted import Wanted
 from largesse.log.writer import claim_message

@@ -5,8 +5,8 @@ import asyncio
 import pytest
 
 from largesse.folding import Folded
-from largesse.log import checkpoint_keeper
-from largesse.log.checkpoint_keeper import CheckpointKeeper
+from largesse.log import past_keeper
+from largesse.log.past_keeper import PastKeeper
 from largesse.log.snapshots import dump
 from largesse.moments import Moment
 from largesse.settings import Settings
@@ -46,7 +46,7 @@ async def folded_to(cell, seq):
 
 
 def keeper_in(bus, settings):
-    return CheckpointKeeper(bus, settings, past.checkpoints_in(bus, settings))
+    return PastKeeper(bus, settings, past.past_states_in(bus, settings))
 
 
 async def with_checkpoints(cell, **settings):
@@ -54,8 +54,8 @@ async def with_checkpoints(cell, **settings):
     settings = Settings(**settings)
     shell = Shell(view, cell.bus, settings, past=keeper_in(cell.bus, settings))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(checkpoint_keeper, "RECORDS_BETWEEN", 1)
-        patch.setattr(checkpoint_keeper, "BYTES_BY_RECORD", 1 << 30)
+        patch.setattr(past_keeper, "RECORDS_BETWEEN", 1)
+        patch.setattr(past_keeper, "BYTES_BY_RECORD", 1 << 30)
         while await shell.step():
             pass
 

@@ -5,7 +5,7 @@ from random import Random
 
 import pytest
 
-from largesse.log import checkpoint_keeper
+from largesse.log import past_keeper
 from largesse.log.codec import decode
 from largesse.log.fencing import LogOrder, advance
 from largesse.log.record_lines import JobPlaces, WantedRecords, line_of
@@ -196,17 +196,17 @@ def test_a_restarted_gateway_reads_the_log_before_its_snapshot_from_checkpoints(
 
     async def story(cell):
         await busy(cell)
-        monkeypatch.setattr(checkpoint_keeper, "RECORDS_BETWEEN", 1)
-        monkeypatch.setattr(checkpoint_keeper, "BYTES_BY_RECORD", 1 << 30)
+        monkeypatch.setattr(past_keeper, "RECORDS_BETWEEN", 1)
+        monkeypatch.setattr(past_keeper, "BYTES_BY_RECORD", 1 << 30)
         settings = Settings(checkpoints=64)
         shell = Shell(view, cell.bus, settings, past=keeper_in(cell.bus, settings))
         while await shell.step():
             pass
         log = await whole_log(cell)
         kept = cell.follower.places
-        places = log_places.LogPlaces(cell.bus, 0, kept._checkpoints)
+        places = log_places.LogPlaces(cell.bus, 0, kept._past_states)
         places.note(shell.log.order, shell.decisions.positions, anyway=True)
-        seqs = await kept._checkpoints.seqs()
+        seqs = await kept._past_states.seqs()
         assert len(seqs) > 3
         for seq in range(2, len(log) + 1):
             place = await places.before(lambda order, seq=seq: order.seq < seq)

@@ -15,4 +15,4 @@ UPSTREAM = ()
 READS = ("shares", "asks", "grants")
 LAYOUT = 33
 SETTLED = ("ended", "places", "used_by", "specs")
-"""Fields of the state whose entries stay as they are until they go (largesse/log/checkpoints.py)."""
+"""Fields of the state whose entries stay as they are until they go (largesse/log/past_states.py)."""

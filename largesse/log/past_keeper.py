@@ -1,7 +1,7 @@
-"""Which states of a core are kept as checkpoints, and what is written of each.
+"""Which states of a core are kept of the past, and what is written of each.
 
-The log is divided into stretches of RECORDS_BETWEEN records, and there is a checkpoint in each, up to as many as are
-wanted; then in every second one, and so on: any moment lies behind a checkpoint by twice the least distance at which
+The log is divided into stretches of RECORDS_BETWEEN records, and there is a past state in each, up to as many as are
+wanted; then in every second one, and so on: any moment lies behind a past state by twice the least distance at which
 they have room, or by what writing one costs, if that is more. Each sixteenth is whole when it is written, the others
 have a base.
 """
@@ -11,13 +11,13 @@ from functools import partial
 from typing import Generic
 
 from largesse.bus.port import Bus, Writer
-from largesse.log.checkpoints import Base, Checkpoints, base_of, cut, distance_of, kept_as, slot_of
 from largesse.log.fencing import LogOrder
+from largesse.log.past_states import Base, PastStates, base_of, cut, distance_of, kept_as, slot_of
 from largesse.log.snapshots import CHEAP_BYTES, S, Snapshot, dump, landmark_of, messages_of
 from largesse.settings import Settings
 
 RECORDS_BETWEEN = 1_000
-"""Records between two checkpoints while the log is short: they are folded in a part of a second."""
+"""Records between two past states while the log is short: they are folded in a part of a second."""
 
 BYTES_BY_RECORD = 2 * 1024
 """A record is folded for each of these that the last one had beyond its base, before the next one is written: that
@@ -25,13 +25,13 @@ costs a part of the fold.
 """
 
 WHOLE_EVERY = 16
-"""Checkpoints from one that is whole to the next. A power of two: whatever is built upon one is written over first."""
+"""Past states from one that is whole to the next. A power of two: whatever is built upon one is written over first."""
 
 
-class CheckpointKeeper(Generic[S]):
-    """Keeps checkpoints of one instance. `kept`: finds them again. `begins`: the record behind which its log begins."""
+class PastKeeper(Generic[S]):
+    """Keeps past states of one instance. `kept`: finds them again. `begins`: the record behind which its log begins."""
 
-    def __init__(self, bus: Bus, settings: Settings, kept: Checkpoints[S], *, begins: int = 0) -> None:
+    def __init__(self, bus: Bus, settings: Settings, kept: PastStates[S], *, begins: int = 0) -> None:
         self._bus, self._settings, self._kept, self._begins = bus, settings, kept, begins
         most = settings.checkpoints
         self._slots = 1 << (most.bit_length() - 1) if most >= 2 else 0

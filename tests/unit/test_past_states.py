@@ -1,4 +1,4 @@
-"""Checkpoints: where each is kept, which of them serves a moment, what serves where one is gone, and how one is built
+"""PastStates: where each is kept, which of them serves a moment, what serves where one is gone, and how one is built
 upon another."""
 
 import asyncio
@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from largesse.bus.memory import MemoryBus
 from largesse.bus.port import Outgoing
-from largesse.log import checkpoint_keeper, snapshots
-from largesse.log.checkpoint_keeper import CheckpointKeeper
-from largesse.log.checkpoints import Checkpoints, base_of, cut, distance_of, join, kept_as, slot_of
+from largesse.log import past_keeper, snapshots
 from largesse.log.fencing import LogOrder
+from largesse.log.past_keeper import PastKeeper
+from largesse.log.past_states import PastStates, base_of, cut, distance_of, join, kept_as, slot_of
 from largesse.log.snapshots import dump, newest
 from largesse.settings import Settings
 from schemas import JobCancelled
@@ -36,8 +36,8 @@ DROPPED = ("oldest", "any", "again")
 
 @pytest.fixture(autouse=True)
 def _short_stretches(monkeypatch):
-    monkeypatch.setattr(checkpoint_keeper, "RECORDS_BETWEEN", 1)
-    monkeypatch.setattr(checkpoint_keeper, "BYTES_BY_RECORD", 1 << 30)
+    monkeypatch.setattr(past_keeper, "RECORDS_BETWEEN", 1)
+    monkeypatch.setattr(past_keeper, "BYTES_BY_RECORD", 1 << 30)
 
 
 def evolve(state, moves, number):
@@ -62,11 +62,11 @@ def plain(state):
 
 
 def keeper(bus, most=64, layout=1, **more):
-    return CheckpointKeeper(bus, Settings(checkpoints=most), checkpoints(bus, layout), **more)
+    return PastKeeper(bus, Settings(checkpoints=most), past_states(bus, layout), **more)
 
 
-def checkpoints(bus, layout=1):
-    return Checkpoints(bus, 0, "toy", layout, State, SETTLED)
+def past_states(bus, layout=1):
+    return PastStates(bus, 0, "toy", layout, State, SETTLED)
 
 
 class Sender:
@@ -91,7 +91,7 @@ class Sender:
 
 
 async def keep(bus, scribe, number, kept_by=None, state=None, *, writer=None, **more):
-    """The checkpoint behind record `number`, at ten times that many milliseconds."""
+    """The past state behind record `number`, at ten times that many milliseconds."""
     await scribe.write(JobCancelled(f"job-{number}"))
     order = LogOrder(offset=(await bus.bounds(LOG, 0))[1], seq=number, round=number, time=10 * number)
     kept_by = kept_by or keeper(bus, **more)
@@ -145,7 +145,7 @@ def test_each_that_is_left_shows_the_state_as_it_was(steps, slots, restarts, dra
             if kept_by.is_due(seq):
                 await kept_by.keep(writer, state, LogOrder(offset=at + 1, seq=seq, time=seq), {})
                 shown[seq] = plain(state)
-        found = checkpoints(await writer.compacted())
+        found = past_states(await writer.compacted())
         seqs = await found.seqs()
         assert set(seqs) <= set(shown)
         for each in seqs:
@@ -195,7 +195,7 @@ async def test_most_are_built_upon_another(bus, scribe):
 
 
 def test_one_waits_until_what_was_folded_is_worth_it(monkeypatch):
-    monkeypatch.setattr(checkpoint_keeper, "BYTES_BY_RECORD", 100)
+    monkeypatch.setattr(past_keeper, "BYTES_BY_RECORD", 100)
 
     @story
     async def kept(bus, scribe):
@@ -213,7 +213,7 @@ def test_one_waits_until_what_was_folded_is_worth_it(monkeypatch):
 async def test_the_latest_up_to_a_moment_serves(bus, scribe):
     for number in (1, 3, 4):
         await keep(bus, scribe, number)
-    found = checkpoints(bus)
+    found = past_states(bus)
 
     assert await found_before(found, seq=0) is None
     assert [await found_before(found, seq=seq) for seq in (1, 2, 3, 9)] == [(1, 1), (1, 1), (3, 3), (4, 4)]
@@ -232,12 +232,12 @@ async def test_one_that_is_damaged_of_another_layout_or_another_log_is_passed_ov
     bus.lose_tail(SNAPSHOTS, 0, len(values) - 1)
     await bus.writer().send([Outgoing(SNAPSHOTS, 0, values[-1][:-12] + b'AAAA"}')])
 
-    assert await found_before(checkpoints(bus), seq=9) == (1, 1)
-    assert await found_before(checkpoints(bus, 2), seq=9) == (2, 2)
+    assert await found_before(past_states(bus), seq=9) == (1, 1)
+    assert await found_before(past_states(bus, 2), seq=9) == (2, 2)
 
     bus.lose_tail(LOG, 0, 2)
     await bus.writer().send([Outgoing(LOG, 0, b"{}")] * 3)
-    assert await found_before(checkpoints(bus, 2), seq=9) is None
+    assert await found_before(past_states(bus, 2), seq=9) is None
 
 
 @story
@@ -245,13 +245,13 @@ async def test_one_whose_base_is_gone_is_passed_over(bus, scribe):
     kept_by, writer = keeper(bus), Sender(bus)
     for number in (15, 16, 17, 18):
         await keep(bus, scribe, number, kept_by, writer=writer)
-    assert await found_before(checkpoints(bus), seq=18) == (18, 18)
+    assert await found_before(past_states(bus), seq=18) == (18, 18)
     without = [message for message in writer.sent if message.key.split("/")[3] != "16"]
     assert len(without) == 3
     bus.lose_tail(SNAPSHOTS, 0, 0)
     await bus.writer().send(without)
 
-    assert await found_before(checkpoints(bus), seq=18) == (15, 15)
+    assert await found_before(past_states(bus), seq=18) == (15, 15)
 
 
 @story
@@ -265,7 +265,7 @@ async def test_a_large_one_comes_in_parts_and_is_no_snapshot_to_start_from(bus, 
         snapshots.PART_BYTES_MAX = patch
 
     assert len(await answers_in(bus, SNAPSHOTS)) > 20
-    assert await found_before(checkpoints(bus), seq=5) == (2, 2)
+    assert await found_before(past_states(bus), seq=5) == (2, 2)
     assert await newest(bus, 0, "toy", 0, 1, State) is None
     assert kept_as("toy") == "toy.past"
 
@@ -275,7 +275,7 @@ async def test_none_are_kept_where_none_are_wanted(bus, scribe):
     await keep(bus, scribe, 1, most=0)
 
     assert await answers_in(bus, SNAPSHOTS) == []
-    assert await found_before(checkpoints(bus), seq=5) is None
+    assert await found_before(past_states(bus), seq=5) is None
 
 
 @story
@@ -284,4 +284,4 @@ async def test_numbers_count_from_where_the_log_begins(bus, scribe):
     for number in range(1_001, 1_004):
         await keep(bus, scribe, number, kept_by)
 
-    assert await checkpoints(bus).seqs() == [1_001, 1_002, 1_003]
+    assert await past_states(bus).seqs() == [1_001, 1_002, 1_003]

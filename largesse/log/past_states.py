@@ -1,7 +1,7 @@
 """States of a core from all over the log, so that any past moment is a short fold away.
 
 Each has a place by a number that rises with the log, and as that grows those that lie between others are written over,
-so that their distance doubles and their number does not grow (checkpoint_keeper.py). Most hold a state without what
+so that their distance doubles and their number does not grow (past_keeper.py). Most hold a state without what
 stands in an earlier one, their base, word for word. Like snapshots they only shorten a fold; without them it begins at
 the log's start.
 """
@@ -25,12 +25,12 @@ FETCHED_MOST = 16
 
 
 def kept_as(service: str) -> str:
-    """The name under which a service's checkpoints are kept."""
+    """The name under which a service's past states are kept."""
     return f"{service}.past"
 
 
 def slot_of(number: int, slots: int) -> int | None:
-    """The place of the checkpoint with this number among `slots`, 2 or 4 or 8 and so on; None: it is not kept.
+    """The place of the past state with this number among `slots`, 2 or 4 or 8 and so on; None: it is not kept.
 
     Up to `slots` every number is kept, then every second one, in the places of the odd ones before it, and so on: the
     distance of neighbours is never more than twice the least that has room.
@@ -55,7 +55,7 @@ _GONE = object()
 
 @dataclass(frozen=True, slots=True)
 class Base:
-    """What was settled in the state behind record `seq`, which a whole checkpoint has."""
+    """What was settled in the state behind record `seq`, which a whole past state has."""
 
     seq: int
     settled: Settled
@@ -103,7 +103,7 @@ def join(state: object, base: Base, kept: dict[str, list[list[int]]]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """A checkpoint in the snapshots topic: what it holds, and the offset of its first part. `built_upon`: it has a
+    """A past state in the snapshots topic: what it holds, and the offset of its first part. `built_upon`: it has a
     base.
     """
 
@@ -115,8 +115,8 @@ class _Place:
     built_upon: bool
 
 
-class Checkpoints(Generic[S]):
-    """The checkpoints of one service, found again. `settled`: fields of its state, as `cut` takes them."""
+class PastStates(Generic[S]):
+    """The past states of one service, found again. `settled`: fields of its state, as `cut` takes them."""
 
     def __init__(
         self, bus: Bus, partition: int, service: str, layout: int, kind: type[S], settled: Sequence[str] = ()
@@ -135,7 +135,7 @@ class Checkpoints(Generic[S]):
         places = sorted(self._places.values(), key=lambda place: place.seq)
         at = bisect_right(places, seq, key=lambda place: place.seq) if seq is not None else len(places)
         for place in reversed(places[:at]):
-            # Records behind the checkpoint may have its very time.
+            # Records behind the past state may have its very time.
             if time_ms is not None and place.time > time_ms:
                 continue
             if place.seq <= above:
@@ -144,17 +144,17 @@ class Checkpoints(Generic[S]):
                 snapshot = await self._read(place)
                 return await self._state_of(snapshot), snapshot
             except SnapshotRefused as refused:
-                logger(service=kept_as(self.service)).warning("checkpoint_refused", seq=place.seq, reason=str(refused))
+                logger(service=kept_as(self.service)).warning("past_state_refused", seq=place.seq, reason=str(refused))
                 self._places.pop(place.sum, None)
         return None
 
     async def seqs(self) -> list[int]:
-        """Behind which records there are checkpoints. Raises BusError."""
+        """Behind which records there are past states. Raises BusError."""
         await self._look()
         return sorted({place.seq for place in self._places.values()})
 
     async def behind(self, seq: int) -> Snapshot | None:
-        """The checkpoint behind a record, of whatever layout, for those who read the log on from there; None where it
+        """The past state behind a record, of whatever layout, for those who read the log on from there; None where it
         is gone, damaged or of another log. Raises BusError.
         """
         for place in [place for place in self._places.values() if place.seq == seq]:
@@ -169,7 +169,7 @@ class Checkpoints(Generic[S]):
         return None
 
     async def newest_base(self) -> Base | None:
-        """What the last whole checkpoint has of what is settled; None where there is none. Raises BusError."""
+        """What the last whole past state has of what is settled; None where there is none. Raises BusError."""
         await self._look()
         for place in sorted(self._places.values(), key=lambda place: place.seq, reverse=True):
             if not place.built_upon:
