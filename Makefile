@@ -91,8 +91,8 @@ topics: setup ## Make the topics of a Kafka cluster, or mend them (KAFKA=host:po
 	$(RUN) -m largesse.bus.kafka.topics_admin --bootstrap "$(KAFKA)" --cells $(or $(CELLS),1) $(if $(GROW),--grow) $(if $(FLUSH),--flush) \
 	  $(if $(ACLS),--acls) $(if $(PRUNE),--prune)
 
-sim: setup ## One random workload in virtual time under every preset and two hash seeds (SEED=7 repeats one; SEEDS=100: whole cells under faults)
-	$(RUN) $(if $(SEEDS),-m tests.faults --seeds $(SEEDS),-m services.simulator) $(if $(SEED),--seed $(SEED))
+sim: setup ## One random workload in virtual time under every preset and two hash seeds (SEED=7 repeats one; SEEDS=100 JOBS=2: whole cells under faults)
+	$(RUN) $(if $(SEEDS),-m tests.faults --seeds $(SEEDS) --jobs $(or $(JOBS),1),-m services.simulator) $(if $(SEED),--seed $(SEED))
 
 replay: setup ## Decide a recorded log again and compare (LOG=path)
 	@test -n "$(LOG)" || { echo "which log? make replay LOG=path" >&2; exit 2; }

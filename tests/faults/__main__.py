@@ -4,7 +4,7 @@ import argparse
 import secrets
 import sys
 
-from tests.faults.batch import play, smallest
+from tests.faults.batch import play_beside, smallest
 from tests.faults.checks import check
 from tests.faults.plan import Plan, draw
 from tests.faults.world import Report, run
@@ -15,7 +15,8 @@ SEED_MAX = 1 << 32
 def main(arguments: list[str] | None = None) -> int:
     """Returns the exit code: 1 where something was wrong."""
     parser = argparse.ArgumentParser(prog="python -m tests.faults", description=__doc__)
-    parser.add_argument("--seeds", type=int, default=20, help="how many, one after the other")
+    parser.add_argument("--seeds", type=int, default=20, help="how many")
+    parser.add_argument("--jobs", type=int, default=1, help="in how many processes")
     parser.add_argument("--seed", type=int, help="the first; without it a fresh one, which is printed")
     parser.add_argument("--trace", action="store_true", help="tell what happens, with the services' own lines")
     parser.add_argument("--no-shrink", action="store_true", help="do not look for a smaller plan that fails")
@@ -25,7 +26,7 @@ def main(arguments: list[str] | None = None) -> int:
     first = secrets.randbelow(SEED_MAX) if asked.seed is None else asked.seed
     count = 1 if asked.seed is not None and "--seeds" not in (arguments or sys.argv) else asked.seeds
     print(f"seeds {first} to {first + count - 1}", flush=True)
-    batch = play(range(first, first + count), _said)
+    batch = play_beside(first, count, asked.jobs, _said)
     print(batch.text())
     if batch.failed and not asked.no_shrink:
         plan = smallest(batch.failed[0])

@@ -15,7 +15,7 @@ from typing import Any
 from largesse.bus.local import LocalBus
 from largesse.bus.passing import KEPT, PASSING
 from largesse.bus.port import BusError, Fetched, Message, Outgoing, check_sizes
-from schemas.topics import INPUTS
+from schemas.topics import INPUTS, LOG
 
 Place = tuple[str, int]
 
@@ -23,6 +23,10 @@ TIME_OUT_MS = 1_500
 """A process that is cut off, or a broker that is away, shows itself by an error after so long."""
 LATE_MS = 8_000
 """What comes late comes within so long."""
+PARTED_MS = 7_000
+"""Who is cut off in the middle of an append gets through again after so long."""
+HOPS = 1 / 8
+"""This part of the answers that there is nothing takes a hop, when much can happen to who has asked."""
 STALLED_MS = 3_000
 """Most that an answer of the broker may take, where it stalls."""
 
@@ -78,10 +82,15 @@ class Broker:
         self.hear: Callable[[Message], None] = lambda message: None
         self.told: Callable[[str], None] = lambda text: None
         self._kept: dict[Place, _Kept] = {}
+        self.holding: dict[str, int] = {}
+        """Appends to the log of which the next is held back, `claim` or `record`: for how many ms at most."""
+        self._held: dict[str, list[tuple[list[Outgoing], bool, int]]] = {}
         self._journal: list[Place] = []
         self._synced = 0
         self._life = 0
         self._buses: list[SimulatedBus] = []
+        self.sending: dict[asyncio.Future[bool], None] = {}
+        """What senders wait for; False: the power went before it came about."""
 
     def bus(self) -> "SimulatedBus":
         """For one more process."""
@@ -122,6 +131,10 @@ class Broker:
         most_ms = self.rates.hop_ms * (1 if self.calm else self.rates.slow.get(place, 1))
         return self.dice.random() * most_ms / 1_000
 
+    def is_plain(self) -> bool:
+        """Whether an answer that there is nothing comes at once, as most do, and takes no hop."""
+        return self.dice.random() >= HOPS
+
     def fault(self, topic: str) -> str:
         """What goes wrong with the next append; empty: nothing. Only who says what the log knows not yet is stalled."""
         if self.calm:
@@ -136,6 +149,24 @@ class Broker:
                 return kind
         return ""
 
+    # ---------------------------------------------------------------- holding back
+    def holds(self, batch: list[Outgoing], durable: bool) -> bool:
+        """Whether an append to the log is held back, until the moment when it does the most harm: a record until a
+        claim has come, a claim until another's record is about to. At the latest it comes after a while."""
+        kind = _kind_of(batch)
+        if self.calm or kind not in self.holding:
+            return False
+        most_ms = self.holding.pop(kind)
+        self._held.setdefault(kind, []).append((batch, durable, self._life))
+        self.loop.call_world(most_ms * 1_000, self._release, kind)
+        self.met[f"bus: {kind} held back"] += 1
+        return True
+
+    def _release(self, kind: str) -> None:
+        for batch, durable, life in self._held.pop(kind, ()):
+            self.told(f"what was held back comes: a {kind}")
+            self._arrive(batch, durable, life, lambda offsets: None)
+
     # ---------------------------------------------------------------- appending
     def deliver(self, batch: list[Outgoing], durable: bool, after_s: float, done: Callable[[list[int]], None]) -> None:
         """Appends to one partition, later; `done` is called with the offsets once readers see them."""
@@ -147,7 +178,9 @@ class Broker:
     def _arrive(self, batch: list[Outgoing], durable: bool, life: int, done: Callable[[list[int]], None]) -> None:
         if life != self._life:
             return  # It was on its way when the power went.
-        place = batch[0].topic, batch[0].partition
+        place, kind = (batch[0].topic, batch[0].partition), _kind_of(batch)
+        if kind == "record" and self._held:
+            self._release("claim")
         kept = self._kept.setdefault(place, _Kept())
         offsets = []
         for outgoing in batch:
@@ -157,6 +190,8 @@ class Broker:
             kept.waiting.append(len(self._journal) if durable and not outgoing.early else None)
             self._journal.append(place)
             offsets.append(offset)
+        if kind == "claim" and self._held:
+            self._release("record")
         if not durable:
             self._show(place)
             done(offsets)
@@ -204,6 +239,10 @@ class Broker:
     def lose_power(self) -> int:
         """Everything that was not durable is gone, and what was on its way; returns how many messages that are."""
         self._life += 1
+        for waiting in self.sending:
+            if not waiting.done():
+                waiting.set_result(False)
+        self.sending.clear()
         lost = self._journal[self._synced :]
         for place in reversed(lost):
             kept = self._kept[place]
@@ -221,10 +260,24 @@ class SimulatedBus(LocalBus):
         super().__init__()
         self.broker = broker
         self.cut = False
+        self.parting_ms = 0
 
     def writer(self) -> "SimulatedWriter":
         self._refuse_if_closed()
         return SimulatedWriter(self)
+
+    async def part(self) -> None:
+        """Nothing of it gets through from here on, and it hears only later that its append has arrived."""
+        heard_ms, self.parting_ms, self.cut = self.parting_ms, 0, True
+        self.broker.told("its last append has arrived; it is cut off")
+        self.broker.met["bus: cut off behind an append"] += 1
+        self.broker.loop.call_world(PARTED_MS * 1_000, self.join)
+        await asyncio.sleep(heard_ms / 1_000)
+
+    def join(self) -> None:
+        """It gets through again."""
+        self.cut = False
+        self._wakeups.wake_all()
 
     @property
     def gets_through(self) -> bool:
@@ -232,10 +285,13 @@ class SimulatedBus(LocalBus):
         return not (self.cut or self.broker.away)
 
     async def fetch(self, topic: str, partition: int, offset: int, *, wait_ms: int = 0, most: int = 1_000) -> Fetched:
-        await self._way((topic, partition))
+        place, broker = (topic, partition), self.broker
+        if wait_ms <= 0 and self.gets_through and broker.end(place) == offset and broker.is_plain():
+            return Fetched((), offset)  # Nearly all are like this.
+        await self._way(place)
         found = await super().fetch(topic, partition, offset, wait_ms=wait_ms, most=most)
         if not self.gets_through:
-            await self._way((topic, partition))
+            await self._way(place)
         return found
 
     async def bounds(self, topic: str, partition: int) -> tuple[int, int]:
@@ -294,12 +350,19 @@ class SimulatedWriter:
             self._failed = True
             await asyncio.sleep(TIME_OUT_MS / 1_000)
             raise BusError("the broker does not answer (simulated)")
+        if self._broker.holds(batch, durable):
+            self._failed = True
+            self._broker.told(f"append to {batch[0].topic}: held back")
+            await asyncio.sleep(self._broker.hop_s(_place(batch[0])))
+            raise BusError("append failed (simulated: held back)")
         fault = self._broker.fault(batch[0].topic)
         if fault:
             self._broker.told(f"append to {batch[0].topic}: {fault}")
         if fault in ("", "repeated", "stalled"):
             offsets = await self._sent(batch, durable)
-            if fault == "stalled":
+            if self._bus.parting_ms and not self._broker.calm:
+                await self._bus.part()
+            elif fault == "stalled":
                 await asyncio.sleep(self._broker.dice.randrange(STALLED_MS) / 1_000)
             elif fault:
                 self._post(batch, durable, self._broker.hop_s(_place(batch[0])), lambda _, at: None)
@@ -316,17 +379,23 @@ class SimulatedWriter:
         self._dropped = True
 
     async def _sent(self, batch: list[Outgoing], durable: bool) -> list[int]:
-        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        done: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         found: dict[Place, list[int]] = {}
         places = {_place(each) for each in batch}
 
         def arrived(place: Place, offsets: list[int]) -> None:
             found[place] = offsets
             if len(found) == len(places) and not done.done():
-                done.set_result(None)
+                done.set_result(True)
 
         self._post(batch, durable, 0, arrived)
-        await done
+        sending = self._broker.sending
+        sending[done] = None
+        came_about = await done
+        sending.pop(done, None)
+        if not came_about:
+            self._failed = True
+            raise BusError("append failed (simulated: the power is gone)")
         rest = {place: iter(offsets) for place, offsets in found.items()}
         return [next(rest[_place(each)]) for each in batch]
 
@@ -347,6 +416,13 @@ class SimulatedWriter:
 
 def _place(outgoing: Outgoing) -> Place:
     return outgoing.topic, outgoing.partition
+
+
+def _kind_of(batch: list[Outgoing]) -> str:
+    """Of an append to the log: `claim` or `record`; empty: it is none."""
+    if batch[0].topic != LOG:
+        return ""
+    return "claim" if b"SequencerClaimed" in batch[0].value else "record"
 
 
 def _named(done: Callable[[Place, list[int]], None], place: Place) -> Callable[[list[int]], None]:

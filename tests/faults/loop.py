@@ -27,19 +27,51 @@ class Died(BaseException):
     """Unwinds what a process was doing where it died in the middle of a step."""
 
 
+class Due:
+    """What is to be called, once, in the context of a process; None: it was cancelled."""
+
+    __slots__ = ("_when_s", "args", "callback", "context", "process")
+
+    def __init__(self, callback: Any, args: tuple[Any, ...], context: Context, process: "Process", when_s: float):
+        self.callback, self.args, self.context, self.process, self._when_s = callback, args, context, process, when_s
+
+    def run(self, loop: "VirtualLoop") -> None:
+        """Calls it; what it raises is the loop's to keep."""
+        try:
+            self.context.run(self.callback, *self.args)
+        except (SystemExit, KeyboardInterrupt):
+            raise
+        except BaseException as error:
+            loop.call_exception_handler({"message": f"in {self.callback!r}", "exception": error})
+
+    def cancel(self) -> None:
+        self.callback, self.args = None, ()
+
+    def cancelled(self) -> bool:
+        return self.callback is None
+
+    def when(self) -> float:
+        return self._when_s
+
+
 class Process:
     """One simulated process. `begun`: its tasks, which are kept from the garbage collector, or it would end them."""
 
     def __init__(self, name: str, machine: Machine) -> None:
-        self.name, self.machine = name, machine
-        self.ready: deque[events.Handle] = deque()
-        self.held: list[events.Handle] = []
+        self.name, self.machine, self.kind = name, machine, kind_of(name)
+        self.ready: deque[Due] = deque()
+        self.held: list[Due] = []
         self.is_dead = self.is_paused = False
         self.begun: list[asyncio.Task[Any]] = []
-        self.readers: dict[int, tuple[events.Handle, None]] = {}
+        self.readers: dict[int, Due] = {}
 
     def __repr__(self) -> str:
         return self.name
+
+
+def kind_of(name: str) -> str:
+    """Of which service or agent a process is one."""
+    return name.split("-")[0].rstrip("+")
 
 
 OUTSIDE = Process("outside", Machine("outside", lambda: 0))
@@ -57,52 +89,52 @@ class VirtualLoop:
         self.world = Process("world", machine)
         self.faults: list[dict[str, Any]] = []
         self._ready: list[Process] = []  # Those that have something to run.
-        self._timers: list[tuple[int, int, events.TimerHandle]] = []
+        self._timers: list[tuple[int, int, Due]] = []
         self._number = 0
+        self.is_over = False
 
     # ---------------------------------------------------------------- running
-    def run_until(self, is_over: Callable[[], bool], until_us: int, look: Callable[[], None]) -> None:
-        """Runs until `is_over`, or until that time; calls `look` after every step."""
+    def run_until(self, look: Callable[[], bool], every_us: int, until_us: int) -> None:
+        """Runs until `look`, which is asked every so often, says that it is over, until `stop`, or until that time."""
         events._set_running_loop(self.me)
+        ready, timers, draw = self._ready, self._timers, self.dice.random
+        look_us, self.is_over = self.now_us, False
         try:
-            while not is_over():
-                self._ring()
-                if self._ready:
-                    self._step()
-                    look()
-                elif not self._timers:
-                    return
-                elif self._timers[0][0] > until_us:
-                    self.now_us = until_us
-                    return
-                else:
-                    self.now_us = max(self.now_us, self._timers[0][0])
-                if self.now_us >= until_us:
-                    return
+            while not self.is_over:
+                now_us = self.now_us
+                while timers and timers[0][0] <= now_us:
+                    due = heapq.heappop(timers)[2]
+                    if due.callback is not None:
+                        self._enqueue(due)
+                if not ready:
+                    if not timers or timers[0][0] > until_us:
+                        self.now_us = until_us if timers else now_us
+                        return
+                    self.now_us = timers[0][0]
+                    continue
+                at = int(draw() * len(ready)) if len(ready) > 1 else 0
+                process = ready[at]
+                handle = process.ready.popleft()
+                if not process.ready:
+                    ready[at] = ready[-1]
+                    ready.pop()
+                if handle.callback is not None:
+                    self.now_us = now_us + STEP_US
+                    self.steps += 1
+                    handle.run(self)
+                if now_us >= look_us:
+                    look_us = now_us + every_us
+                    if look() or now_us >= until_us:
+                        return
         finally:
             events._set_running_loop(None)
 
-    def _ring(self) -> None:
-        while self._timers and self._timers[0][0] <= self.now_us:
-            handle = heapq.heappop(self._timers)[2]
-            if not handle.cancelled():
-                self._enqueue(handle)
+    def stop(self) -> None:
+        """Nothing more is run after this step."""
+        self.is_over = True
 
-    def _step(self) -> None:
-        at = self.dice.randrange(len(self._ready)) if len(self._ready) > 1 else 0
-        process = self._ready[at]
-        handle = process.ready.popleft()
-        if not process.ready:
-            self._ready[at] = self._ready[-1]
-            self._ready.pop()
-        if handle.cancelled():
-            return
-        self.now_us += STEP_US
-        self.steps += 1
-        handle._run()
-
-    def _enqueue(self, handle: events.Handle) -> None:
-        process = handle._context.get(PROCESS, self.world)  # type: ignore[attr-defined]
+    def _enqueue(self, handle: "Due") -> None:
+        process = handle.process
         if process.is_dead:
             return
         if process.is_paused:
@@ -148,25 +180,28 @@ class VirtualLoop:
         """There is something to read at one of its descriptors."""
         found = process.readers.get(reader)
         if found is not None and not process.is_dead:
-            callback = found[0]
-            self._enqueue(events.Handle(callback._callback, callback._args, self.me, callback._context))  # type: ignore[attr-defined]
+            self._enqueue(Due(found.callback, found.args, found.context, process, 0))
 
     # ---------------------------------------------------------------- what asyncio asks of a loop
     def time(self) -> float:
         return self.now_us / 1_000_000
 
-    def call_soon(self, callback: Any, *args: Any, context: Context | None = None) -> events.Handle:
-        handle = events.Handle(callback, args, self.me, context)
+    def call_soon(self, callback: Any, *args: Any, context: Context | None = None) -> Any:
+        if context is None:
+            context = copy_context()
+        handle = Due(callback, args, context, context.get(PROCESS) or self.world, 0)
         self._enqueue(handle)
         return handle
 
     call_soon_threadsafe = call_soon
 
-    def call_later(self, delay: float, callback: Any, *args: Any, context: Context | None = None) -> events.TimerHandle:
-        return self.call_at(self.time() + delay, callback, *args, context=context)
+    def call_later(self, delay: float, callback: Any, *args: Any, context: Context | None = None) -> Any:
+        return self.call_at(self.now_us / 1_000_000 + delay, callback, *args, context=context)
 
-    def call_at(self, when: float, callback: Any, *args: Any, context: Context | None = None) -> events.TimerHandle:
-        handle = events.TimerHandle(when, callback, args, self.me, context)
+    def call_at(self, when: float, callback: Any, *args: Any, context: Context | None = None) -> Any:
+        if context is None:
+            context = copy_context()
+        handle = Due(callback, args, context, context.get(PROCESS) or self.world, when)
         self._number += 1
         heapq.heappush(self._timers, (max(self.now_us, round(when * 1_000_000)), self._number, handle))
         return handle
@@ -176,9 +211,6 @@ class VirtualLoop:
         context = copy_context()
         context.run(PROCESS.set, self.world)
         self.call_at((self.now_us + delay_us) / 1_000_000, callback, *args, context=context)
-
-    def _timer_handle_cancelled(self, handle: events.TimerHandle) -> None:
-        pass
 
     def create_future(self) -> asyncio.Future[Any]:
         return asyncio.Future(loop=self.me)
@@ -209,7 +241,8 @@ class VirtualLoop:
         return future
 
     def add_reader(self, fd: Any, callback: Any, *args: Any) -> None:
-        PROCESS.get().readers[fd] = (events.Handle(callback, args, self.me, None), None)
+        process = PROCESS.get()
+        process.readers[fd] = Due(callback, args, copy_context(), process, 0)
 
     def remove_reader(self, fd: Any) -> bool:
         return PROCESS.get().readers.pop(fd, None) is not None

@@ -10,10 +10,15 @@ from typing import Any
 
 from tests.faults.broker import Rates
 
-FAULTS_FROM_MS, FAULTS_TO_MS = 3_000, 30_000
-JOBS_TO_MS = 22_000
+FAULTS_FROM_MS = 3_000
+SPANS_MS = (3_000, 4_000, 5_000, 6_000, 7_000, 9_000, 14_000, 27_000)
+"""Faults last for one of these: most stories are short, for the sake of more of them."""
+JOBS_PART = 0.75
+"""Jobs come within this part of the time until faults end."""
 LEASE_MS, NODE_LEASE_MS = 1_500, 2_500
 
+SPARE = ("estimator", "planner", "gateway")
+"""Without these jobs run all the same."""
 SERVICES = ("fairness", "leftover", "estimator", "planner", "gateway")
 POINTS = (
     ("admission", ("before_consume", "after_consume", "before_judge", "after_judge", "before_append", "after_append",
@@ -58,7 +63,8 @@ class Job:
 @dataclass(frozen=True, slots=True)
 class Plan:
     """All that a seed draws. `on`: the kinds of faults that it has; `standbys`: services with a second instance.
-    `bad_ms`: when something is sent that cannot be read."""
+    `bad_ms`: when something is sent that cannot be read. `until_ms`: when faults end. `without`: services that the cell
+    can do without, and does."""
 
     seed: int
     nodes: dict[str, int]
@@ -71,6 +77,8 @@ class Plan:
     knobs: dict[str, Any] = field(default_factory=dict)
     snapshot_rounds: int = 4
     bad_ms: tuple[int, ...] = ()
+    until_ms: int = FAULTS_FROM_MS + SPANS_MS[-1]
+    without: tuple[str, ...] = ()
 
     def size(self) -> int:
         """For shrinking: less is simpler."""
@@ -87,27 +95,42 @@ class Plan:
 
 RATES = ("lost", "unknown", "late", "torn", "repeated", "stalled", "reading")
 RATE_MAX = {"lost": 300, "unknown": 300, "late": 300, "torn": 200, "repeated": 800, "stalled": 3_000, "reading": 100}
-EVENTS = ("kill", "point", "pause", "wall", "cut", "reboot", "power", "away", "shim", "slow", "absence")
+EVENTS = (
+    "kill",
+    "point",
+    "pause",
+    "wall",
+    "cut",
+    "reboot",
+    "power",
+    "away",
+    "shim",
+    "slow",
+    "absence",
+    "held",
+    "parted",
+)
 
 
 def draw(seed: int) -> Plan:
     """The plan of a seed."""
     dice = random.Random(f"plan {seed}")
-    nodes = {f"n{at}": dice.choice((2, 3, 4)) for at in range(dice.choice((1, 2, 2, 3)))}
-    shards = dice.choice((1, 1, 2))
-    standbys = tuple(name for name in ("admission", "fairness", "leftover") if dice.random() < 0.6)
-    part = dice.choice((0.2, 0.4, 0.7))
+    until_ms = FAULTS_FROM_MS + dice.choice(SPANS_MS)
+    nodes = {f"n{at}": dice.choice((2, 3, 4)) for at in range(dice.choice((1, 1, 2, 2, 2, 3)))}
+    shards = dice.choice((1, 1, 1, 2))
+    standbys = tuple(name for name in ("admission", "fairness", "leftover") if dice.random() < 0.4)
+    without = tuple(name for name in SPARE if dice.random() < 0.5)
+    part = dice.choice((0.1, 0.2, 0.4, 0.7))
     on = tuple(kind for kind in (*RATES, *EVENTS) if dice.random() < part)
-    jobs = tuple(_job(random.Random(f"job {seed} {at}"), at, max(nodes.values())) for at in range(dice.randrange(3, 9)))
+    count = dice.randrange(2, 5 if until_ms < 10_000 else 9)
+    jobs = tuple(_job(random.Random(f"job {seed} {at}"), at, max(nodes.values()), until_ms) for at in range(count))
+    if "parted" in on and len(nodes) > 1:
+        jobs += (_long(dice, count),)
     rates = Rates(hop_ms=dice.choice((0.5, 2, 20)))
     drawn = {kind: dice.randrange(10, RATE_MAX[kind]) for kind in RATES}
     rates = rates.but({kind: drawn[kind] for kind in RATES if kind in on})
-    faults = [
-        fault
-        for kind in EVENTS
-        if kind in on
-        for fault in _faults(kind, random.Random(f"{kind} {seed}"), nodes, shards, standbys)
-    ]
+    cell = Cell(nodes, shards, standbys, until_ms)
+    faults = [fault for kind in EVENTS if kind in on for fault in _faults(kind, random.Random(f"{kind} {seed}"), cell)]
     knobs = {
         "sequencer_lease_ms": LEASE_MS,
         "node_lease_ms": NODE_LEASE_MS,
@@ -116,14 +139,26 @@ def draw(seed: int) -> Plan:
         "round_gap_ms": dice.choice((0, 0, 200)),
     }
     rounds = dice.choice((2, 4, 10))
-    bad_ms = tuple(dice.randrange(1_000, JOBS_TO_MS) for _ in range(dice.randrange(3)))
+    bad_ms = tuple(dice.randrange(1_000, int(until_ms * JOBS_PART)) for _ in range(dice.randrange(3)))
     ordered = tuple(sorted(faults, key=lambda fault: (fault.at_ms, fault.kind, fault.target)))
-    return Plan(seed, nodes, jobs, shards, standbys, on, rates, ordered, knobs, rounds, bad_ms)
+    return Plan(
+        seed, nodes, jobs, shards, standbys, on, rates, ordered, knobs, rounds, bad_ms, until_ms, without
+    )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """What faults may happen to, and until when."""
+
+    nodes: dict[str, int]
+    shards: int
+    standbys: tuple[str, ...]
+    until_ms: int
 
 
 # ---------------------------------------------------------------- jobs
 def _stage(dice: random.Random, name: str, tasks: int, codes: tuple[int, ...] = (0,), **more: Any) -> dict[str, Any]:
-    ms = dice.choice((100, 400, 2_000, 12_000, 12_000))
+    ms = dice.choice((100, 400, 2_000, 5_000, 8_000))
     command = ["run", str(ms), *map(str, codes)]
     demand = {"cpu": dice.choice(("500m", "1")), "memory": "64Mi"}
     return {"stage": name, "tasks": tasks, "demand": demand, "command": command, **more}
@@ -159,24 +194,29 @@ JOB_KINDS: tuple[Callable[[random.Random, int], tuple[list[dict[str, Any]], str]
 )  # fmt: skip
 
 
-def _job(dice: random.Random, at: int, cpu: int) -> Job:
+def _long(dice: random.Random, at: int) -> Job:
+    """Runs on whenever a node is cut off, and could run elsewhere."""
+    stages = [{**_stage(dice, "run", 3), "command": ["run", "9000", "0"]}]
+    return Job(dice.randrange(1_000, 2_500), {"job": f"j{at}-long", "priority": 1, "stages": stages}, "succeeded")
+
+
+def _job(dice: random.Random, at: int, cpu: int, until_ms: int) -> Job:
     kind = dice.choice(JOB_KINDS)
     stages, outcome = kind(dice, cpu)
-    at_ms = dice.randrange(1_000, JOBS_TO_MS)
+    at_ms = dice.randrange(1_000, int(until_ms * JOBS_PART))
     spec = {"job": f"j{at}{kind.__name__.replace('_', '-')}", "priority": dice.randrange(2), "stages": stages}
     return Job(at_ms, spec, outcome, at_ms + dice.randrange(500, 9_000) if outcome == "cancelled" else None)
 
 
 # ---------------------------------------------------------------- faults
-def _faults(
-    kind: str, dice: random.Random, nodes: dict[str, int], shards: int, standbys: tuple[str, ...]
-) -> list[Fault]:
-    services = ["admission", *SERVICES, *(f"altruism-{shard}" for shard in range(shards))]
-    services += [f"{name}+" for name in standbys]
+def _faults(kind: str, dice: random.Random, cell: Cell) -> list[Fault]:
+    nodes = cell.nodes
+    services = ["admission", *SERVICES, *(f"altruism-{shard}" for shard in range(cell.shards))]
+    services += [f"{name}+" for name in cell.standbys]
     agents = [f"agent-{node}" for node in nodes]
     found = []
     for _ in range(dice.randrange(1, 6)):
-        at_ms = dice.randrange(FAULTS_FROM_MS, FAULTS_TO_MS)
+        at_ms = dice.randrange(FAULTS_FROM_MS, cell.until_ms)
         match kind:
             case "kill":
                 found.append(
@@ -201,6 +241,10 @@ def _faults(
                 )
             case "reboot" | "shim":
                 found.append(Fault(at_ms, kind, dice.choice([*nodes]), dice.randrange(500, 9_000)))
+            case "held":
+                found.append(Fault(at_ms, kind, dice.choice(("record", "claim")), dice.randrange(1_000, 6_000)))
+            case "parted":
+                found.append(Fault(at_ms, kind, dice.choice(agents), dice.randrange(700, 1_350)))
             case "power":
                 found.append(Fault(at_ms, kind, "everything", dice.randrange(500, 3_000)))
             case "away":
@@ -208,7 +252,7 @@ def _faults(
             case "slow":
                 topic = dice.choice(("cluster.log", "tasks", "nodes", "shares", "asks", "grants", "releases", "plans"))
                 found.append(Fault(at_ms, kind, topic, dice.randrange(1_000, 8_000)))
-    return found[:2] if kind in ("power", "reboot", "away") else found
+    return found[: {"power": 2, "reboot": 2, "away": 2, "parted": 1}.get(kind)]
 
 
 def _at_point(dice: random.Random, at_ms: int, services: list[str], agents: list[str]) -> Fault:

@@ -17,11 +17,13 @@ from largesse.log.inputs import InputReader
 from largesse.log.reader import follow
 from largesse.log.snapshots import dump
 from schemas import Header, RoundOpened
-from services.admission import sequencer
+from services.admission import clock, sequencer
 from services.admission.core import task_reports
 from services.admission.node_leases import Leases
 from services.agent import attempts, lease_file, log_follower, outbox, reporter
+from services.agent import folders as agent_folders
 from services.agent import shell as agent
+from services.agent.documents import read_json
 from services.agent.lease_file import RUN, boot_ms
 from tests.faults import broker
 
@@ -273,6 +275,66 @@ def opening_unanswered() -> AbstractContextManager[None]:
     return _replaced(shells.Shell, "_answer", answer)
 
 
+def inputs_taken_again() -> AbstractContextManager[None]:
+    """A new leader begins with the last input that the log has taken, not behind it."""
+    real = InputReader.__init__
+
+    def begin(self: Any, bus: Any, partition: int, taken: Any) -> None:
+        real(self, bus, partition, {place: at - (at >= 0) for place, at in taken.items()})
+
+    return _replaced(InputReader, "__init__", begin)
+
+
+def stop_unheeded() -> AbstractContextManager[None]:
+    """An agent lets run what the log wants ended."""
+    return _replaced(attempts.Attempts, "stop", lambda self, local, reason, grace_ms: [])
+
+
+def log_time_of_the_wall() -> AbstractContextManager[None]:
+    """Log time is the wall clock's, which jumps."""
+    real = clock.LogClock.tick
+
+    def tick(self: Any) -> None:
+        real(self)
+        self.log_ms = self.wall_ms
+
+    return _replaced(clock.LogClock, "tick", tick)
+
+
+def loss_unheard() -> AbstractContextManager[None]:
+    """An agent whose node the log calls lost does not register it again."""
+
+    async def knows(self: Any) -> bool:
+        return False
+
+    return _replaced(log_follower.LogFollower, "knows_of_the_loss", knows)
+
+
+def epoch_kept() -> AbstractContextManager[None]:
+    """An agent goes by the epoch of the one before it."""
+    real = agent_folders.take_identity
+
+    def take(data: Any) -> Any:
+        known = read_json(data / agent_folders.IDENTITY) or {}
+        issued = known.get("issued")
+        return agent_folders.Identity(known["identity"], tuple(issued)) if issued else real(data)
+
+    return _replaced(agent, "take_identity", take)
+
+
+def ends_said_once() -> AbstractContextManager[None]:
+    """What the bus has taken is not said again, whether or not the log has it."""
+    real = outbox.Outbox.sent
+
+    def sent(self: Any, said: Any, now_ms: int) -> None:
+        said = list(said)
+        real(self, said, now_ms)
+        for part in said:
+            self.unreported.pop(part.key, None)
+
+    return _replaced(outbox.Outbox, "sent", sent)
+
+
 @contextmanager
 def _both(*patches: AbstractContextManager[None]) -> Iterator[None]:
     with ExitStack() as stack:
@@ -285,10 +347,17 @@ PLANTED: dict[str, Planted] = {
     found.__name__: found
     for found in (
         no_fsync, seq_unchecked, token_unchecked, newer_claim_ignored, running_state_kept, snapshot_before_closing,
-        lease_from_arrival, lease_cut_short, shims_heed_no_lease, outbox_forgets, dropped_run_on,
-        starts_after_a_pause, inputs_skipped, epoch_unchecked, adopted_as_lost, no_read_back, opening_unanswered,
+        lease_cut_short, shims_heed_no_lease, outbox_forgets, dropped_run_on, starts_after_a_pause, inputs_skipped,
+        adopted_as_lost, no_read_back, opening_unanswered, inputs_taken_again, stop_unheeded, log_time_of_the_wall,
+        loss_unheard, epoch_kept, ends_said_once, lease_from_arrival, epoch_unchecked,
     )
 }  # fmt: skip
+
+NOT_FOUND: dict[str, str] = {
+    "lease_from_arrival": "not in 60 seeds; the model of leases finds it (tests/models)",
+    "epoch_unchecked": "not in 60 seeds; an attempt is of one node, so what an earlier agent says of it is true",
+}
+"""Of those that are planted, with what is known of them."""
 
 MASKED: dict[str, tuple[Planted, str]] = {
     "claim_not_read_back": (claim_not_read_back, "a record behind another claim is void, and is missed when read back"),

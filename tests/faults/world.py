@@ -35,17 +35,17 @@ from services.leftover import core as leftover
 from services.planner import core as planner
 from services.planner import shell as planner_shell
 from tests.faults.broker import Broker, SimulatedBus
-from tests.faults.loop import PROCESS, Died, Process, VirtualLoop
+from tests.faults.loop import PROCESS, Died, Process, VirtualLoop, kind_of
 from tests.faults.machines import Machine
 from tests.faults.parts import Acked, Service, Wrong
 from tests.faults.patches import in_hand, machine_of
-from tests.faults.plan import FAULTS_FROM_MS, FAULTS_TO_MS, Fault, Job, Plan
+from tests.faults.plan import FAULTS_FROM_MS, Fault, Job, Plan
 from tests.faults.shims import Runs
 from tests.faults.watch import Watch
 
 RECOVERED_MS = 120_000
 """Within so long after the last fault everything that was acknowledged has ended."""
-LOOK_US = 20_000
+LOOK_US = 50_000
 """So often it is compared what processes believe of the log."""
 AGAIN_MS = 500
 """A process that ended by itself is started again after so long."""
@@ -71,13 +71,13 @@ class World:
     guardians: dict[str, Process] = field(default_factory=dict)
     locks: dict[Path, Process] = field(default_factory=dict)
     armed: dict[str, int] = field(default_factory=dict)
+    passed: Counter[tuple[str, str]] = field(default_factory=Counter)
     buried: list[Process] = field(default_factory=list)
     submitted: int = 0
     loop: VirtualLoop = field(init=False)
     broker: Broker = field(init=False)
     runs: Runs = field(init=False)
     watch: Watch = field(init=False)
-    _looked_us: int = 0
 
     def __post_init__(self) -> None:
         seed = self.plan.seed
@@ -101,6 +101,7 @@ class World:
         """Something that must not be."""
         self.tell(f"WRONG: {rule}: {detail}")
         self.wrong.append(Wrong(self.loop.now_us // 1_000, rule, detail))
+        self.loop.stop()
 
     def _tell_record(self, accepted: Accepted) -> None:
         record = accepted.record
@@ -119,12 +120,11 @@ class World:
     def at_point(self, service: str, point: str) -> None:
         """A process passes a failpoint."""
         process = PROCESS.get(self.loop.world)
-        kind = process.name.split("-")[0].rstrip("+")
-        self.met[f"point: {kind} {point}"] += 1
-        key = f"{process.name}:{point}"
-        left = self.armed.get(key)
+        self.passed[process.name, point] += 1
+        left = self.armed.get(f"{process.name}:{point}") if self.armed else None
         if left is None:
             return
+        key, kind = f"{process.name}:{point}", process.kind
         if left > 1:
             self.armed[key] = left - 1
             return
@@ -146,13 +146,15 @@ class World:
             machine = self.machines[name] = Machine(name, lambda: self.loop.now_us)
             self._add(name, machine, self._admission(name))
         for name, core in CORES.items():
-            self._add(name, control, self._core(name, core, 0, standby=False))
+            if name not in plan.without:
+                self._add(name, control, self._core(name, core, 0, standby=False))
             if name in plan.standbys:
                 self._add(f"{name}+", control, self._core(f"{name}+", core, 0, standby=True))
         for shard in range(plan.shards):
             self._add(f"altruism-{shard}", control, self._core(f"altruism-{shard}", altruism, shard, standby=False))
-        self._add("planner", control, self._planner)
-        self._add("gateway", control, self._gateway)
+        for name, begin in {"planner": self._planner, "gateway": self._gateway}.items():
+            if name not in plan.without:
+                self._add(name, control, begin)
         for node in plan.nodes:
             machine = self.machines[node] = Machine(node, lambda: self.loop.now_us)
             self.guardians[node] = Process(f"shims-{node}", machine)
@@ -218,7 +220,7 @@ class World:
         if service.runs:
             return
         service.life += 1
-        self.met[f"started: {service.name.split('-')[0].rstrip('+')}"] += 1
+        self.met[f"started: {kind_of(service.name)}"] += 1
         self.tell(f"{service.name} starts, life {service.life}")
         process = service.process = Process(service.name, service.machine)
         bus = service.bus = self.broker.bus()
@@ -320,8 +322,14 @@ class World:
 
     def _join(self, bus: SimulatedBus, name: str) -> None:
         self.tell(f"{name} gets through again")
-        bus.cut = False
-        bus._wakeups.wake_all()
+        bus.join()
+
+    def _held(self, fault: Fault) -> None:
+        self.broker.holding[fault.target] = fault.much
+
+    def _parted(self, fault: Fault) -> None:
+        if (bus := self.services[fault.target].bus) is not None:
+            bus.parting_ms = fault.much
 
     def _reboot(self, fault: Fault) -> None:
         machine = self.machines[fault.target]
@@ -376,8 +384,10 @@ class World:
         for fault in plan.faults:
             loop.call_world(fault.at_ms * 1_000, self.strike, fault)
         loop.call_world(FAULTS_FROM_MS * 1_000, setattr, self.broker, "calm", False)
-        loop.call_world(FAULTS_TO_MS * 1_000, self._calm)
-        loop.run_until(lambda: bool(self.wrong) or self._is_over(), (FAULTS_TO_MS + RECOVERED_MS) * 1_000, self._look)
+        loop.call_world(plan.until_ms * 1_000, self._calm)
+        loop.run_until(self._look, LOOK_US, (plan.until_ms + RECOVERED_MS) * 1_000)
+        for (name, point), count in self.passed.items():
+            self.met[f"point: {kind_of(name)} {point}"] += count
         for context in loop.faults:
             self.fail("a task fails", f"{context.get('message')}: {context.get('exception')!r}")
         if not self.wrong and not self._is_over():
@@ -389,10 +399,11 @@ class World:
         """The faults end."""
         self.tell("the faults end")
         self.broker.calm = True
+        self.broker.holding.clear()
         self.armed.clear()
 
     def _is_over(self) -> bool:
-        if self.loop.now_us < FAULTS_TO_MS * 1_000 or self.submitted < len(self.plan.jobs):
+        if self.loop.now_us < self.plan.until_ms * 1_000 or self.submitted < len(self.plan.jobs):
             return False
         ended = all(job.name in self.watch.ended or job.name in self.watch.rejected for job in self.plan.jobs)
         return ended and not self.runs.running and not self.watch.held and self.letters() >= {*self.watch.refused}
@@ -401,11 +412,10 @@ class World:
         """Seqs of the refusals of which there are dead letters."""
         return {read_letter(message.value)["seq"] for message in self.broker.shown((DEADLETTER, 0))}
 
-    def _look(self) -> None:
-        if self.loop.now_us < self._looked_us:
-            return
-        self._looked_us = self.loop.now_us + LOOK_US
+    def _look(self) -> bool:
+        """Whether it is over, after a look at what the processes believe."""
         self.watch.look(self._orders())
+        return self._is_over()
 
     def _orders(self) -> list[tuple[str, Any]]:
         found: list[tuple[str, Any]] = []
