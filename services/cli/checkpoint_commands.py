@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from services.cli.archiving import StoreUrl, opened_store
 from services.cli.arguments import Json, Url, given
 from services.cli.ending import Broken, Refused, Wrong, note, out, out_json
 
@@ -17,15 +18,6 @@ if TYPE_CHECKING:
 
 checkpoint_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 
-StoreUrl = Annotated[
-    str,
-    typer.Argument(
-        help="a folder, or s3://BUCKET/PREFIX (gs://, az://); credentials: by the environment",
-        metavar="STORE",
-        envvar="LARGESSE_ARCHIVE",
-        show_envvar=False,
-    ),
-]
 _LOG_TEXT = "a data folder of `largesse up`, or kafka[s]://HOST:PORT/CELL"
 LogOption = Annotated[str, typer.Option("--log", help=_LOG_TEXT, metavar="LOG")]
 AlsoLog = Annotated[str | None, typer.Option("--log", help=f"compare with {_LOG_TEXT}", metavar="LOG")]
@@ -45,7 +37,7 @@ def make(store: StoreUrl, log: LogOption, url: Url = None, json: Json = False) -
     from services.replay.checkpoint_logs import newest
     from services.replay.checkpointing import FoldsDiffer, NothingToKeep, agree, told
 
-    kept, source = _opened(store), _log(log)
+    kept, source = opened_store(store), _log(log)
     with _reading():
         try:
             agreed = agree(source.messages(), source.partition, source.snapshots(), newest(kept, source))
@@ -91,7 +83,7 @@ def list_(store: StoreUrl, json: Json = False) -> None:
     from largesse.archive.state_file import seqs_in
     from services.cli.show import moment, rendered, table
 
-    kept, rows, documents = _opened(store), [], []
+    kept, rows, documents = opened_store(store), [], []
     with _reading():
         for seq in seqs_in(kept):
             file = _file(kept, seq)
@@ -113,7 +105,7 @@ def verify(store: StoreUrl, log: AlsoLog = None, json: Json = False) -> None:
     from largesse.archive.state_file import seqs_in
     from services.replay.checkpoint_logs import noted
 
-    kept = _opened(store)
+    kept = opened_store(store)
     with _reading():
         seqs = [_file(kept, seq).order.seq for seq in seqs_in(kept)]
         same = None if log is None else [each.file.order.seq for each in noted(kept, _log(log))]
@@ -140,7 +132,7 @@ def trim(
     """
     from services.replay.checkpoint_logs import noted, why_not_archived
 
-    kept, source = _opened(store), _log(log)
+    kept, source = opened_store(store), _log(log)
     with _reading():
         found = noted(kept, source)
         if len(found) < 2:
@@ -153,15 +145,6 @@ def trim(
         out_json({"closing": behind.order.seq, "first_offset": source.first(), "text": text})
     else:
         out(f"behind the checkpoint at record {behind.order.seq:,}: {text}")
-
-
-def _opened(url: str) -> "Store":
-    from largesse.archive.store import StoreUrlWrong, open_store
-
-    try:
-        return open_store(given("STORE", url))
-    except StoreUrlWrong as error:
-        raise Wrong(f"STORE: {error}") from None
 
 
 def _log(location: str) -> "CheckpointLog":
