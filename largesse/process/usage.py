@@ -39,7 +39,7 @@ DESCRIPTIONS = {
     "peer_ca_file": "file with the authorities of the others' certificates; nobody without one is answered or believed",
     "peer_name": "for which name the others' certificates have to be, in place of the host's at which they are asked",
     "log_format": "console or json",
-    "archive": "store with the cell's checkpoints, from which to go on where the log's beginning was trimmed",
+    "archive": "store of the cell's archive and checkpoints, from which services go on where the log was trimmed",
     "bus_cache_mib": "of a bus in a folder, how much of what was written last, for a minute at most, stays in memory",
 }
 """What each setting is, in a line. `Settings` says more."""

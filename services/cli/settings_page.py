@@ -66,7 +66,6 @@ _CLIENT = (
         "the file with the authorities that may sign the certificate of an `https://` gateway ([TLS](security.md#tls))",
     ),
     ("LARGESSE_CONTEXT", "", "the context of the config file that they use"),
-    ("LARGESSE_ARCHIVE", "", "the store of `largesse archive` and `attest` ([archive](operations.md#archive))"),
     ("XDG_CONFIG_HOME", "`~/.config`", "the folder in which `largesse` keeps its config file"),
     ("LARGESSE_DEBUG", "", "1: show the traceback of an internal error"),
 )

@@ -106,7 +106,7 @@ def open_source(location: Path | str, partition: int = 0) -> Source:
         return Source(
             str(path),
             lambda hear: steps_of(_whole(path, partition), partition, hear),
-            lambda: _most_shards(_whole(path, partition), partition),
+            lambda: _most_shards(read_journal(path), partition),
             follow=lambda at_end: records_of(_followed(path, partition, at_end), partition),
             last=lambda messages: last_in_folder(path, partition, messages),
             messages=lambda at_end: read_journal(path) if at_end is None else follow_journal(path, at_end),
@@ -269,7 +269,7 @@ def _on_kafka(url: str) -> Source:
     return Source(
         url,
         lambda hear: steps_of(kafka_source.messages(place, whole=True), partition, hear),
-        lambda: _most_shards(kafka_source.log_messages(place), partition),
+        lambda: _most_shards(kafka_source.topic_messages(place, LOG), partition),
         follow=lambda at_end: records_of(kafka_source.follow_log(place, at_end), partition),
         messages=lambda at_end: kafka_source.messages(place) if at_end is None else kafka_source.follow(place, at_end),
         partition=partition,

@@ -10,12 +10,17 @@ from largesse.archive.store import FolderStore
 from largesse.beginning import LogTrimmed
 from largesse.bus.file.bus import FileBus
 from largesse.bus.file.trim import trim
+from largesse.log.reader import publish_input
 from largesse.log.snapshots import dump
 from largesse.moments import Moment
 from largesse.settings import Settings
 from schemas.topics import LOG
 from services.admission.sequencer import Sequencer
 from services.gateway.follow import Follower
+from services.replay.joined import joined
+from services.replay.source import open_source, write_export
+from services.replay.verify import verify
+from tests.archives import archived
 from tests.simulation.cell_story import OVER_MS, SHARDS_HOSTED
 from tests.simulation.trimmed_cells import Told
 from tests.stepped_cell import shells_on
@@ -108,6 +113,50 @@ def test_a_damaged_checkpoint_is_refused_by_name(copy):
 
     with pytest.raises(LogTrimmed, match=f"{path.name}: it cannot be unpacked"):
         restarted(copy, copy.archive)
+
+
+def goes_on(cell):
+    """A cell whose log was trimmed takes a change of its policy, and decides a round over it."""
+
+    async def run():
+        bus = FileBus(cell.folder)
+        settings = Settings(bus="file:", snapshot_rounds=10)
+        shells = shells_on(bus, settings, SHARDS_HOSTED)
+        sequencer = Sequencer(bus, settings, clock=lambda: OVER_MS, draw_token=lambda: "another", alone=True)
+        for shell in shells:
+            await shell.restore()
+        await publish_input(bus.writer(), "config", {"set": {"retry_backoff_ms": 300}}, "tester")
+        while any([await each.step() for each in (sequencer, *shells)]):
+            pass
+        for each in (*shells, sequencer, bus):
+            await each.close()
+
+    asyncio.run(run())
+
+
+def exported(source, path):
+    write_export(source, path)
+    return path.read_bytes()
+
+
+def test_an_archive_and_what_is_left_are_the_whole_log_and_the_archive_goes_on(copy, tmp_path):
+    whole = exported(open_source(copy.folder), tmp_path / "before")
+    archived(open_source(copy.folder), copy.archive)
+    assert trimmed(copy) > 0
+    with pytest.raises(LogTrimmed):
+        exported(open_source(copy.folder), tmp_path / "alone")
+    both = joined(open_source(f"archive:{copy.archive}"), open_source(copy.folder))
+    assert exported(both, tmp_path / "both") == whole
+    before = verify(both)
+
+    goes_on(copy)
+    archived(open_source(copy.folder), copy.archive)
+    after = verify(open_source(f"archive:{copy.archive}"))
+
+    assert before.is_same
+    assert after.is_same
+    assert after.records > before.records
+    assert after.rounds_compared > before.rounds_compared
 
 
 def test_a_gateway_goes_on_from_the_checkpoint_and_shows_what_is_left(copy):
