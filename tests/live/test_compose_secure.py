@@ -99,7 +99,8 @@ def test_jobs_end_whoever_is_killed_and_who_only_reads_verifies_the_log(cell):
     for number, name in enumerate(names):
         if number in troubles:
             cell.run(troubles[number], timeout=BUILD_SECONDS)
-            cell.until(lambda: cell.containers()["gateway-1"]["Health"] == "healthy", "the gateway is there")
+            for each in ("kafka-1", "gateway-1"):
+                cell.until(lambda each=each: cell.containers()[each]["Health"] == "healthy", f"{each} is there")
         if number % 2:
             publish(cell, name)
         else:
