@@ -14,8 +14,8 @@ from typing import TypeVar
 
 from largesse.client.errors import LargesseError, Unavailable, Unreachable, error_of
 
-TIMEOUT_S = 30.0
-"""Longer than the gateway waits for the log's answer."""
+TIMEOUT_S = 45.0
+"""Longer than the gateway waits for the bus, 30 s at most, and then for the log's answer, 10 s."""
 DRY_RUN_TIMEOUT_S = 150.0
 """Longer than the gateway gives a dry run, also where it has to wait for another one."""
 WHAT_IF_TIMEOUT_S = 660.0

@@ -17,8 +17,8 @@ from services.cli.trust import SYSTEM, fault_of, trusted
 if TYPE_CHECKING:  # Half of the time of a short command would go into importing it; `Gateway` does when it is made.
     import httpx
 
-TIMEOUT_S = 30.0
-"""Longer than the gateway waits for the log's answer."""
+TIMEOUT_S = 45.0
+"""Longer than the gateway waits for the bus, 30 s at most, and then for the log's answer, 10 s."""
 DRY_RUN_TIMEOUT_S = 150.0
 """Longer than the gateway gives a dry run, also where it has to wait for another one."""
 
