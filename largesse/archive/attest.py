@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 from cryptography.hazmat.primitives.serialization import load_pem_private_key, load_pem_public_key
 from pydantic import TypeAdapter, ValidationError
 
-from largesse.archive.manifest import ArchiveDamaged, Noted
+from largesse.archive.manifest import ArchiveDamaged, Noted, fault_in
 from largesse.archive.store import NameTaken, Store
 from largesse.secret_file import exposed
 
@@ -124,6 +124,8 @@ def _pem(path: str | Path, *, private: bool) -> bytes:
             data = file.read(_KEY_BYTES_MAX)
     except OSError as error:
         raise KeyUnusable(f"{path}: {error.strerror}") from None
+    if private and b"PUBLIC KEY" in data:
+        raise KeyUnusable(f"{path}: holds a public key; who signs needs the private one: {_MAKE}")
     if fault:
         raise KeyUnusable(f"{path}: {fault}")
     return data
@@ -170,10 +172,7 @@ def _checked(store: Store, name: str, key: PublicKey, named: Callable[[int], Not
             raise ArchiveDamaged(f"{where}: has format {found.largesse_attestation}; this version reads {FORMAT}")
         key.verify(bytes.fromhex(found.signature), found.signed())
     except ValidationError as error:
-        reason = error.errors()[0]
-        raise ArchiveDamaged(
-            f"{where}: it is no attestation: {'.'.join(map(str, reason['loc']))}: {reason['msg']}"
-        ) from None
+        raise ArchiveDamaged(f"{where}: it is no attestation: {fault_in(error)}") from None
     except (InvalidSignature, ValueError):
         raise ArchiveDamaged(f"{where}: its signature is not that of this key: it was changed, or forged") from None
     noted = named(found.number)

@@ -127,11 +127,17 @@ def decode(name: str, data: bytes) -> Noted:
     try:
         manifest = _reader().validate_json(data)
     except ValidationError as error:
-        where = ".".join(map(str, error.errors()[0]["loc"]))
-        raise ArchiveDamaged(f"{name}: it is no manifest: {where}: {error.errors()[0]['msg']}") from None
+        raise ArchiveDamaged(f"{name}: it is no manifest: {fault_in(error)}") from None
     if manifest.largesse_archive != FORMAT:
         raise ArchiveDamaged(f"{name}: has format {manifest.largesse_archive}; this version reads {FORMAT}")
     return Noted(manifest, sha256(data).hexdigest())
+
+
+def fault_in(error: ValidationError) -> str:
+    """What is wrong with a document, and in which field."""
+    first = error.errors()[0]
+    where = ".".join(map(str, first["loc"]))
+    return f"{where}: {first['msg']}" if where else str(first["msg"])
 
 
 @cache

@@ -262,17 +262,18 @@ class AsyncClient:
 
     # ---------------------------------------------------------------- carrying it out
     async def _run(self, steps: Steps[T]) -> T:
-        try:
-            todo = next(steps)
-            while True:
-                try:
-                    given = await self._done(todo)
-                except NoAnswer as why:
-                    todo = steps.throw(why)
-                else:
-                    todo = steps.send(given)
-        except StopIteration as end:
-            return cast(T, end.value)
+        given: Answer | None = None
+        failed: NoAnswer | None = None
+        while True:
+            try:
+                todo = steps.send(given) if failed is None else steps.throw(failed)
+            except StopIteration as end:
+                return cast(T, end.value)
+            given = failed = None
+            try:
+                given = await self._done(todo)
+            except NoAnswer as why:
+                failed = why
 
     async def _done(self, todo: Call | Pause) -> Answer | None:
         if isinstance(todo, Pause):
@@ -284,7 +285,7 @@ class AsyncClient:
                 return opened_of(response)
             await response.aread()
         except httpx.HTTPError as error:
-            raise no_answer(error) from error
+            raise no_answer(error) from None
         return answer_of(response)
 
     async def _each(self, items: Items) -> AsyncGenerator[object]:

@@ -118,7 +118,7 @@ def asked(call: Call, retry: Retry) -> Steps[Answer]:
         try:
             answer = yield call
         except NoAnswer as why:
-            failure: LargesseError = Unreachable(f"no answer: {why}")
+            failure: LargesseError = Unreachable(f"no answer {why}")
             if why.arrived and not call.repeatable:
                 raise failure from None
         else:

@@ -122,6 +122,8 @@ def error_of(status: int, document: object) -> LargesseError:
         return NotAllowed(detail, document)
     if status == 429 or status >= 500:
         return Unavailable(detail, document)
+    if status == 404 and kind == "not_found":  # No route: nothing that was asked for is missing.
+        return Unreachable(f"{detail}: a gateway has its routes at the address itself, without a path", document)
     if status == 404:
         return NotFound(detail, document)
     if status == 409 or kind.startswith("refused:"):

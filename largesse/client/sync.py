@@ -263,17 +263,18 @@ class Client:
 
     # ---------------------------------------------------------------- carrying it out
     def _run(self, steps: Steps[T]) -> T:
-        try:
-            todo = next(steps)
-            while True:
-                try:
-                    given = self._done(todo)
-                except NoAnswer as why:
-                    todo = steps.throw(why)
-                else:
-                    todo = steps.send(given)
-        except StopIteration as end:
-            return cast(T, end.value)
+        given: Answer | None = None
+        failed: NoAnswer | None = None
+        while True:
+            try:
+                todo = steps.send(given) if failed is None else steps.throw(failed)
+            except StopIteration as end:
+                return cast(T, end.value)
+            given = failed = None
+            try:
+                given = self._done(todo)
+            except NoAnswer as why:
+                failed = why
 
     def _done(self, todo: Call | Pause) -> Answer | None:
         if isinstance(todo, Pause):
@@ -285,7 +286,7 @@ class Client:
                 return opened_of(response)
             response.read()
         except httpx.HTTPError as error:
-            raise no_answer(error) from error
+            raise no_answer(error) from None
         return answer_of(response)
 
     def _each(self, items: Items) -> Generator[object]:

@@ -81,7 +81,8 @@ def answer_of(response: httpx.Response) -> Answer:
 def no_answer(error: httpx.HTTPError) -> NoAnswer:
     """Why there is no answer. Where there was not even a connection, nothing can have arrived."""
     arrived = not isinstance(error, httpx.ConnectError | httpx.ConnectTimeout | httpx.PoolTimeout)
-    return NoAnswer(f"{type(error).__name__}: {error}" if str(error) else type(error).__name__, arrived=arrived)
+    url, text = error.request.url, f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    return NoAnswer(f"from {url.scheme}://{url.netloc.decode()}: {text}", arrived=arrived)
 
 
 def opened_of(response: httpx.Response) -> Answer:

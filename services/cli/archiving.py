@@ -1,5 +1,6 @@
 """`largesse archive`: a cell's log kept for years, and what there is of it."""
 
+from contextlib import suppress
 from json import dumps
 from typing import TYPE_CHECKING, Annotated
 
@@ -20,7 +21,8 @@ archive_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 StoreUrl = Annotated[
     str,
     typer.Argument(
-        help="a folder, or s3://BUCKET/PREFIX (gs://, az://); credentials: by the environment",
+        help="a folder, or s3://BUCKET/PREFIX (gs://, az://); credentials: by the environment  "
+        "[default: what LARGESSE_ARCHIVE says]",
         metavar="STORE",
         envvar="LARGESSE_ARCHIVE",
         show_envvar=False,
@@ -45,7 +47,7 @@ def run(
         typer.Option(
             "--log",
             help="a data folder of `largesse up`, an exported log, or kafka[s]://HOST:PORT/CELL  "
-            "[default: what LARGESSE_BUS and LARGESSE_CELL say]",
+            "[default: what LARGESSE_BUS and LARGESSE_CELL say, else the folder largesse-data]",
             metavar="LOG",
         ),
     ] = None,
@@ -58,10 +60,12 @@ def run(
     follow: Annotated[bool, typer.Option("--follow", "-f", help="go on with what is appended, until Ctrl-C")] = False,
     json: Json = False,
 ) -> None:
-    """Put a log into an archive, up to the last round that is over: what the archive has already is compared, the rest
-    is written behind it, in packed segments. Each is read back and verified before it counts. Whoever is stopped goes
-    on where it was; two at once do no harm.
+    """Put a log into an archive, up to the last round that is over: what is not there yet is written behind what is, in
+    packed segments. Each is read back and verified before it counts. Whoever is stopped goes on where it was; two at
+    once do no harm. An archive in which something is missing is refused; `verify` reads all of it.
     """
+    from largesse.archive.manifest import NoArchive
+    from largesse.archive.reader import standing
     from largesse.telemetry import configure
     from services.cli.moments import span_ms
     from services.cli.progress import progress_of
@@ -82,6 +86,8 @@ def run(
             _tell_written(manifest, json=json)
 
     with storing(), progress_of("archiving", "records", results_elsewhere=not follow) as tell:
+        with suppress(NoArchive):
+            standing(opened)
         told = (lambda seq: tell(seq, None)) if tell is not None else (lambda _: None)
         done = archive_log(source, opened, limits, told, wrote)
     _tell_archived(opened, done, json=json)
@@ -178,9 +184,10 @@ def _show(found: "Standing") -> None:
         ("cell", last.cell),
         ("records", f"1 to {last.end.seq:,}, the last at {moment(last.end.time)}"),
         ("segments", f"{len(found.manifests):,} of {size:,} bytes, {unpacked:,} unpacked"),
-        ("manifest", f"{last.name}, {found.manifests[-1].sha256}"),
+        ("manifest", last.name),
     ]
     out(described(rows).rstrip("\n"))
+    out(f"its SHA-256  {found.manifests[-1].sha256}")  # In one piece, however narrow the terminal is.
     for each in found.orphans:
         note(f"no manifest names {each.name} ({each.size:,} bytes): an archiver was stopped, or was not the first")
     if found.unfinished:

@@ -12,7 +12,6 @@ from services.cli.arguments import Json, Url, given
 from services.cli.ending import Broken, Refused, Wrong, note, out, out_json
 
 if TYPE_CHECKING:
-    from largesse.archive.state_file import StateFile
     from largesse.archive.store import Store
     from services.replay.checkpoint_logs import CheckpointLog
 
@@ -33,21 +32,27 @@ def make(store: StoreUrl, log: LogOption, url: Url = None, json: Json = False) -
     """Fold every core twice, from the log and from what the services wrote as snapshots; keep the states where both
     folds agree, and have the log note it: by the gateway of a running cell, else by the sequencer on its data folder.
     """
-    from largesse.archive.state_file import put
-    from services.replay.checkpoint_logs import newest
+    from largesse.archive.state_file import put, seqs_in
+    from services.replay.checkpoint_logs import StoreOfAnother, newest
     from services.replay.checkpointing import FoldsDiffer, NothingToKeep, agree, told
 
     kept, source = opened_store(store), _log(log)
     with _reading():
         try:
             agreed = agree(source.messages(), source.partition, source.snapshots(), newest(kept, source))
-        except NothingToKeep as why:
+        except (NothingToKeep, StoreOfAnother) as why:
             raise Refused(str(why)) from None
         except FoldsDiffer as alarm:
             raise Broken(f"no checkpoint is made, since two folds differ: {alarm}") from None
+        is_new = agreed.file.order.seq not in seqs_in(kept)
         digest = put(kept, agreed.file)
     document = told(agreed.file, digest)
-    has_noted = _note(log, document, agreed.file.order.seq, url)
+    try:
+        has_noted = _note(log, document, agreed.file.order.seq, url)
+    except Refused as why:
+        if is_new:
+            kept.delete(agreed.file.name)
+        raise Refused(f"{why} (does the gateway that was asked serve the cell of {log}? --url names it)") from None
     if json:
         begun = {f"{service}/{shard}": seq for (service, shard), seq in agreed.begun.items()}
         out_json({**document["checkpoint"], "noted": has_noted, "second_fold_behind": begun})
@@ -80,42 +85,44 @@ def _note(log: str, document: dict[str, dict[str, object]], closing: int, url: s
 @checkpoint_app.command("list", short_help="List the checkpoints of an archive.")
 def list_(store: StoreUrl, json: Json = False) -> None:
     """List the checkpoints of an archive, with the size of their states."""
-    from largesse.archive.state_file import seqs_in
     from services.cli.show import moment, rendered, table
+    from services.replay.checkpoint_logs import states_in
 
-    kept, rows, documents = opened_store(store), [], []
+    kept, rows, documents = _existing(store), [], []
     with _reading():
-        for seq in seqs_in(kept):
-            file = _file(kept, seq)
+        files, wrong = states_in(kept)
+        for seq, (file, _) in files.items():
             size = sum(len(data) for _, data in file.states.values())
             place = {"closing": seq, "cell": file.cell, "round": file.order.round, "time": file.order.time}
             documents.append({**place, "states": len(file.states), "bytes": size, "version": file.version})
             rows.append([f"{seq:,}", file.cell, f"{file.order.round:,}", moment(file.order.time), f"{size:,}"])
     if json:
-        out_json({"checkpoints": documents})
-    elif not rows:
-        out("there is none")
-    else:
+        out_json({"checkpoints": documents, "wrong": wrong})
+    elif rows:
         out(rendered(table(["SEQ", "CELL", "ROUND", "TIME", "BYTES"], rows)))
+    elif not wrong:
+        out("there is none")
+    _refuse(wrong)
 
 
 @checkpoint_app.command("verify", short_help="Verify the checkpoints of an archive.")
 def verify(store: StoreUrl, log: AlsoLog = None, json: Json = False) -> None:
     """Verify that every file of states is as it was written, and with --log that the log has noted it so."""
-    from largesse.archive.state_file import seqs_in
-    from services.replay.checkpoint_logs import noted
+    from services.replay.checkpoint_logs import noted, states_in
 
-    kept = opened_store(store)
+    kept = _existing(store)
     with _reading():
-        seqs = [_file(kept, seq).order.seq for seq in seqs_in(kept)]
+        files, wrong = states_in(kept)
+        seqs = list(files)
         same = None if log is None else [each.file.order.seq for each in noted(kept, _log(log))]
     unknown = [] if same is None else [seq for seq in seqs if seq not in same]
+    if unknown:
+        wrong.append(f"the log does not note those behind {', '.join(f'{seq:,}' for seq in unknown)}")
     if json:
-        out_json({"checkpoints": seqs, "noted": same})
+        out_json({"checkpoints": seqs, "noted": same, "wrong": wrong})
     else:
         out(f"{len(seqs)} as they were written" + ("" if same is None else f"; the log has noted {len(same)} of them"))
-    if unknown:
-        note(f"the log does not note those behind {', '.join(f'{seq:,}' for seq in unknown)}")
+    _refuse(wrong)
 
 
 @checkpoint_app.command("trim", short_help="Let go of what a log no longer needs.")
@@ -130,21 +137,40 @@ def trim(
     """Let go of the beginning of a log, up to the older of the two newest checkpoints that it has noted, once the
     archive in STORE has all of it and is as it was written.
     """
-    from services.replay.checkpoint_logs import noted, why_not_archived
+    from services.replay.checkpoint_logs import noted, states_in, why_not_archived
 
-    kept, source = opened_store(store), _log(log)
+    kept, source = _existing(store), _log(log)
     with _reading():
         found = noted(kept, source)
         if len(found) < 2:
-            raise Refused(f"the log has noted {len(found)} of the checkpoints in {kept.url}: two are needed")
+            for text in states_in(kept)[1]:
+                note(text)
+            has = f"the log has noted {len(found)} of the checkpoints in {kept.url} that are as they were written"
+            raise Refused(f"{has}, and two are needed: `largesse checkpoint make` makes one")
         behind = found[-2].file
         if not unarchived and (why := why_not_archived(kept, source, behind)):
-            raise Refused(f"{why}: run `largesse archive run` before, or with --unarchived it goes for good")
+            raise Refused(why)
         text = source.trim(behind.needed(source.partition))
     if json:
         out_json({"closing": behind.order.seq, "first_offset": source.first(), "text": text})
     else:
         out(f"behind the checkpoint at record {behind.order.seq:,}: {text}")
+
+
+def _existing(url: str) -> "Store":
+    """A store that is there already. Raises Wrong."""
+    store = opened_store(url)
+    if "://" not in url and not Path(store.url).is_dir():
+        raise Wrong(f"STORE: {store.url}: there is no such folder")
+    return store
+
+
+def _refuse(wrong: list[str]) -> None:
+    """Raises Refused where something is wrong, each of which is told."""
+    if wrong:
+        for text in wrong[:-1]:
+            note(text)
+        raise Refused(wrong[-1])
 
 
 def _log(location: str) -> "CheckpointLog":
@@ -168,12 +194,6 @@ def _log(location: str) -> "CheckpointLog":
         return open_log(location)
     except (CellUnknown, BusUrlWrong, BusError) as error:
         raise Wrong(f"--log: {error}") from None
-
-
-def _file(store: "Store", seq: int) -> "StateFile":
-    from largesse.archive.state_file import get
-
-    return get(store, seq)[0]
 
 
 @contextmanager

@@ -125,11 +125,11 @@ class _Run:
             if message.topic != LOG or message.partition != self.source.partition or message.offset < place.offset:
                 continue
             if message.offset > place.offset:
-                raise AnotherLog(f"{self.source.name}: begins with offset {message.offset:,}, and {there}")
+                raise AnotherLog(f"{there}, and {self.source.name} begins with offset {message.offset:,}")
             if sha256(message.value).hexdigest() != place.sha256:
-                raise AnotherLog(f"{self.source.name}: has another message there, and {there}: it is another log")
+                raise AnotherLog(f"{there}, and {self.source.name} has another one there: it is another log")
             return
-        raise AnotherLog(f"{self.source.name}: ends before that, and {there}: it is another log, or it was cut")
+        raise AnotherLog(f"{there}, and {self.source.name} ends before that: it is another log, or it was cut")
 
     def _compared(self, steps: Iterator[Step]) -> Iterator[Step]:
         """The steps behind the archive's end. Raises AnotherLog where those up to there are not the archive's."""

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass
+from hashlib import sha256
 from pathlib import Path
 
 from largesse.archive.manifest import ArchiveDamaged, NoArchive, read_all
@@ -104,29 +105,51 @@ class Noted:
     record: Checkpoint
 
 
-def newest(store: Store, log: CheckpointLog) -> StateFile | None:
-    """The newest file of states from which a fold of the log can go on; None: there is none that is of use."""
-    first = log.first()
-    for seq in reversed(seqs_in(store)):
+class StoreOfAnother(Exception):
+    """A store that has the checkpoints of another log: says of whose."""
+
+
+def states_in(store: Store) -> tuple[dict[int, tuple[StateFile, str]], list[str]]:
+    """The files of states in a store, by the record behind which they are, with the hash of their bytes; and what is
+    wrong with the others. Raises StoreError."""
+    files, wrong = dict[int, tuple[StateFile, str]](), list[str]()
+    for seq in seqs_in(store):
         try:
-            file, _ = get(store, seq)
-        except StateFileDamaged:
+            files[seq] = get(store, seq)
+        except StateFileDamaged as error:
+            wrong.append(str(error))
+    return files, wrong
+
+
+def newest(store: Store, log: CheckpointLog) -> StateFile | None:
+    """The newest file of states from which a fold of the log can go on; None: there is none that is of use. Raises
+    StoreOfAnother, StoreError, and what reading the log does.
+    """
+    first, (files, _) = log.first(), states_in(store)
+    places = {file.order.offset - 1: file for file, _ in files.values() if file.order.offset > first}
+    mine = None
+    for message in log.messages() if places else ():
+        if message.topic != LOG or message.partition != log.partition:
             continue
-        if file.order.offset > first:
-            return file
-    return None
+        file = places.get(message.offset)
+        if file is not None and sha256(message.value).hexdigest() == file.landmark:
+            mine = file
+        if message.offset >= max(places):
+            break
+    if places and mine is None:
+        other = max(places.values(), key=_offset)
+        last = f"the last behind record {other.order.seq:,} of cell {other.cell}"
+        raise StoreOfAnother(
+            f"{store.url} has checkpoints of another log than {log.name}, {last}: each log has a store of its own"
+        )
+    return mine
 
 
 def noted(store: Store, log: CheckpointLog) -> list[Noted]:
     """The checkpoints that store and log agree about, in order. What is damaged, or of another log, is none.
     Raises StoreError, and what reading the log does.
     """
-    files: dict[int, tuple[StateFile, str]] = {}
-    for seq in seqs_in(store):
-        try:
-            files[seq] = get(store, seq)
-        except StateFileDamaged:
-            continue
+    files, _ = states_in(store)
     first = log.first()
     start = min((file for file, _ in files.values() if file.order.offset > first), key=_offset, default=None)
     found = []
@@ -139,24 +162,29 @@ def noted(store: Store, log: CheckpointLog) -> list[Noted]:
 
 
 def why_not_archived(store: Store, log: CheckpointLog, behind: StateFile) -> str:
-    """Why the archive in a store does not stand for the records of a log up to a checkpoint; empty where it does. Every
-    segment with one of those that the log still has is read and verified. Raises StoreError, and what reading the log
-    does.
+    """Why the archive in a store does not stand for the records of a log up to a checkpoint, and what helps; empty
+    where it does. Every segment with one of those that the log still has is read and verified. Raises StoreError, and
+    what reading the log does.
     """
+    missing = "run `largesse archive run` before, or let go of it for good with --unarchived"
     seq, first = behind.order.seq, _first_seq(log)
     try:
         manifests = read_all(store)
-    except (NoArchive, ArchiveDamaged) as error:
-        return str(error)
+    except NoArchive as error:
+        return f"{error}: {missing}"
+    except ArchiveDamaged as error:
+        return f"{error}: {_AGAIN}"
     last = manifests[-1].manifest
     if last.cell != behind.cell or last.end.seq < seq:
-        return (
-            f"{store.url} has cell {last.cell} up to record {last.end.seq:,}, and {seq:,} are needed of {behind.cell}"
-        )
+        has = f"{store.url} has cell {last.cell} up to record {last.end.seq:,}"
+        return f"{has}, and {seq:,} are needed of {behind.cell}: {missing}"
     needed = [each for each in manifests if each.manifest.start.seq < seq and each.manifest.end.seq >= first]
     if wrong := check_archive(store, needed, lambda _: None):
-        return wrong[0]
+        return f"{wrong[0]}: {_AGAIN}"
     return "" if _prefix_at(store, needed[-1], seq) == behind.order.prefix else f"{store.url} is of another log"
+
+
+_AGAIN = "the log still has these records, so put the file back from a copy, or archive the log into another store"
 
 
 def _first_seq(log: CheckpointLog) -> int:

@@ -144,4 +144,44 @@ def test_without_a_log_or_a_store_it_says_so(tmp_path):
         in largesse("checkpoint", "make", str(tmp_path / "a"), "--log", str(tmp_path)).err
     )
     assert "is no store" in largesse("checkpoint", "list", "ftp://there").err
-    assert "there is none" in largesse("checkpoint", "list", str(tmp_path / "a")).out
+    assert "there is none" in largesse("checkpoint", "list", str(tmp_path)).out
+
+
+def test_a_store_with_the_checkpoints_of_another_log_is_refused_by_name(copy):
+    file = earlier(copy)
+    store = FolderStore(copy.archive)
+    store.delete(file.name)
+    file.landmark, file.cell = "5f" * 32, "south"
+    state_file.put(store, file)
+
+    text = refused("checkpoint", "make", copy.archive, "--log", copy.folder.parent)
+
+    assert "has checkpoints of another log than" in text
+    assert f"the last behind record {file.order.seq} of cell south: each log has a store of its own" in text
+    assert state_file.seqs_in(store) == [file.order.seq]
+    unknown = refused("checkpoint", "verify", copy.archive, "--log", copy.folder.parent)
+    assert f"the log does not note those behind {file.order.seq}" in unknown
+
+
+def test_one_damaged_file_hides_no_other(copy):
+    first, data = earlier(copy), copy.folder.parent
+    said("checkpoint", "make", copy.archive, "--log", data)
+    path = copy.archive / first.name
+    path.write_bytes(path.read_bytes()[:-9])
+
+    for words in (("list",), ("verify",)):
+        done = largesse("checkpoint", *words, copy.archive, "--json")
+        document = json.loads(done.out)
+        assert done.code == 1
+        assert first.name in done.err
+        assert len(document["checkpoints"]) == len(document["wrong"]) == 1
+    text = refused("checkpoint", "trim", copy.archive, "--log", data)
+    assert f"{first.name}: it cannot be unpacked" in text
+    assert "the log has noted 1 of the checkpoints" in text
+
+
+@pytest.mark.parametrize("words", [("list",), ("verify",), ("trim", "--log", "bus")], ids=" ".join)
+def test_a_folder_that_is_not_there_is_named(copy, words):
+    (command, *more) = [str(copy.folder) if word == "bus" else word for word in words]
+    text = refused("checkpoint", command, copy.folder / "nowhere", *more, code=2)
+    assert "nowhere: there is no such folder" in text

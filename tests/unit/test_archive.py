@@ -264,6 +264,22 @@ def test_a_damaged_archive_ends_the_command_with_1_and_names_it(folder):
     assert largesse("replay", f"archive:{folder}").code == 2
 
 
+def test_nothing_is_written_behind_an_archive_in_which_something_is_missing(log, folder):
+    path = segments(folder)[0]
+    path.unlink()
+
+    said = largesse("archive", "run", folder, "--log", log)
+
+    assert said.code != 0
+    assert path.name in said.err
+
+
+def test_the_hash_of_the_manifest_stands_in_one_piece_however_narrow(folder):
+    found = read_all(FolderStore(folder))[-1].sha256
+
+    assert f"its SHA-256  {found}\n" in largesse("archive", "status", folder, columns=60).out
+
+
 @pytest.mark.parametrize(
     ("words", "code", "says"),
     [

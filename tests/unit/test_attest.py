@@ -174,7 +174,7 @@ def test_a_private_key_that_others_may_read_is_refused(keys):
         (lambda folder: written(folder, "x", X25519PrivateKey.generate()), "another kind of key than Ed25519"),
         (lambda folder: written(folder, "x", how=BestAvailableEncryption(b"secret")), "without a passphrase"),
         (lambda folder: (folder / "nowhere",) * 2, "No such file"),
-        (lambda folder: written(folder, "x")[::-1], "no private key in PEM"),
+        (lambda folder: written(folder, "x")[::-1], "holds a public key; who signs needs the private one"),
     ],
 )
 def test_other_private_keys_are_refused_with_what_would_be_right(tmp_path, make, says):

@@ -249,6 +249,23 @@ def test_an_error_of_ours_is_not_sent_again(status):
     assert len(network.sent) == 1
 
 
+def test_an_address_where_nobody_is_stands_in_the_error_without_what_the_network_said_below():
+    with Client("http://127.0.0.1:9", retry=Retry(give_up_s=0)) as ask, pytest.raises(Unreachable) as caught:
+        ask.get("job")
+
+    assert str(caught.value).startswith("no answer from http://127.0.0.1:9: ConnectError: ")
+    assert (caught.value.__cause__, caught.value.__context__) == (None, None)
+
+
+def test_a_route_that_is_not_there_is_no_job_that_is_gone():
+    gone = {"type": "urn:largesse:not_found", "status": 404, "detail": "GET /x/v1/jobs/j: Not Found"}
+    ask, network = client_of(httpx.Response(404, json=gone))
+
+    with pytest.raises(Unreachable, match="without a path"):
+        ask.get("j")
+    assert len(network.sent) == 1
+
+
 def test_the_pause_is_as_long_as_the_gateway_says(monkeypatch):
     slept = []
     monkeypatch.setattr("largesse.client.sync.sleep", slept.append)
