@@ -239,7 +239,8 @@ def _due(first: Fold, snapshots: Iterable[Snapshot], after: int) -> dict[int, li
             due.setdefault(snapshot.order.seq, []).append(snapshot)
     if not due:
         behind = f" behind seq {after}" if after else ""
-        raise NothingToKeep(f"no service has written a snapshot{behind} yet: one is due every LARGESSE_SNAPSHOT_ROUNDS")
+        when = "each does after 1,000 rounds, or LARGESSE_SNAPSHOT_ROUNDS"
+        raise NothingToKeep(f"no service has written a snapshot{behind} yet: {when}")
     return due
 
 

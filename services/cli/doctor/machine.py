@@ -46,5 +46,5 @@ def _variables(environment: Mapping[str, str]) -> Findings:
     if not found:
         count = sum(name.startswith(PREFIX) for name in environment)
         yield Finding(
-            "environment", "ok", f"{count} variables of Largesse are set" if count else "nothing is set for Largesse"
+            "environment", "ok", f"{count} of Largesse's variables set" if count else "nothing is set for Largesse"
         )
