@@ -166,7 +166,7 @@ def _existing(url: str) -> "Store":
 
 
 def _refuse(wrong: list[str]) -> None:
-    """Raises Refused where something is wrong, each of which is told."""
+    """Raises Refused where something is wrong, and tells all of it."""
     if wrong:
         for text in wrong[:-1]:
             note(text)

@@ -9,10 +9,12 @@ from largesse.archive.archiver import AnotherLog
 from largesse.archive.manifest import ArchiveDamaged, NoArchive
 from largesse.archive.store import StoreError
 from largesse.bus.file.bus import JournalDamaged
+from largesse.bus.kafka.cluster import is_cluster
 from largesse.bus.port import BusError
 from largesse.log.codec import Undecodable
 from largesse.log.decisions import DecisionGap
 from largesse.log.export import ExportDamaged
+from largesse.telemetry import configure
 from services.cli.arguments import given
 from services.cli.ending import Refused, Wrong, out, out_json
 from services.cli.hosting import BUS
@@ -79,7 +81,7 @@ def _replay_routes(log: str, *, verify: bool, until: int | None, json: bool) -> 
     from services.cli import router_replaying
 
     with reading(), progress_of("verifying" if verify else "reading", "records") as tell:
-        router_replaying.replay(watched(open_router(log), tell), verify=verify, until=until, json=json)
+        router_replaying.replay(watched(routes_of(log), tell), verify=verify, until=until, json=json)
 
 
 def _check_until(until: int | None, last: int) -> None:
@@ -146,11 +148,19 @@ def source_of(log: str) -> Source:
     """
     archive, _, log = log.rpartition(_BEHIND)
     path = Path(log)
+    if is_cluster(log):
+        configure("console", level="warning")  # What a client of Kafka warns of is no part of what is printed.
     try:
         live = open_source(path / BUS if (path / BUS).is_dir() else log)
         return joined(open_source(archive), live) if archive else live
     except (NoLog, ExportDamaged) as error:
         raise Wrong(str(error)) from None
+
+
+def routes_of(log: str) -> Source:
+    """The router's log at an address."""
+    configure("console", level="warning")
+    return open_router(log)
 
 
 def begins_text(start: Start) -> str:

@@ -10,9 +10,9 @@ from schemas.registry import NEWEST
 from services.cli.ending import Wrong, note, out
 from services.cli.moments import point_of
 from services.cli.progress import counting, progress_of
-from services.cli.replaying import begins_text, reading, source_of
+from services.cli.replaying import begins_text, reading, routes_of, source_of
 from services.cli.show import folded, moment, on_terminal, plain
-from services.replay.router_source import is_router, open_router
+from services.replay.router_source import is_router
 from services.replay.source import Source
 
 LOOK_S = 0.5
@@ -36,7 +36,7 @@ def tail(log: str, wanted: WantedRecords, *, last: int | None, since: str | None
     if last is not None and since is not None:
         raise Wrong("--last: cannot be combined with --from")
     first = point_of("--from", since)
-    source, places = open_router(log) if is_router(log) else source_of(log), JobPlaces()
+    source, places = routes_of(log) if is_router(log) else source_of(log), JobPlaces()
     for record in source.start.before if source.start is not None else ():
         places.names_in(record)
     shown: deque[tuple[Record, bytes]] = deque(maxlen=None if since is not None else LAST if last is None else last)
