@@ -54,7 +54,10 @@ async def played(address, store):
         made = await asyncio.to_thread(lambda log=log: agree(log.messages(), 0, log.snapshots(), newest_in(store)))
         document = told(made.file, state_file.put(store, made.file))
         await publish_input(bus.writer(), "config", document, "ann")
-        await cell.settle()
+        async with asyncio.timeout(GUARD_S):
+            await cell.settle()
+            while len(await asyncio.to_thread(noted, store, log)) <= part:  # A broker shows it in its own time.
+                await cell.settle()
     states = {shell.name: dump(shell.state) for shell in cell.shells}
     for shell in cell.shells:
         await shell.close()
