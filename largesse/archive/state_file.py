@@ -37,11 +37,10 @@ class StateFileDamaged(Exception):
 
 
 @dataclass(slots=True)
-class StateFile:
+class Whereabouts:
     """Directly behind the end of a round, where the log stands at `order`. `landmark`: hash of the log's message before
     `order.offset`. `decisions`: where the decision topics were, as DecisionReader tells it. `rules`: of the last
-    opening. `shards`: of altruism that have a state of their own; the one after them is what any other has. `states`:
-    by service and shard, the layout and the JSON.
+    opening. `shards`: of altruism that have a state of their own; the one after them is what any other has.
     """
 
     cell: str
@@ -51,6 +50,12 @@ class StateFile:
     rules: int | None
     shards: int
     version: str
+
+
+@dataclass(slots=True)
+class StateFile(Whereabouts):
+    """The states there. `states`: by service and shard, the layout and the JSON."""
+
     states: dict[tuple[str, int], tuple[int, bytes]] = field(default_factory=dict)
 
     @property
@@ -75,15 +80,8 @@ class StateFile:
 
 
 @dataclass(slots=True)
-class _Head:
+class _Head(Whereabouts):
     format: int
-    cell: str
-    order: LogOrder
-    landmark: str
-    decisions: dict[str, int]
-    rules: int | None
-    shards: int
-    version: str
     states: list[tuple[str, int, int, int, str]]
 
 
@@ -106,7 +104,7 @@ def pack(file: StateFile) -> bytes:
     states = sorted(file.states.items())
     sums = [(*key, layout, len(data), sha256(data).hexdigest()) for key, (layout, data) in states]
     kept = (file.landmark, file.decisions, file.rules, file.shards, file.version)
-    head = orjson.dumps(asdict(_Head(FORMAT, file.cell, file.order, *kept, sums)))
+    head = orjson.dumps(asdict(_Head(file.cell, file.order, *kept, FORMAT, sums)))
     text = b"".join((head, b"\n", *(data for _, (_, data) in states), b"\n"))
     return zstd.compress(text + sha256(text).hexdigest().encode(), options=_OPTIONS)
 

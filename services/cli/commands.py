@@ -12,16 +12,7 @@ from services.cli.context_commands import context_app
 from services.cli.ending import Wrong, out, out_json
 from services.cli.getting import get_app
 from services.cli.groups import Group
-from services.cli.late import (
-    AdminGroup,
-    ArchiveGroup,
-    CellGroup,
-    CheckpointGroup,
-    ImportGroup,
-    ReserveGroup,
-    TokenGroup,
-    late,
-)
+from services.cli.late import ImportGroup, add_groups, late
 from services.cli.operating import config_app, node_app
 from services.cli.show import plural
 from services.cli.what_if_options import (
@@ -63,12 +54,7 @@ app.add_typer(get_app, name="get")
 app.add_typer(node_app, name="node")
 app.add_typer(config_app, name="config")
 app.add_typer(context_app, name="context")
-app.add_typer(late(ReserveGroup, "Reserve capacity in time for jobs with deadlines."), name="reserve")
-app.add_typer(late(TokenGroup, "Make, list and revoke tokens; they say who asks a cell."), name="token")
-app.add_typer(late(CellGroup, "Add and list the cells of a deployment on Kafka."), name="cell")
-app.add_typer(late(ArchiveGroup, "Keep a cell's log for years, in a folder or an object store."), name="archive")
-app.add_typer(late(CheckpointGroup, "Keep the states of all cores, and trim a log."), name="checkpoint")
-app.add_typer(late(AdminGroup, "Repair a cell that cannot continue by itself."), name="admin")
+add_groups(app)
 app.add_typer(
     late(
         ImportGroup,

@@ -39,3 +39,13 @@ def late(group: type[LateGroup], text: str) -> typer.Typer:
     app = typer.Typer(cls=group, no_args_is_help=True, rich_markup_mode=None, help=text, short_help=short)
     app.callback()(lambda: None)  # A group has to have one before it has commands.
     return app
+
+
+def add_groups(app: typer.Typer) -> None:
+    """Adds all but those that belong to another group."""
+    app.add_typer(late(ReserveGroup, "Reserve capacity in time for jobs with deadlines."), name="reserve")
+    app.add_typer(late(TokenGroup, "Make, list and revoke tokens; they say who asks a cell."), name="token")
+    app.add_typer(late(CellGroup, "Add, list and remove the cells of a deployment on Kafka."), name="cell")
+    app.add_typer(late(ArchiveGroup, "Keep a cell's log for years, in a folder or an object store."), name="archive")
+    app.add_typer(late(CheckpointGroup, "Keep the states of all cores, and trim a log."), name="checkpoint")
+    app.add_typer(late(AdminGroup, "Repair a cell that cannot continue by itself."), name="admin")

@@ -125,24 +125,30 @@ def newest(store: Store, log: CheckpointLog) -> StateFile | None:
     """The newest file of states from which a fold of the log can go on; None: there is none that is of use. Raises
     StoreOfAnother, StoreError, and what reading the log does.
     """
-    first, (files, _) = log.first(), states_in(store)
-    places = {file.order.offset - 1: file for file, _ in files.values() if file.order.offset > first}
-    mine = None
-    for message in log.messages() if places else ():
-        if message.topic != LOG or message.partition != log.partition:
+    first = log.first()
+    for seq in reversed(seqs_in(store)):
+        try:
+            file, _ = get(store, seq)
+        except StateFileDamaged:
             continue
-        file = places.get(message.offset)
-        if file is not None and sha256(message.value).hexdigest() == file.landmark:
-            mine = file
-        if message.offset >= max(places):
-            break
-    if places and mine is None:
-        other = max(places.values(), key=_offset)
-        last = f"the last behind record {other.order.seq:,} of cell {other.cell}"
-        raise StoreOfAnother(
-            f"{store.url} has checkpoints of another log than {log.name}, {last}: each log has a store of its own"
-        )
-    return mine
+        if file.order.offset <= first:
+            return None
+        if not _is_of(file, log):
+            last = f"the last behind record {seq:,} of cell {file.cell}"
+            raise StoreOfAnother(
+                f"{store.url} has checkpoints of another log than {log.name}, {last}: each log has a store of its own"
+            )
+        return file
+    return None
+
+
+def _is_of(file: StateFile, log: CheckpointLog) -> bool:
+    """Whether a log has the message before the place that a file is of."""
+    before = file.order.offset - 1
+    for message in log.messages():
+        if message.topic == LOG and message.partition == log.partition and message.offset >= before:
+            return message.offset == before and sha256(message.value).hexdigest() == file.landmark
+    return False
 
 
 def noted(store: Store, log: CheckpointLog) -> list[Noted]:
