@@ -311,6 +311,28 @@ def test_a_page_whose_script_did_not_arrive_tries_again(reader):
     assert "ads" in tab.text()
 
 
+def test_a_view_asks_for_its_parts_before_its_own_document_has_come(reader):
+    tab, held = reader(), []
+    tab.tab.route("**/v1/queues?*", lambda route: held.append(route))
+
+    def asked():
+        return sum(url.endswith("/v1/queues/ads/why") for url in tab.asked)
+
+    tab.tab.goto(f"{tab.url}/#/queues/ads")
+    for _ in range(400):
+        if held and asked():
+            break
+        tab.tab.wait_for_timeout(50)
+    early = asked()
+    for route in held:
+        route.continue_()
+    tab.tab.unroute("**/v1/queues?*")
+    tab.settled()
+
+    assert (len(held), early, asked()) == (1, 1, 1)
+    assert "Why it has what it has" in tab.text()
+
+
 TEXTS = (
     ("amount('500m')", 0.5),
     ("amount('2Gi')", 2 << 30),

@@ -30,12 +30,28 @@ export function path(...parts) {
   return ["v1", ...parts].map((part) => encodeURIComponent(part)).join("/");
 }
 
-/** The answer to what first.js has asked already. @param {string} where @returns {Promise<Response | null> | undefined} */
+/** What was asked ahead and is not taken within this is forgotten: it would be old. */
+const AHEAD_MS = 3_000;
+
+/** What first.js and the views have asked ahead, each taken once. @returns {Record<string, Promise<Response | null>>} */
+function asked() {
+  const here = /** @type {{asked?: Record<string, Promise<Response | null>>}} */ (globalThis);
+  return here.asked ??= {};
+}
+
+/** The answer to what has been asked ahead. @param {string} where @returns {Promise<Response | null> | undefined} */
 function early(where) {
-  const { asked } = /** @type {{asked?: Record<string, Promise<Response | null>>}} */ (globalThis);
-  const found = asked?.[where];
-  delete asked?.[where];
+  const found = asked()[where];
+  delete asked()[where];
   return found;
+}
+
+/** Asks for what will be read in a moment. @param {string} where */
+export function ahead(where) {
+  const answer = asked()[where] ??= fetch(where, { cache: "no-cache" }).catch(() => null);
+  setTimeout(() => {
+    if (asked()[where] === answer) delete asked()[where];
+  }, AHEAD_MS);
 }
 
 /**

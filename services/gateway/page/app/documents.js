@@ -1,5 +1,5 @@
 // Documents of the API in a view: read, read again when they change, and given up when the view is left.
-import { read } from "./api.js";
+import { ahead, read } from "./api.js";
 import { head, onChange, touches } from "./changes.js";
 import { useEffect, useRef, useState } from "./lib.js";
 import { at } from "./route.js";
@@ -13,6 +13,22 @@ const REST = 8;
  * @typedef {{data: T | null, problem: Error | null, busy: boolean, again: () => void}} Read
  */
 
+/** An address at the moment that the page shows. @param {string} where @param {string | null} moment */
+function atMoment(where, moment) {
+  return moment === null ? where : `${where}${where.includes("?") ? "&" : "?"}at=${encodeURIComponent(moment)}`;
+}
+
+/**
+ * Asks for what the parts of a view read first while the view still reads its own document.
+ * @param {string[]} wheres Addresses as the parts give them. @param {string[]} [untimed] Those that take no moment.
+ */
+export function useAhead(wheres, untimed = []) {
+  useEffect(() => {
+    for (const where of wheres) ahead(atMoment(where, at.peek()));
+    for (const where of untimed) ahead(where);
+  }, []);
+}
+
 /**
  * A document at the moment that the page shows. What was read last stays until the next has come.
  * @param {string | null} where The address, without `at`; null: nothing is to be read.
@@ -23,8 +39,7 @@ const REST = 8;
  */
 export function useDocument(where, kinds, { timed = true, everyMs = AGAIN_MS, shared = false } = {}) {
   const moment = at.value;
-  const full = where === null || !timed || moment === null ? where
-    : `${where}${where.includes("?") ? "&" : "?"}at=${encodeURIComponent(moment)}`;
+  const full = where === null || !timed ? where : atMoment(where, moment);
   const [state, setState] = useState(/** @type {{data: any, problem: Error | null, busy: boolean}} */ (
     { data: null, problem: null, busy: true }));
   const again = useRef(() => {});

@@ -1,7 +1,7 @@
 // One job: its stages, why it is where it is, its attempts, output, records, and what can be done with it.
 import { path, send } from "./api.js";
 import { Action } from "./act.js";
-import { useDocument } from "./documents.js";
+import { useAhead, useDocument } from "./documents.js";
 import { Gantt } from "./gantt.js";
 import { Graph } from "./graph.js";
 import { JobShare } from "./job_share.js";
@@ -18,6 +18,7 @@ import { Why } from "./why.js";
 /** @param {{name: string}} props */
 export function Job({ name }) {
   const found = useDocument(path("jobs", name), [`jobs/${name}`]);
+  useAhead([path("jobs", name, "why")], [path("jobs", name, "attempts")]);
   return html`<${Shown} read=${found} what=${`job ${name}`}>${(/** @type {any} */ job) => html`<${Whole} job=${job} again=${found.again} />`}<//>`;
 }
 

@@ -1,7 +1,7 @@
 // One node: what it has, what holds it, why nothing new runs there.
 import { address, path, send } from "./api.js";
 import { Action } from "./act.js";
-import { useDocument } from "./documents.js";
+import { useAhead, useDocument } from "./documents.js";
 import { Gantt } from "./gantt.js";
 import { html, useState } from "./lib.js";
 import { nowMs } from "./moment.js";
@@ -18,6 +18,7 @@ const GANTT_STEP_MS = 10_000;
 /** @param {{name: string}} props */
 export function Node({ name }) {
   const found = useDocument(address("v1/nodes", { q: name }), [`nodes/${name}`]);
+  useAhead([path("nodes", name, "why")]);
   return html`<${Shown} read=${found} what=${`node ${name}`}>${(/** @type {any} */ data) => {
     const node = data.nodes.find((/** @type {any} */ each) => each.node === name);
     if (!node) return html`<h1>${name}</h1><${Empty}>There is no such node at this moment. <a href=${href(["nodes"])}>All nodes</a>.<//>`;

@@ -1,6 +1,6 @@
 // One queue: what it is due and holds, why, and what a change of its weight or limits would do.
 import { address, path as apiPath, read, send } from "./api.js";
-import { useDocument } from "./documents.js";
+import { useAhead, useDocument } from "./documents.js";
 import { Hindsight } from "./hindsight.js";
 import { QueueHistory } from "./history.js";
 import { html, useEffect, useState } from "./lib.js";
@@ -15,9 +15,20 @@ import { Why } from "./why.js";
 
 const JOBS_SHOWN = 20;
 
+/** @param {string} path "": the root. */
+function whyOf(path) {
+  return apiPath("queues", ...(path ? path.split("/") : ["root"]), "why");
+}
+
+/** @param {string} path */
+function jobsOf(path) {
+  return address("v1/jobs", { queue: path, state: ["waiting", "running"], limit: JOBS_SHOWN });
+}
+
 /** @param {{path: string}} props `root`: the root itself. */
 export function Queue({ path }) {
   const tree = useDocument("v1/queues", ["queues", "jobs", "config", "rounds"], { shared: true });
+  useAhead([whyOf(path === "root" ? "" : path), jobsOf(path === "root" ? "" : path)]);
   return html`<${Shown} read=${tree} what=${`queue ${path}`}>${(/** @type {any} */ root) => {
     const all = walked(root);
     const queue = all.find((each) => each.queue === path) ?? (path === "root" ? root : undefined);
@@ -52,7 +63,7 @@ function Whole({ queue, above, again }) {
         <p>${limitsText(queue.limits) || html`<span class="none">No limits of its own.</span>`}</p>
         ${(queue.ignored.guaranteed.length > 0 || queue.ignored.max.length > 0) && html`<p class="attention">Does not count under this preset: ${[queue.ignored.guaranteed.length && `guaranteed ${queue.ignored.guaranteed.join(", ")}`, queue.ignored.max.length && `max ${queue.ignored.max.join(", ")}`].filter(Boolean).join("; ")}.</p>`}
       </section>
-      <${Why} where=${apiPath("queues", ...(path ? path.split("/") : ["root"]), "why")} kinds=${["queues", "jobs", "rounds", "config"]} kind="queue" name=${path} wide heading="Why it has what it has" />
+      <${Why} where=${whyOf(path)} kinds=${["queues", "jobs", "rounds", "config"]} kind="queue" name=${path} wide heading="Why it has what it has" />
       ${path && !path.includes("/") && html`<${QueueHistory} path=${path} />`}
       ${may("operator") && html`<${Change} key=${path} queue=${queue} again=${again} />`}
       <${JobsHere} path=${path} />
@@ -61,7 +72,7 @@ function Whole({ queue, above, again }) {
 
 /** @param {{path: string}} props */
 function JobsHere({ path }) {
-  const found = useDocument(address("v1/jobs", { queue: path, state: ["waiting", "running"], limit: JOBS_SHOWN }), ["jobs"]);
+  const found = useDocument(jobsOf(path), ["jobs"]);
   return html`<section class="card wide" aria-label="Jobs"><h2>Jobs here</h2><${Shown} read=${found} what="jobs">${(/** @type {any} */ data) => !data.jobs.length ? html`<${Empty}>No job of it runs or waits.<//>` : html`
     <${Table} label="Jobs of the queue"><thead><tr><th>Job</th><th>State</th><th>User</th><th class="num">Tasks</th><th>Submitted</th><th>Waits for</th></tr></thead><tbody>
       ${data.jobs.map((/** @type {any} */ job) => html`<tr key=${job.job}><th scope="row" class="name"><a href=${href(["jobs", job.job])}>${job.job}</a></th><td><${State} state=${job.state} /></td><td class="name">${job.user || job.author}</td><td class="num">${number(job.tasks.total)}</td><td class="when"><${Time} ms=${job.submitted_ms} /></td><td class="text">${job.why ?? ""}</td></tr>`)}</tbody><//>
