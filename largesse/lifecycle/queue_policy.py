@@ -12,7 +12,7 @@ from typing import NamedTuple, cast
 from schemas.policy import Policy
 from schemas.presets import PRESETS, Preset
 from schemas.quantities import SLOTS, Vector
-from schemas.queue_tree import below
+from schemas.queue_tree import below, upwards
 from schemas.queues import Queue
 from schemas.sharing import LIST_POLICIES, ServingOrder, Sharing
 
@@ -56,6 +56,12 @@ def groups(tree: Queue | None, preset: Preset, of_hdrf: ServingOrder = "drf") ->
         facts = PRESETS[preset]
         _collect(found, tree, "", facts.sharing, None, "giving" if facts.plans_jobs else of_hdrf)
     return found
+
+
+def with_shares(tree: Queue | None, preset: Preset) -> dict[str, bool]:
+    """Paths of the queues that fairness gives shares; those inside a list have none: it is served as a whole."""
+    tops = {group.path: True for group in groups(tree, preset).values()}
+    return {path: True for top in tops for path in upwards(top)}
 
 
 def cell_list(found: Mapping[str, Group]) -> ServingOrder | None:

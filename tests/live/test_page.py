@@ -363,3 +363,29 @@ def test_numbers_are_worded_with_their_units(reader):
 
     assert said.pop("moment(1795934533821)") == "2026-11-29 07:42:13"
     assert said == dict(TEXTS)
+
+
+LENT = """
+import('/page/app/lending.js').then(({lending}) => lending([0, 10, 40], {
+  lends: {held: [1e8, 4e8, 0], guaranteed: [4e8, 4e8, 4e8]},
+  also: {held: [1e8, 3e8, 0], guaranteed: [2e8, 3e8, 0]},
+  borrows: {held: [3e8, 1e8, 1e9], guaranteed: [1e8, 2e8, 0]},
+  gone: {held: [null, 0, null], guaranteed: [null, null, null]},
+}))
+"""
+
+
+def test_what_queues_lend_and_borrow_is_weighed_by_time(reader):
+    tab = reader()
+    tab.open("overview")
+    found = tab.tab.evaluate(LENT)
+    rows = {row.pop("name"): {name: round(part, 9) for name, part in row.items()} for row in found["rows"]}
+
+    # For 10 of 40 ms 0.4 are left of guarantees, and 0.2 borrowed: half of what either leaves is lent.
+    assert rows == {
+        "lends": {"held": 0.325, "guaranteed": 0.4, "lent": 0.0375, "borrowed": 0},
+        "also": {"held": 0.25, "guaranteed": 0.275, "lent": 0.0125, "borrowed": 0},
+        "borrows": {"held": 0.15, "guaranteed": 0.175, "lent": 0, "borrowed": 0.05},
+        "gone": {"held": 0, "guaranteed": 0, "lent": 0, "borrowed": 0},
+    }
+    assert found["spanMs"] == 40

@@ -57,7 +57,10 @@ def said_of(state):
     summary = summary_document(state, asyncio.run(Tally().look(state)))
     state.touched = None
     tree = summary["queues"]
-    told = {each["queue"]: (round(each["held"] * SHARE_UNITS), entitled(each)) for each in tree["children"]}
+    told = {
+        queue["queue"]: (round(queue["held"] * SHARE_UNITS), entitled(queue), guaranteed(queue))
+        for queue in tree["children"]
+    }
     return {
         "capacity": summary["capacity"],
         "held": {kind: text for kind, text in summary["used"].items() if text != quantity_text(kind, 0)},
@@ -65,7 +68,7 @@ def said_of(state):
         "jobs": sum(summary["jobs"].get(each, 0) for each in ("waiting", "running")),
         "waiting": sum(each["tasks"] for each in summary["waiting"]),
         "running": sum(each["running"] for each in node_documents(state)),
-        "queues": {path: (held, target) for path, (held, target) in told.items() if held or target is not None},
+        "queues": {path: each for path, each in told.items() if each[0] or each[1] is not None or each[2]},
     }
 
 
@@ -74,6 +77,11 @@ def entitled(queue):
     own = [] if queue["target"] is None else [round(queue["target"] * SHARE_UNITS)]
     below = [each for child in queue["children"] if (each := entitled(child)) is not None]
     return sum(own + below) if own or below else None
+
+
+def guaranteed(queue):
+    """What a queue is guaranteed; None: it has no share of its own."""
+    return None if queue["guaranteed"] is None else round(queue["guaranteed"] * SHARE_UNITS)
 
 
 def at_each(document):
@@ -85,11 +93,14 @@ def at_each(document):
             name: {kind: quantity_text(kind, each[name][at]) for kind, each in series if each[name][at]}
             for name in ("capacity", "held", "promised")
         }
-        queues = {path: (each["held"][at], each["entitled"][at]) for path, each in document["queues"].items()}
+        queues = {
+            path: (each["held"][at], each["entitled"][at], each["guaranteed"][at])
+            for path, each in document["queues"].items()
+        }
         found[ms] = {
             **amounts,
             **{name: document[name][at] for name in ("jobs", "waiting", "running")},
-            "queues": {path: each for path, each in queues.items() if each != (0, None)},
+            "queues": {path: each for path, each in queues.items() if each[:2] != (0, None) or each[2]},
         }
     return found
 

@@ -56,19 +56,20 @@ def _times(state: State, from_ms: int, to_ms: int, most: int) -> tuple[list[int]
 
 
 def _queues(rows: list[Numbers]) -> tuple[Document, int]:
-    """By queue what it held and was entitled to, of those that held most, and how many more there were at a time."""
+    """By queue what it held, was entitled to and was guaranteed, of those that held most, and how many more there were
+    at a time."""
     sums: dict[str, int] = {}
     for row in rows:
-        for path, (held, _) in row["queues"].items():
+        for path, (held, _, _) in row["queues"].items():
             sums[path] = sums.get(path, 0) + held
     shown = sorted(sorted(sums, key=lambda path: (-sums[path], path))[:QUEUES_MAX])
     left_out = max((row["left_out"] + sum(path not in shown for path in row["queues"]) for row in rows), default=0)
     found: Document = {}
     for path in shown:
-        columns: tuple[list[int | None], list[int | None]] = ([], [])
+        columns: tuple[list[int | None], list[int | None], list[int | None]] = ([], [], [])
         for row in rows:
-            nothing = (None if row["left_out"] else 0, None)
+            nothing = (None if row["left_out"] else 0, None, None)
             for column, number in zip(columns, row["queues"].get(path, nothing), strict=True):
                 column.append(number)
-        found[path] = {"held": columns[0], "entitled": columns[1]}
+        found[path] = {"held": columns[0], "entitled": columns[1], "guaranteed": columns[2]}
     return found, left_out

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from largesse.lifecycle.promises import active
-from largesse.lifecycle.queue_policy import groups, ignored_of_max
+from largesse.lifecycle.queue_policy import ignored_of_max, with_shares
 from largesse.lifecycle.slots import slots_of
 from schemas import Policy, Queue, Vector
 from schemas.edge.queues import weight_number
@@ -112,12 +112,6 @@ def settings_document(queue: Queue) -> Document:
         "submitters": queue.submitters,
     }
     return {"weight": weight_number(queue.weight), "policy": queue.policy or None, "limits": limits}
-
-
-def with_shares(tree: Queue | None, preset: Preset) -> dict[str, bool]:
-    """Paths of the queues that fairness gives shares; those inside a list have none: it is served as a whole."""
-    tops = {group.path: True for group in groups(tree, preset).values()}
-    return {path: True for top in tops for path in upwards(top)}
 
 
 def ignored_limits(tree: Queue, preset: Preset) -> dict[str, dict[str, list[str]]]:

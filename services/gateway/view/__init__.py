@@ -13,6 +13,6 @@ NAME = "gateway"
 TOPIC = ""
 UPSTREAM = ()
 READS = ("shares", "asks", "grants")
-LAYOUT = 33
+LAYOUT = 34
 SETTLED = ("ended", "places", "used_by", "specs")
 """Fields of the state whose entries stay as they are until they go (largesse/log/past_states.py)."""

@@ -373,7 +373,7 @@ def _noting(learn: Any) -> Any:
 
     def learned(state: State, record: Record) -> None:
         take_sample(state, record.time)
-        state.history.replaced = None
+        state.history.replaced = state.history.replaced_guaranteed = None
         learn(state, record)
         state.cell, state.seq, state.time, state.latest = record.cell, record.seq, record.time, record
         settle_all(state, record.time)

@@ -10,6 +10,7 @@ from json import dumps, loads
 from typing import TypedDict
 
 from largesse.lifecycle.promises import active
+from largesse.lifecycle.queue_policy import with_shares
 from largesse.lifecycle.slots import counted_capacity, slots_of
 from schemas import Vector
 from schemas.quantities import SHARE_UNITS, SLOTS
@@ -24,11 +25,15 @@ QUEUES_MAX = 50
 """Queues in a sample: those that hold most."""
 
 
+Shares = tuple[int, int | None, int | None]
+"""What a queue holds, what it is entitled to, and what it is guaranteed."""
+
+
 class Numbers(TypedDict):
     """One sample: `jobs` that live, `waiting` tasks, `running` attempts; by resource `capacity` of nodes that are not
-    lost, what is `held` there and `promised`; by top-level queue, `queues`: what it holds and what it is entitled to
-    (None: it asks for nothing), in 10^-9 of the cell, of those that hold or are entitled to something; `left_out`: how
-    many more there are.
+    lost, what is `held` there and `promised`; by top-level queue, `queues`: what it holds, what it is entitled to
+    (None: it asks for nothing) and what it is guaranteed (None: it has no share of its own), in 10^-9 of the cell, of
+    those that have any; `left_out`: how many more there are.
     """
 
     jobs: int
@@ -37,7 +42,7 @@ class Numbers(TypedDict):
     capacity: Vector
     held: Vector
     promised: Vector
-    queues: dict[str, tuple[int, int | None]]
+    queues: dict[str, Shares]
     left_out: int
 
 
@@ -107,8 +112,8 @@ def numbers_of(state: State) -> Numbers:
     }
 
 
-def _most_first(queue: tuple[str, tuple[int, int | None]]) -> tuple[int, int, str]:
-    path, (held, entitled) = queue
+def _most_first(queue: tuple[str, Shares]) -> tuple[int, int, str]:
+    path, (held, entitled, _) = queue
     return -held, -(entitled or 0), path
 
 
@@ -138,9 +143,9 @@ def _promised(state: State) -> Vector:
     return promised
 
 
-def _of_queues(state: State, capacity: Vector) -> dict[str, tuple[int, int | None]]:
-    """By top-level queue, what it holds and what it, or those below it together, are entitled to, where there is
-    something to tell.
+def _of_queues(state: State, capacity: Vector) -> dict[str, Shares]:
+    """By top-level queue, what it holds, what it, or those below it together, are entitled to, and what it is
+    guaranteed, where there is something to tell.
     """
     # Levels of a round that is just being closed belong to what comes behind the sample.
     before = {**state.levels, **(state.history.replaced or {})}
@@ -159,11 +164,23 @@ def _of_queues(state: State, capacity: Vector) -> dict[str, tuple[int, int | Non
         paths = [child.name for child in with_default(tree).children]
     else:
         paths = [*({path: True for path in (*held, *entitled) if path})]
-    found: dict[str, tuple[int, int | None]] = {}
+    guaranteed = _guaranteed(state)
+    found: dict[str, Shares] = {}
     for path in paths:
-        share, due = _dominant(held.get(path, {}), capacity), entitled.get(path)
-        if share or due is not None:
-            found[path] = share, due
+        share, due, own = _dominant(held.get(path, {}), capacity), entitled.get(path), guaranteed.get(path)
+        if share or due is not None or own:
+            found[path] = share, due, own
+    return found
+
+
+def _guaranteed(state: State) -> dict[str, int]:
+    """By top-level queue that has a share of its own, what it is guaranteed, as fairness published it last."""
+    before = state.history.replaced_guaranteed or {}
+    found = {}
+    for path in with_shares(state.queues, state.policy.preset):
+        if path and "/" not in path:
+            share = state.shares.get(path)
+            found[path] = before.get(path, 0 if share is None else share.guaranteed)
     return found
 
 

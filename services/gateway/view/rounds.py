@@ -86,6 +86,10 @@ def fold_shares(state: State, record: Record) -> None:
     before, levels = state.shares, state.levels
     moved = [*(levels if body.full else body.gone), *(level.queue for level in body.levels)]
     state.history.replaced = {queue: levels.get(queue) for queue in moved}
+    told = [*(before if body.full else ()), *(share.queue for share in body.queues)]
+    state.history.replaced_guaranteed = {
+        queue: before[queue].guaranteed if queue in before else 0 for queue in told if "/" not in queue
+    }
     if body.full:  # Names every queue of which there is something to tell.
         state.levels, state.shares = {}, {}
         named = {share.queue: True for share in body.queues}

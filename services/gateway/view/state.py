@@ -249,7 +249,8 @@ class Sample:
 @dataclass(slots=True)
 class History:
     """Samples at multiples of `every_ms`, from `first_ms` on. `next_ms`: the next one; None: the log has not begun.
-    `replaced`: of a round that is just being closed, levels as they were before its decisions; None: there was none.
+    `replaced`, `replaced_guaranteed`: of a round that is just being closed, levels, and what top-level queues were
+    guaranteed, as they were before its decisions; None: there was none.
     """
 
     every_ms: int = 60_000
@@ -257,6 +258,7 @@ class History:
     next_ms: int | None = None
     samples: list[Sample] = field(default_factory=list)
     replaced: Cache[dict[str, int | None] | None] = None
+    replaced_guaranteed: Cache[dict[str, int] | None] = None
 
 
 @dataclass(slots=True)

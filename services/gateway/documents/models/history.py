@@ -21,10 +21,12 @@ class ResourceSeries(BaseModel):
 
 class QueueSeries(BaseModel):
     """Shares of a queue right below the root, a number for each time. `held`: null: not kept, since others held more;
-    `entitled`: it, or those below it together; null: it asked for nothing."""
+    `entitled`: it, or those below it together; null: it asked for nothing. `guaranteed`: by its weight among the
+    siblings that ask, or by its guarantee; null: it had no share of its own, or it is not kept."""
 
     held: list[Ppb | None]
     entitled: list[Ppb | None]
+    guaranteed: list[Ppb | None]
 
 
 class History(BaseModel):

@@ -12,6 +12,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 
 from largesse.lifecycle.promises import active
+from largesse.lifecycle.queue_policy import with_shares
 from largesse.lifecycle.running_limit import limit
 from largesse.lifecycle.slots import counted_demand, slots_of
 from schemas import Policy, Queue, Vector
@@ -25,7 +26,7 @@ from schemas.wording import nearest, plural
 from services.gateway.documents import Document
 from services.gateway.documents.counting import added, capacity_of
 from services.gateway.documents.queueing import named
-from services.gateway.documents.queues import holdings, ignored_limits, settings_document, with_shares
+from services.gateway.documents.queues import holdings, ignored_limits, settings_document
 from services.gateway.http.dry_runs.processes import process_of
 from services.gateway.http.dry_runs.starved_queues import left_nothing
 from services.gateway.http.problems import Problem

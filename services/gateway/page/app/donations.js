@@ -1,6 +1,7 @@
-// Who gave to whom: the ledger over a span of time, by queue and by job.
+// Who gave to whom over a span of time: jobs by the ledger, queues by what they were guaranteed.
 import { useDocument } from "./documents.js";
 import { Flows } from "./flows.js";
+import { Lending } from "./lending.js";
 import { html, useState } from "./lib.js";
 import { logBegins, shown } from "./moment.js";
 import { Bar, Empty, Fact, Shown, Table } from "./parts.js";
@@ -33,7 +34,8 @@ export function Donations() {
     </form>
     <${Shown} read=${now} what="the ledger">${(/** @type {any} */ ledger) => !isReady || (since !== null && before.data === null)
       ? before.problem ? html`<p class="trouble" role="alert">${before.problem.message}</p>` : html`<p class="note" role="status">Reading what was before …</p>`
-      : html`<${Whole} now=${ledger} before=${since === null ? { queues: [], jobs: [] } : before.data} />`}<//>`;
+      : html`<${Whole} now=${ledger} before=${since === null ? { queues: [], jobs: [] } : before.data} />`}<//>
+    ${isReady && html`<div class="grid"><${Lending} key=${since} from=${since === null || /^[0-9]+$/.test(since) ? before.data?.at?.time ?? 0 : Math.max(0, Date.parse(since))} /></div>`}`;
 }
 
 /** Accounts less what they were before. @param {any[]} rows @param {any[]} before @param {"queue" | "job"} key @returns {Account[]} */
@@ -55,13 +57,13 @@ function Whole({ now, before }) {
   const resource = resources.includes(chosen) ? chosen : resources[0] ?? "cpu";
   const of = (/** @type {Account} */ row, /** @type {"donated" | "received" | "waited"} */ field) => row[field][resource] ?? 0;
   const isWhole = before.queues.length === 0;
-  if (!queues.length) return html`<div class="card"><${Empty}>Nothing was given away. Jobs give under the presets <code>carbyne</code> and <code>carbyne-dag</code>: <a href=${href(["classes"])}>other presets</a> keep no ledger.<//></div>`;
+  if (!queues.length) return html`<div class="card"><${Empty}>No job gave anything away. Jobs give under the presets <code>carbyne</code> and <code>carbyne-dag</code>; under any preset queues lend each other what they leave of their guarantees, as below.<//></div>`;
   const most = Math.max(Number.MIN_VALUE, ...queues.map((row) => Math.max(of(row, "donated"), of(row, "received"))));
   const ranked = jobs.filter((row) => of(row, "donated") || of(row, "received") || of(row, "waited")).sort((a, b) => of(b, "donated") + of(b, "received") - of(a, "donated") - of(a, "received") || (a.name < b.name ? -1 : 1));
   const cells = (/** @type {Account} */ row, /** @type {string} */ kind) => FIELDS.map((field) => html`<td key=${field} class="num"><${Fact} kind=${kind} name=${row.name} field=${`${field}.${resource}`} value=${isWhole ? (kind === "account" ? now.queues : now.jobs).find((/** @type {any} */ each) => (each.job ?? each.queue) === row.name)?.[field]?.[resource] ?? "0" : of(row, field)}>${resourceTime(resource, of(row, field))}<//>${kind === "account" && html`<${Bar} label=${`${percent(of(row, field) / most)} of the most`} parts=${[{ share: of(row, field) / most, look: LOOKS[field] }]} />`}</td>`);
   return html`<div class="grid"><section class="card wide" aria-label="By queue">
       <div class="row"><h2>By queue</h2><label class="row hint">of <select value=${resource} onChange=${(/** @type {any} */ event) => setChosen(event.target.value)}>${resources.map((each) => html`<option value=${each}>${label(each)}</option>`)}</select></label></div>
-      <${Flows} resource=${resource} givers=${queues.map((row) => ({ name: row.name, value: of(row, "donated") }))} receivers=${queues.map((row) => ({ name: row.name, value: of(row, "received") }))} />
+      <${Flows} text=${(/** @type {number} */ value) => resourceTime(resource, value)} givers=${queues.map((row) => ({ name: row.name, value: of(row, "donated") }))} receivers=${queues.map((row) => ({ name: row.name, value: of(row, "received") }))} />
       <${Table} label="Given and received by queue"><thead><tr><th>Queue</th><th class="num">Gave</th><th class="num">Got</th><th class="num">Waited for</th><th class="num">Jobs ended later by</th></tr></thead><tbody>
         ${queues.map((row) => html`<tr key=${row.name}><th scope="row" class="name"><a href=${queueHref(row.name)}>${row.name}</a></th>${cells(row, "account")}<td class="num">${duration(row.lost)}</td></tr>`)}</tbody><//>
       <p class="hint">Gave: entitled to, and not needed then. Got: held beyond what it was entitled to. Waited for: entitled to and needed, while there was no room.</p></section>

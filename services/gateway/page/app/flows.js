@@ -2,7 +2,6 @@
 // given belongs to nobody in between, so no flow leads from one queue to another.
 import { html } from "./lib.js";
 import { queueHref } from "./route.js";
-import { resourceTime } from "./text.js";
 
 const [HEIGHT, GAP, BAND, LEFT, WIDE] = [260, 6, 10, 180, 760];
 const SHOWN_MAX = 12;
@@ -27,8 +26,8 @@ function placed(ends, scale) {
   });
 }
 
-/** @param {{givers: End[], receivers: End[], resource: string}} props */
-export function Flows({ givers, receivers, resource }) {
+/** @param {{givers: End[], receivers: End[], text: (value: number) => string, gave?: string, got?: string}} props */
+export function Flows({ givers, receivers, text: amountText, gave = "gave", got: received = "got" }) {
   const [from, to] = [most(givers), most(receivers)];
   const sum = (/** @type {End[]} */ ends) => ends.reduce((all, end) => all + end.value, 0);
   const [given, got] = [sum(from), sum(to)];
@@ -46,10 +45,10 @@ export function Flows({ givers, receivers, resource }) {
   };
   const [startLeft, startRight] = [(high - given * scale) / 2, (high - got * scale) / 2];
   let [offLeft, offRight] = [startLeft, startRight];
-  const spoken = `${left.map((end) => `${text(end)} gave ${resourceTime(resource, end.value)}`).join(", ")}; ${right.map((end) => `${text(end)} got ${resourceTime(resource, end.value)}`).join(", ")}`;
+  const spoken = `${left.map((end) => `${text(end)} ${gave} ${amountText(end.value)}`).join(", ")}; ${right.map((end) => `${text(end)} ${received} ${amountText(end.value)}`).join(", ")}`;
   const end = (/** @type {any} */ each, /** @type {"left" | "right"} */ side) => {
     const x = side === "left" ? LEFT : WIDE - LEFT - BAND;
-    const says = html`<text class=${`flow-${side}`} x=${side === "left" ? x - 8 : x + BAND + 8} y=${each.top + Math.max(each.high, 12) / 2}>${cut(text(each))}<tspan class="small"> ${resourceTime(resource, each.value)}</tspan></text>`;
+    const says = html`<text class=${`flow-${side}`} x=${side === "left" ? x - 8 : x + BAND + 8} y=${each.top + Math.max(each.high, 12) / 2}>${cut(text(each))}<tspan class="small"> ${amountText(each.value)}</tspan></text>`;
     return html`<g key=${`${side}${each.name}`}><title>${text(each)}</title><rect class=${side === "left" ? "held" : "mid"} x=${x} y=${each.top} width=${BAND} height=${each.high} rx="2" />${each.name ? html`<a href=${queueHref(each.name)}>${says}</a>` : says}</g>`;
   };
   return html`<div class="flows scrolls" role="group" tabindex="0" aria-label="Flows between queues"><svg viewBox=${`0 0 ${WIDE} ${high + 22}`} role="img" aria-label=${spoken}>
