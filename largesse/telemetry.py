@@ -70,6 +70,7 @@ CELLS_RUN = Gauge("largesse_cells_run", "Cells that this instance runs")
 CELLS_FAILED = Counter("largesse_cells_failed", "Times that an error ended a cell here", ["cell"])
 ROUTES = Gauge("largesse_router_jobs", "Jobs that named no cell and are not over, by where they are", ["state"])
 ROUTED = Counter("largesse_router_sent_jobs", "Jobs that were sent to a cell by this instance", ["cell", "why"])
+ROUTER_SEQ = Gauge("largesse_router_log_seq", "Seq of the last record of the router's log that this gateway has read")
 MOVES = Counter("largesse_router_moves", "Jobs that were to move, by what became of it", ["outcome"])
 STRUCK = Counter("largesse_struck_tasks", "Granted tasks that newer facts overtook")
 

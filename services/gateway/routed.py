@@ -12,7 +12,7 @@ from typing import Literal
 from largesse.bus.port import Bus, BusError, Outgoing, Writer
 from largesse.log.fencing import Accepted
 from largesse.log.reader import LogReader, wait_for_more
-from largesse.telemetry import logger
+from largesse.telemetry import ROUTER_SEQ, logger
 from schemas import InputRefused, InputRepeated, JobCancelled, JobRejected
 from schemas.routes import (
     CellLoad,
@@ -88,6 +88,7 @@ class Routed:
                     for accepted in read:
                         self.take(accepted)
                     if read:
+                        ROUTER_SEQ.set(reader.order.seq)
                         self._said_s = asyncio.get_running_loop().time()
                         self._tell()
                         await asyncio.sleep(0)

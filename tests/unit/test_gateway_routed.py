@@ -6,11 +6,13 @@ from hashlib import sha256
 
 import httpx
 import jsonschema
+from prometheus_client import REGISTRY
 
 from largesse.bus.memory import MemoryBus
 from largesse.known_cells import Cell, add_cell, remove_cell
 from largesse.log.reader import publish_input
 from largesse.settings import Settings
+from largesse.telemetry import ROUTER_SEQ
 from schemas.routes import RouterSet
 from services.admission import sequencer as admission
 from services.gateway.access.callers import may_submit
@@ -146,6 +148,23 @@ def test_where_no_router_has_ever_been_the_list_says_so():
         assert (await http.get("/v1/cells")).json()["router"] is None
 
     tell(story, with_router=False)
+
+
+def test_how_far_the_routers_log_goes_is_told_to_who_watches_it():
+    def told():
+        return REGISTRY.get_sample_value("largesse_router_log_seq")
+
+    async def without(http, bus, routed):
+        await http.get("/v1/cells")
+        assert told() == 0
+
+    async def beside(http, bus, routed):
+        before = told()
+        await routed.until(lambda: told() > before, GUARD_S)  # It writes a record a second, whatever there is to do.
+
+    ROUTER_SEQ.set(0)
+    tell(without, with_router=False)
+    tell(beside)
 
 
 def test_messages_that_wait_for_a_router_are_counted():
