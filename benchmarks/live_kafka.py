@@ -13,7 +13,7 @@ import sys
 import tempfile
 import time
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -77,6 +77,7 @@ class Cluster:
     start_s: float = START_S
     waiting: dict[str, asyncio.Future[float]] = field(default_factory=dict)
     running: deque[tuple[float, Grant]] = field(default_factory=deque)
+    wanted: list[tuple[Callable[[object], bool], asyncio.Future[None]]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.clients, self.agents = self.bus.writer(), self.bus.writer()
@@ -100,7 +101,22 @@ class Cluster:
                 elif isinstance(body, RoundClosed):
                     self.rounds += 1
                     await self._start(body.grants)
+                self._tell(body)
             self.news.set()
+
+    async def until(self, wanted: Callable[[object], bool], seconds: float) -> None:
+        """Returns once the log has a record with such a body, from now on. Raises TimeoutError."""
+        there = asyncio.get_running_loop().create_future()
+        self.wanted.append((wanted, there))
+        async with asyncio.timeout(seconds):
+            await there
+
+    def _tell(self, body: object) -> None:
+        found = [each for each in self.wanted if each[1].done() or each[0](body)]
+        for each in found:
+            self.wanted.remove(each)
+            if not each[1].done():
+                each[1].set_result(None)
 
     async def _start(self, grants: list[Grant]) -> None:
         now = time.perf_counter()

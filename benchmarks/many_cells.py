@@ -1,11 +1,10 @@
-"""Several cells by one set of services: what a flooded one takes from the others, and how soon standbys take over.
+"""Several cells by one set of services: what a flooded one takes from the others.
 
 Two instances of each service run all cells (LARGESSE_CELLS=all); this process plays the clients and agents of each. The
-latency of each cell but the first is measured while the first is idle, and while it is flooded. Then an instance of one
-service at a time is killed or paused: the time is from the signal until each cell has started a job that was submitted
-right after it. Needs a Kafka of its own: LARGESSE_TEST_KAFKA. Nothing is asserted.
+latency of each cell but the first is measured while the first is idle, and while it is flooded. Needs a Kafka of its
+own: LARGESSE_TEST_KAFKA. Nothing is asserted. takeovers.py kills and pauses the same instances.
 
-    python -m benchmarks.many_cells [--cells N] [--seconds N] [--tries N] [--services NAME ...]
+    python -m benchmarks.many_cells [--cells N] [--seconds N]
 """
 
 import argparse
@@ -16,7 +15,6 @@ import socket
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
@@ -34,7 +32,6 @@ INSTANCES = 2
 SMALL = Size(nodes=10, cores=4, pending=0, hold_s=0.5, measured_s=0, probes=0, load=0)
 FLOOD_JOBS = 200
 START_S = 300
-PAUSE_S = 2
 OK = b"200"
 
 
@@ -175,36 +172,6 @@ async def flood(cluster: Cluster) -> None:
         await asyncio.sleep(0.1)
 
 
-async def takeover(cells: ManyCells, instance: Instance, number: signal.Signals, label: str) -> float:
-    """Seconds from the signal until every cell has started a job that was submitted right after it."""
-    instance.send(number)
-    begun = time.perf_counter()
-    await asyncio.gather(*(first_start(cluster, f"{label}-probe") for cluster in cells.clusters.values()))
-    return time.perf_counter() - begun
-
-
-async def takeovers(cells: ManyCells, services: Sequence[str], tries: int) -> None:
-    """Of each service, by kill -9 and by SIGSTOP, printed as it comes."""
-    for service in services:
-        for number in (signal.SIGKILL, signal.SIGSTOP):
-            took: list[float] = []
-            for turn in range(tries):
-                for each in range(INSTANCES):
-                    await cells.instances[f"{service}-{each}"].ready()
-                await asyncio.sleep(PAUSE_S)
-                instance = cells.instances[f"{service}-{turn % INSTANCES}"]
-                took.append(await takeover(cells, instance, number, f"{service}-{number.name}-{turn}"))
-                if number is signal.SIGSTOP:
-                    instance.send(signal.SIGCONT)
-                else:
-                    await instance.process.wait()
-                    await cells.start(service, turn % INSTANCES)
-            print(
-                f"{service}, {number.name}: p50 {median(took):.2f} s, at most {max(took):.2f} s ({tries} tries)",
-                flush=True,
-            )
-
-
 def _free_port() -> int:
     with socket.socket() as found:
         found.bind(("127.0.0.1", 0))
@@ -236,8 +203,6 @@ async def measure(options: argparse.Namespace, folder: Path) -> None:
                 flush=True,
             )
             flooding.cancel()
-        if options.tries:
-            await takeovers(cells, options.services, options.tries)
     finally:
         await cells.close()
 
@@ -247,8 +212,6 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--cells", type=int, default=10)
     parser.add_argument("--seconds", type=float, default=20)
-    parser.add_argument("--tries", type=int, default=10)
-    parser.add_argument("--services", nargs="*", default=SERVICES, help="whose instances are killed and paused")
     with tempfile.TemporaryDirectory(prefix="largesse-bench-") as folder:
         asyncio.run(measure(parser.parse_args(), Path(folder)))
 

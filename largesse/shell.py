@@ -1,7 +1,8 @@
 """The loop that runs any core on any bus: fold the log, answer the open round, keep snapshots. Written once.
 
 Nothing after an opening is folded before it is answered; upstream answers may come late, and meanwhile the log, read
-ahead, says whether the round is over. An error ends the service at that record: recovery is the repair.
+ahead, says whether the round is over. No round waits for forecasts and plans: of these the answer to the newest opening
+counts, also once its round is over. An error ends the service at that record: recovery is the repair.
 """
 
 import asyncio
@@ -96,6 +97,7 @@ class Shell(Generic[S]):
         self.left_to_others = 0
         """Closed rounds that it decided as a standby, and that another instance answered."""
         self._is_left = False
+        self._owed_s: float | None = None  # Since when a standby has had something to say that nobody else has said.
         self._writer: Writer | None = None
         self._snapshots = SnapshotKeeper(bus, settings, core.NAME, shard, core.LAYOUT, self.name, beginning=restored)
         self._line: dict[str, object] = {}
@@ -196,18 +198,17 @@ class Shell(Generic[S]):
         failpoints.hit(self.name, "after_decide")
         DECIDE_SECONDS.labels(self.name).observe(took())
         self._line["decide_ms"] = int(took() * 1_000)
-        self._is_left = await self._is_left_to_others(opening)
+        self._is_left = await self._is_left_to_others(opening, has_answer=bool(bodies))
         if self._is_left:
             return
         await self._publish(opening, bodies)
         ANSWERED.labels(self.name).inc()
 
     async def _gather(self, opening: Record) -> dict[str, list[Record]] | None:
-        """Upstream answers to the opening, or None once the log, read ahead, shows the round over, or on `stop`."""
+        """Upstream answers to the opening, or None once nobody waits for this one's, or on `stop`."""
         wanted = wanted_of(self.core.UPSTREAM, opening.body.shards)
         while not self._stop.is_set():
-            # A closed round is never answered again: after a restart only the open one is.
-            if await self.log.is_over(opening.round):
+            if await self._is_past(opening):
                 return None
             found = await self.decisions.gather(opening.id, wanted)
             if found is not None:
@@ -219,24 +220,38 @@ class Shell(Generic[S]):
             await wait_for_more(self._bus, positions, self._settings.wait_ms, self._stop)
         return None
 
-    async def _is_left_to_others(self, opening: Record) -> bool:
+    async def _is_past(self, opening: Record) -> bool:
+        """Whether the log, read ahead, shows that nobody waits for an answer: the round is over, so that after a
+        restart only the open one is answered. A forecast is a fact whenever it comes; it goes by the newest opening.
+        """
+        if self.core.TOPIC in FORECASTS:
+            return await self.log.is_followed(opening.round)
+        return await self.log.is_over(opening.round)
+
+    async def _is_left_to_others(self, opening: Record, *, has_answer: bool) -> bool:
         """Whether another instance has answered. A standby waits for that; then it answers itself: whoever is active
-        may be paused, or may still be folding. Both answers are the same, and the first counts.
+        may be paused, or may still be folding. Both answers are the same, and the first counts. What it has to forecast
+        waits from the first opening on at which it had, however soon others follow.
         """
         if self.active is None:
             return False
         loop = asyncio.get_running_loop()
-        deadline = loop.time() + self._settings.standby_wait_ms / 1_000
+        owed_s, self._owed_s = self._owed_s, None
+        if not has_answer:
+            return not self.active.is_set()
+        begun_s = loop.time() if owed_s is None else owed_s
+        deadline = begun_s + self._settings.standby_wait_ms / 1_000
         own = [Wanted(self.core.TOPIC, self.shard, self.of)]
         while not self.active.is_set():
-            if self._stop.is_set() or await self.log.is_over(opening.round):
-                return True
             if await self.decisions.gather(opening.id, own) is not None:
                 return True
             left_ms = int((deadline - loop.time()) * 1_000)
             if left_ms <= 0:
                 self._line["stood_in"] = True
                 return False
+            if self._stop.is_set() or await self._is_past(opening):
+                self._owed_s = begun_s if self.core.TOPIC in FORECASTS else None
+                return True
             positions = {**self.log.position, **self.decisions.waiting_for(own, opening.id)}
             await wait_for_more(self._bus, positions, left_ms, self._stop, self.active)
         return False

@@ -5,6 +5,7 @@ Only records that count come out (fencing.py). A position that does not exist ra
 
 import asyncio
 from collections import deque
+from collections.abc import Callable
 from contextlib import suppress
 from copy import deepcopy
 from typing import Literal
@@ -15,7 +16,7 @@ import orjson
 from largesse.bus.local import LocalBus
 from largesse.bus.port import Bus, Message, Outgoing, Writer
 from largesse.log.fencing import Accepted, LogOrder, advance, note
-from schemas import RoundAbandoned, RoundClosed, SequencerClaimed
+from schemas import RoundAbandoned, RoundClosed, RoundOpened, SequencerClaimed
 from schemas.topics import INPUTS, LOG
 
 MESSAGES_MAX = 500
@@ -75,7 +76,7 @@ class Lookahead:
         self._reader = LogReader(bus, partition, deepcopy(self.order))
         self._scout: LogReader | None = None
         self._kept: deque[Accepted] = deque()
-        self._over = 0
+        self._over = self._opened = 0
 
     @property
     def position(self) -> dict[tuple[str, int], int]:
@@ -112,9 +113,16 @@ class Lookahead:
 
     async def is_over(self, round_number: int) -> bool:
         """Whether the log, read as far as it goes, closes or abandons the round. Waits for nothing."""
+        return await self._shows(lambda: self._over >= round_number)
+
+    async def is_followed(self, round_number: int) -> bool:
+        """Whether the log, read as far as it goes, opens a later round. Waits for nothing."""
+        return await self._shows(lambda: self._opened > round_number)
+
+    async def _shows(self, wanted: Callable[[], bool]) -> bool:
         if self._scout is not None and self._scout.offset <= self._reader.offset:
             self._scout = None
-        while self._over < round_number:
+        while not wanted():
             if self._scout is None and len(self._kept) >= AHEAD_MAX:
                 # From here on the records are looked at and read again later: memory has a limit, the log has not.
                 self._scout = LogReader(self._bus, self._partition, deepcopy(self._reader.order))
@@ -130,6 +138,8 @@ class Lookahead:
         for accepted in found:
             if isinstance(accepted.record.body, RoundClosed | RoundAbandoned):
                 self._over = max(self._over, accepted.record.round)
+            elif isinstance(accepted.record.body, RoundOpened):
+                self._opened = max(self._opened, accepted.record.round)
         return reader.offset > before
 
 

@@ -12,7 +12,7 @@ from largesse.log.wanted import Wanted
 from largesse.settings import Settings
 from largesse.shell import Shell, run
 from largesse.telemetry import exposition
-from schemas import Asks, DecisionHash, JobCancelled, Shares
+from schemas import Asks, DecisionHash, JobCancelled, Releases, Shares
 from schemas.shares import Level
 from tests.bus_stories import answers_in, settle, story
 from tests.toy import Toy
@@ -34,6 +34,12 @@ def exported_seq(service):
 async def catch_up(shell):
     while await shell.step():
         pass
+
+
+async def follow(shell):
+    while True:
+        if not await shell.step():
+            await asyncio.sleep(0)
 
 
 @story
@@ -240,6 +246,61 @@ async def test_a_standby_lets_go_of_a_round_that_another_answered(bus, scribe):
 
     assert await answers_in(bus, "shares") == []
     assert shell.state.closed == [1]
+
+
+# ---------------------------------------------------------------- forecasts, for which no round waits
+@story
+async def test_a_forecast_answers_the_newest_opening_also_once_its_round_is_over(bus, scribe):
+    await scribe.close(await scribe.open())
+    newest = await scribe.open()
+    await scribe.close(newest)
+    core = Toy("releases")
+    shell = shell_of(core, bus)
+    await catch_up(shell)
+
+    (said,) = await answers_in(bus, "releases")
+    assert newest.id.encode() in said
+    assert core.asked == 1
+    await catch_up(shell)
+    assert core.asked == 1, "once"
+
+
+@story
+async def test_a_standby_forecasts_where_nobody_else_does_though_the_round_is_over(bus, scribe):
+    shell = shell_of(Toy("releases"), bus, active=asyncio.Event())
+    opening = await scribe.open()
+    await scribe.close(opening)
+    await catch_up(shell)
+
+    (said,) = await answers_in(bus, "releases")
+    assert opening.id.encode() in said
+
+
+@story
+async def test_a_standby_forecasts_although_rounds_follow_each_other_sooner_than_it_waits(bus, scribe):
+    shell = shell_of(Toy("releases"), bus, active=asyncio.Event())
+    loop = asyncio.get_running_loop()
+    begun_s, rounds = loop.time(), 0
+    following = asyncio.ensure_future(follow(shell))
+    while not await answers_in(bus, "releases"):
+        await scribe.close(await scribe.open())
+        await settle()
+        rounds += 1
+    following.cancel()
+
+    assert loop.time() - begun_s >= SETTINGS.standby_wait_ms / 1_000
+    assert rounds > 1
+
+
+@story
+async def test_a_standby_leaves_a_forecast_to_who_has_said_it(bus, scribe):
+    shell = shell_of(Toy("releases"), bus, active=asyncio.Event())
+    opening = await scribe.open()
+    await scribe.close(opening)
+    await scribe.say(opening, "releases", Releases(0, 0))
+    await catch_up(shell)
+
+    assert len(await answers_in(bus, "releases")) == 1
 
 
 # ---------------------------------------------------------------- errors
