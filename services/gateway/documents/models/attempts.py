@@ -35,7 +35,8 @@ class JobAttempts(BaseModel):
 
 
 class NodeAttempts(BaseModel):
-    """Those that held room at or after `since_ms`, as of record `seq`. `truncated`: some are missing."""
+    """Those that held room at or after `since_ms`, as of record `seq`: the moment that was asked for, or, where that
+    lies too far back, a later one. `truncated`: some are missing."""
 
     node: str
     since_ms: Ms

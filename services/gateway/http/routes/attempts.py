@@ -56,7 +56,8 @@ def add_attempts(app: FastAPI, api: "Api") -> None:
         at: At = None,
     ) -> Response:
         """Every attempt that held room on a node at or after a moment. What came long before that may be null.
-        `truncated`: there are more, the moment lies too far back, or the log has not been read for this yet."""
+        `truncated`: there are more, the moment lies too far back (`since_ms` is a later one then), or the log has not
+        been read for this yet."""
         view = await api.view(at)
         if node not in view.nodes:
             raise Problem(404, "unknown_node", f'node "{node}" is not known here', "node")
@@ -64,12 +65,14 @@ def add_attempts(app: FastAPI, api: "Api") -> None:
         seq, time_ms = view.seq, view.time  # The view may go on meanwhile.
         places = api.follower.places
         place = await places.before(lambda order: order.time < since)
+        told_ms = since
         is_cut = seq - place.seq > LOOKED_AT_MAX
         if is_cut:
             place = await places.before(lambda order: order.seq <= seq - LOOKED_AT_MAX)
+            told_ms = max(since, place.order.time)
         table = await api.attempts.of_node(node, place.seq, seq)
         rows = ((key, row) for key, row in _on_node(table, view, node) if row.ended_ms is None or row.ended_ms >= since)
-        document = {"node": node, "since_ms": since, **_document(table, rows, seq, time_ms, limit)}
+        document = {"node": node, "since_ms": told_ms, **_document(table, rows, seq, time_ms, limit)}
         document["truncated"] |= is_cut
         return as_json(as_of(document, view, at))
 

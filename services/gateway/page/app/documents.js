@@ -20,12 +20,11 @@ function atMoment(where, moment) {
 
 /**
  * Asks for what the parts of a view read first while the view still reads its own document.
- * @param {string[]} wheres Addresses as the parts give them. @param {string[]} [untimed] Those that take no moment.
+ * @param {string[]} wheres Addresses as the parts give them.
  */
-export function useAhead(wheres, untimed = []) {
+export function useAhead(wheres) {
   useEffect(() => {
     for (const where of wheres) ahead(atMoment(where, at.peek()));
-    for (const where of untimed) ahead(where);
   }, []);
 }
 

@@ -16,26 +16,50 @@ const ROWS_MAX = 2_000;
 const EVERY_MS = 2_000;
 const STEPS_MS = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, 30_000, 60_000, 300_000, 600_000, 1_800_000, 3_600_000, 7_200_000, 21_600_000, 86_400_000];
 
-/** @param {{where: string, by: "node" | "job", kind: string}} props `kind`: whose changes have it read again. */
-export function Gantt({ where, by, kind }) {
-  const found = useDocument(where, [kind], { timed: false, everyMs: EVERY_MS });
+/**
+ * Attempts up to the moment that is shown.
+ * @param {{where: string, by: "node" | "job", kind: string, spanMs?: number}} props `kind`: whose changes have it read again;
+ * `spanMs`: only what touches so long before the moment; 0: from the first attempt on.
+ */
+export function Gantt({ where, by, kind, spanMs = 0 }) {
+  const found = useDocument(where, [kind], { everyMs: EVERY_MS });
   return html`<${Shown} read=${found} what="attempts">${(/** @type {any} */ data) => {
-    const rows = data.attempts;
-    const until = nowMs.value;
-    const seen = rows.filter((/** @type {any} */ row) => row.start_ms <= until);
-    if (!seen.length) return html`<${Empty}>No attempt has started here in this time.<//>`;
-    return html`<${Chart} rows=${seen} by=${by} until=${until} />${data.truncated && html`<${Cut} rows=${rows} again=${found.again} />`}
+    const until = data.at ? data.time_ms : nowMs.value;
+    const from = spanMs ? Math.max(0, until - spanMs) : null;
+    const rows = touching(data.attempts, from, until);
+    const cut = data.truncated && html`<${Cut} data=${data} from=${from} again=${found.again} />`;
+    if (!rows.length) return html`<${Empty}>${spanMs ? "No attempt ran here in this time." : "No attempt has started yet."}<//>${cut}`;
+    return html`<${Chart} rows=${rows} by=${by} from=${from ?? Math.min(...rows.map((row) => row.start_ms))} until=${until} />${cut}
       <p class="legend"><span><i class="mid"></i>runs</span><span><i class="held"></i>succeeded</span><span><i class="bad"></i>failed or lost</span><span><i class="soft"></i>ended otherwise</span></p>`;
   }}<//>`;
 }
 
-/** That not all attempts are there; where the log is still being read for them, they are asked for again. @param {{rows: any[], again: () => void}} props */
-export function Cut({ rows, again }) {
-  const isMany = rows.length >= ROWS_MAX;
+/**
+ * The attempts that ran for some time between two moments, each with a start: of one that began before the log was looked at
+ * that is the first moment, of one that ended before it began the grant. What is still to begin is none of them.
+ * @param {any[]} rows @param {number | null} from null: from the beginning on @param {number} until
+ */
+export function touching(rows, from, until) {
+  return rows.flatMap((row) => {
+    const start = row.start_ms ?? (row.end_ms === null ? null : row.granted_ms ?? from ?? row.end_ms);
+    if (start === null || start > until || from !== null && row.end_ms !== null && row.end_ms < from) return [];
+    return [{ ...row, start_ms: start, isOld: row.start_ms === null && row.granted_ms === null }];
+  });
+}
+
+/**
+ * That not all attempts are there; where the log is still being read for them, they are asked for again.
+ * @param {{data: any, from?: number | null, again: () => void}} props
+ */
+export function Cut({ data, from = null, again }) {
+  const isMany = data.attempts.length >= ROWS_MAX;
+  const isFar = from !== null && data.since_ms > from;
   useEffect(() => {
-    if (!isMany) again();
-  }, [rows]);
-  return html`<p class="note">${isMany ? `Only the first ${counted(ROWS_MAX, "attempt")} are in it.` : "The log is still being looked through: not all attempts are in it yet."}</p>`;
+    if (!isMany && !isFar) again();
+  }, [data]);
+  return html`<p class="note">${isMany ? `Only the first ${counted(ROWS_MAX, "attempt")} are in it.`
+    : isFar ? `Only what ran after ${clock(data.since_ms)} is in it: the log has too many records to look through more of it.`
+    : "The log is still being looked through: not all attempts are in it yet."}</p>`;
 }
 
 /**
@@ -70,15 +94,14 @@ export function lanes(rows, by, until) {
   return { names, bars, count: lane };
 }
 
-/** @param {{rows: any[], by: "node" | "job", until: number}} props */
-function Chart({ rows, by, until }) {
+/** @param {{rows: any[], by: "node" | "job", from: number, until: number}} props `rows`: as `touching` has them. */
+function Chart({ rows, by, from, until }) {
   const [at, setAt] = useState(/** @type {{x: number, y: number, text: string} | null} */ (null));
   const { names, bars, count } = lanes(rows, by, until);
-  const from = Math.min(...rows.map((row) => row.start_ms));
-  const to = Math.max(from + 1, ...bars.map((bar) => bar.end));
+  const to = by === "job" ? Math.max(from + 1, until) : Math.max(from + 1, ...bars.map((bar) => bar.end));
   const shownLanes = Math.min(count, LANES_MAX);
   const left = (/** @type {number} */ wide) => by === "node" ? Math.min(NAMES_MAX, wide * 0.3) : 0;
-  const x = (/** @type {number} */ ms, /** @type {number} */ wide) => left(wide) + (ms - from) / (to - from) * (wide - left(wide) - 2);
+  const x = (/** @type {number} */ ms, /** @type {number} */ wide) => left(wide) + (Math.max(from, ms) - from) / (to - from) * (wide - left(wide) - 2);
 
   const { ref, width } = useCanvas((context, wide, high) => {
     const [calm, mid, bad, soft, ink, inkSoft, line, surface] = ["calm", "calm-mid", "accent", "calm-soft", "ink", "ink-soft", "line", "surface"].map(colour);
@@ -118,7 +141,7 @@ function Chart({ rows, by, until }) {
         context.fillText(cut(context, `${row.job}/${row.stage}/${row.index}`, long - 6), begin + 3, lane * ROW + ROW / 2 + 0.5);
       }
     }
-  }, () => shownLanes * ROW + AXIS, [rows, until]);
+  }, () => shownLanes * ROW + AXIS, [rows, from, until]);
 
   const find = (/** @type {MouseEvent} */ event) => {
     const lane = Math.floor(event.offsetY / ROW);
@@ -133,7 +156,7 @@ function Chart({ rows, by, until }) {
 /** @param {any} row @param {number} until */
 function said(row, until) {
   const end = row.end_ms ?? until;
-  return `${row.job ? `${row.job}/` : ""}${row.stage}/${row.index}, attempt ${row.attempt}, on ${row.node ?? "this node"}: ${row.outcome ?? "runs"}, ${duration(end - row.start_ms)} from ${clock(row.start_ms)}`;
+  return `${row.job ? `${row.job}/` : ""}${row.stage}/${row.index}, attempt ${row.attempt}, on ${row.node ?? "this node"}: ${row.outcome ?? "runs"}, ${row.isOld ? `until ${clock(end)}, begun before ${clock(row.start_ms)}` : `${duration(end - row.start_ms)} from ${clock(row.start_ms)}`}`;
 }
 
 /** @param {CanvasRenderingContext2D} context @param {string} text @param {number} width */

@@ -18,7 +18,7 @@ import { Why } from "./why.js";
 /** @param {{name: string}} props */
 export function Job({ name }) {
   const found = useDocument(path("jobs", name), [`jobs/${name}`]);
-  useAhead([path("jobs", name, "why")], [path("jobs", name, "attempts")]);
+  useAhead([path("jobs", name, "why"), path("jobs", name, "attempts")]);
   return html`<${Shown} read=${found} what=${`job ${name}`}>${(/** @type {any} */ job) => html`<${Whole} job=${job} again=${found.again} />`}<//>`;
 }
 

@@ -54,7 +54,7 @@ function stepped(times, values, until) {
 
 /** @param {{job: any}} props */
 export function JobShare({ job }) {
-  const found = useDocument(path("jobs", job.job, "attempts"), [`jobs/${job.job}`], { timed: false, everyMs: EVERY_MS });
+  const found = useDocument(path("jobs", job.job, "attempts"), [`jobs/${job.job}`], { everyMs: EVERY_MS });
   const cell = useDocument("v1/summary", ["nodes"], { everyMs: EVERY_MS, shared: true });
   const [chosen, setChosen] = useState("");
   const demands = new Map(job.stages.filter((/** @type {any} */ stage) => stage.demand).map((/** @type {any} */ stage) => [stage.stage, stage.demand]));
@@ -71,7 +71,7 @@ export function JobShare({ job }) {
       const drawn = stepped(times, held[kind] ?? [], until);
       return html`<label class="row hint">of <select value=${kind} onChange=${(/** @type {any} */ event) => setChosen(event.target.value)}>${kinds.map((each) => html`<option value=${each}>${label(each)}</option>`)}</select></label>
         <${Lines} times=${drawn.times} kind=${kind} unit=${(/** @type {number} */ value) => measured(kind, value)} lines=${[{ name: `${label(kind)} held`, look: "held", values: drawn.values }]} />
-        <p class="hint">At most ${measured(kind, Math.max(...held[kind] ?? []))}${amount(capacity[kind]) ? `, ${percent(share(kind, Math.max(...held[kind] ?? [])))} of what the cell has` : ""}.</p>${data.truncated && html`<${Cut} rows=${data.attempts} again=${found.again} />`}`;
+        <p class="hint">At most ${measured(kind, Math.max(...held[kind] ?? []))}${amount(capacity[kind]) ? `, ${percent(share(kind, Math.max(...held[kind] ?? [])))} of what the cell has` : ""}.</p>${data.truncated && html`<${Cut} data=${data} again=${found.again} />`}`;
     }}<//>`}
     <${Given} job=${job} preset=${cell.data?.preset ?? ""} /></section>`;
 }

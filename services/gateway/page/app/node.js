@@ -4,7 +4,6 @@ import { Action } from "./act.js";
 import { useAhead, useDocument } from "./documents.js";
 import { Gantt } from "./gantt.js";
 import { html, useState } from "./lib.js";
-import { nowMs } from "./moment.js";
 import { Bar, Empty, Fact, Facts, Shown, State, Table, Time } from "./parts.js";
 import { Records, SIZE_BESIDE } from "./records.js";
 import { href } from "./route.js";
@@ -12,8 +11,8 @@ import { may } from "./session.js";
 import { amount, amounts, label, measured, number, percent } from "./text.js";
 import { Why } from "./why.js";
 
+/** As far back the gateway tells what ran on a node. */
 const GANTT_MS = 3_600_000;
-const GANTT_STEP_MS = 10_000;
 
 /** @param {{name: string}} props */
 export function Node({ name }) {
@@ -29,7 +28,6 @@ export function Node({ name }) {
 /** @param {{node: any, again: () => void}} props */
 function Whole({ node, again }) {
   const name = node.node;
-  const since = Math.floor((nowMs.value - GANTT_MS) / GANTT_STEP_MS) * GANTT_STEP_MS;
   return html`
     <div class="head"><h1>${name}</h1><${Fact} kind="node" name=${name} field="state" value=${node.state}><${State} state=${node.state} /><//><p class="row"><${Actions} node=${node} again=${again} /></p></div>
     <div class="grid">
@@ -51,7 +49,7 @@ function Whole({ node, again }) {
         ["Heard last", node.heard_ms !== null && html`<${Time} ms=${node.heard_ms} />`], ["Epoch", node.epoch],
       ].filter(([, value]) => value !== false)} /></section>
       <${Why} where=${path("nodes", name, "why")} kinds=${[`nodes/${name}`, "jobs"]} kind="node" name=${name} wide heading="What runs here, and why nothing new does" />
-      <section class="card wide" aria-label="Attempts"><h2>Attempts here, last hour</h2><${Gantt} where=${`${path("nodes", name, "attempts")}?since_ms=${Math.max(0, since)}`} by="job" kind=${`nodes/${name}`} /></section>
+      <section class="card wide" aria-label="Attempts"><h2>Attempts here, last hour</h2><${Gantt} where=${path("nodes", name, "attempts")} by="job" spanMs=${GANTT_MS} kind=${`nodes/${name}`} /></section>
       <section class="card wide" aria-label="Records"><h2>Records</h2><${Records} query=${{ node: name }} kinds=${[`nodes/${name}`]} size=${SIZE_BESIDE} /></section>
     </div>`;
 }
