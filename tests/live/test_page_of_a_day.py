@@ -9,7 +9,7 @@ import pytest
 from tests.browser import needs_chromium
 from tests.conftest import ROOT
 from tests.day_log import MIN_MS, SHORT_MIN, day_log
-from tests.page_reader import readers
+from tests.page_reader import NARROW, readers
 from tests.unit.cli_process import COMMAND
 
 pytestmark = [pytest.mark.slow, needs_chromium]
@@ -147,3 +147,33 @@ def test_a_job_at_a_moment_has_no_attempt_of_later(reader, attempts):
 
     started = [start for key, (_, start, _) in attempts.items() if key[0] == "long"]
     assert int(label.split()[0]) == sum(start <= SHORT_MIN * MIN_MS for start in started) < len(started)
+
+
+@pytest.mark.parametrize("size", [(1_280, 900), NARROW])
+def test_settings_stay_on_the_screen_and_close(reader, size):
+    tab = reader("light", size)
+    tab.open("overview")
+    settings, sheet = tab.tab.get_by_role("button", name="Settings"), tab.tab.get_by_role("group", name="Settings")
+    rights = "[...document.querySelectorAll('.sheet, .sheet *')].map((each) => each.getBoundingClientRect().right)"
+    closings = (
+        lambda: tab.tab.keyboard.press("Escape"),
+        lambda: tab.tab.locator("main h2").first.click(),
+        lambda: tab.tab.evaluate("location.hash = '#/queues'"),
+        lambda: settings.click(),
+    )
+    for close in closings:
+        settings.click()
+        sheet.wait_for()
+        box = tab.tab.evaluate("document.querySelector('.sheet').getBoundingClientRect().toJSON()")
+        assert box["left"] >= 0
+        assert max(tab.tab.evaluate(rights)) <= box["right"] <= size[0]
+        assert [each for each in tab.violations() if "target-size" not in each] == []  # It covers buttons in part.
+        close()
+        sheet.wait_for(state="detached")
+
+    settings.click()
+    sheet.get_by_role("button", name="Keys").click()
+    assert sheet.count() == 0
+    heights = tab.tab.eval_on_selector_all(".keys kbd", "each => each.map((one) => one.getClientRects().length)")
+    assert {*heights} == {1}
+    assert tab.complaints == []

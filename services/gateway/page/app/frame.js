@@ -1,13 +1,12 @@
 // What stands around every view: navigation, search, the moment, keys.
 import { CellName } from "./cells.js";
 import { trouble, head } from "./changes.js";
+import { Choices, Keys } from "./choices.js";
 import { html, useEffect, useLayoutEffect, useRef, useState } from "./lib.js";
 import { past, stepRecords, stepRounds, showMoment } from "./moment.js";
-import { Dialog } from "./parts.js";
 import { go, href, route } from "./route.js";
-import { may, session } from "./session.js";
+import { may } from "./session.js";
 import { settings } from "./settings.js";
-import { Who } from "./sign_in.js";
 import { TimeBar } from "./time_bar.js";
 
 /** Views in the order of the navigation: address, name, key behind `g`. */
@@ -22,16 +21,6 @@ export const VIEWS = /** @type {const} */ ([
   ["log", "Log", "l"],
   ["whatif", "What if", "w"],
 ]);
-
-const KEYS = [
-  ["/", "search for a job"],
-  ["g, then o q j n r c d l w", "overview, queues, jobs, nodes, reservations, classes, donations, log, what if"],
-  ["← →", "one record back or on"],
-  ["Shift ← →", "one round back or on"],
-  ["Home", "back to now"],
-  ["t", "times in your zone or as log time (UTC)"],
-  ["?", "this list"],
-];
 
 /** @param {EventTarget | null} target */
 function takesKeys(target) {
@@ -99,16 +88,7 @@ export function Frame({ children }) {
         <input id="search" ref=${search} type="search" maxlength="200" placeholder="Search for a job   /" autocomplete="off" spellcheck=${false}
           onKeyDown=${(/** @type {KeyboardEvent} */ event) => { if (event.key === "Escape") search.current?.blur(); }} />
       </form>
-      <details class="choices"><summary>Settings</summary><div class="sheet">
-        <label>Colours <select value=${settings.theme.value} onChange=${(/** @type {any} */ event) => { settings.theme.value = event.target.value; }}>
-          <option value="auto">as the system</option><option value="light">light</option><option value="dark">dark</option></select></label>
-        <label>Times <select value=${settings.zone.value} onChange=${(/** @type {any} */ event) => { settings.zone.value = event.target.value; }}>
-          <option value="local">in my zone</option><option value="log">log time (UTC)</option></select></label>
-        ${session.value?.open ? html`<label>Ask as <input value=${settings.user.value} maxlength="63" placeholder="the cell's default" spellcheck=${false}
-          onChange=${(/** @type {any} */ event) => { settings.user.value = event.target.value.trim(); }} /></label>
-        <p class="hint">The log records this name for what you change. Nothing checks it.</p>` : html`<${Who} />`}
-        <button type="button" onClick=${() => setHelp(true)}>Keys</button>
-      </div></details>
+      <${Choices} onKeys=${() => setHelp(true)} />
     </header>
     ${isBare ? html`<nav class="views" aria-label="Views"><ul><li><a href="#/results" aria-current="page">Results</a></li></ul></nav>` : html`<nav class="views" aria-label="Views"><ul>
       ${VIEWS.filter(([name]) => name !== "whatif" || may("operator")).map(([name, label]) => html`<li key=${name}><a href=${href([name])} aria-current=${view === name ? "page" : null}>${label}</a></li>`)}
@@ -117,8 +97,6 @@ export function Frame({ children }) {
     <${TimeBar} />`}
     ${trouble.value && html`<p class="trouble bar-wide" role="alert"><strong>${trouble.value.message}</strong> What you see is as it was last read.</p>`}
     <main id="main" ref=${main} tabindex="-1">${children}</main>
-    ${help && html`<${Dialog} title="Keys" onClose=${() => setHelp(false)}>
-      <dl class="keys">${KEYS.map(([key, what]) => html`<div><dt><kbd>${key}</kbd></dt><dd>${what}</dd></div>`)}</dl>
-      <form method="dialog"><button>Close</button></form><//>`}
+    ${help && html`<${Keys} onClose=${() => setHelp(false)} />`}
   `;
 }
