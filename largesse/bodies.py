@@ -47,6 +47,29 @@ def read_yaml(data: bytes, *, size_max: int = INPUT_BYTES_MAX) -> Any:
     return loads(worded.encode(), size_max=8 * size_max)
 
 
+def line_of(text: str, field: str) -> int:
+    """Number of the line on which a field of a YAML text stands, or the nearest thing around it."""
+    node = yaml.compose(text, Loader=yaml.SafeLoader)
+    line = 1
+    for word in field.replace("[", ".[").split("."):
+        if node is None or not word:
+            break
+        line, node = _inside(node, word, line)
+    return line
+
+
+def _inside(node: yaml.Node, word: str, line: int) -> tuple[int, yaml.Node | None]:
+    if isinstance(node, yaml.SequenceNode) and word.startswith("["):
+        at = int(word[1:-1])
+        if at < len(node.value):
+            return int(node.value[at].start_mark.line) + 1, node.value[at]
+    if isinstance(node, yaml.MappingNode):
+        for key, value in node.value:
+            if key.value == word:
+                return int(key.start_mark.line) + 1, value
+    return line, None
+
+
 def _is_tab(text: str, line: int, column: int) -> bool:
     """Whether a tab is what the parser has stumbled over: it stands there, or the line is indented with one."""
     found = "".join(text.splitlines()[line : line + 1])

@@ -9,11 +9,21 @@ from schemas.tasks import Failure, SpareAttempt, TaskRange
 
 @dataclass(slots=True)
 class Device:
-    """One device of a node, for instance a GPU: its index, its size in milli-units, its model."""
+    """One device of a node, for instance a GPU: its index, its size in milli-units, its model.
+
+    `memory_mib`: 0: not known. `numa`: the NUMA node that it is nearest to; None: not known. `link`: the group of
+    devices that are linked to each other, of those of its node; empty: none. `uuid`: as its driver names it; empty: its
+    index does. `out`: why nothing may start on it; empty: it may.
+    """
 
     index: int
     milli: int = 1000
     model: str = ""
+    memory_mib: int = 0
+    numa: int | None = None
+    link: str = ""
+    uuid: str = ""
+    out: str = ""
 
 
 @dataclass(slots=True)
@@ -157,9 +167,15 @@ class NodeForgotten:
 
 
 def devices_of(capacity: Vector, devices: list[Device]) -> list[Device]:
-    """A node's GPUs: those it lists, or one of 1,000 milli for each whole GPU of its capacity and one for the rest."""
+    """A node's GPUs on which tasks may start: those it lists and that are not out, or one of 1,000 milli for each whole
+    GPU of its capacity and one for the rest."""
     if devices:
-        return devices
+        return [device for device in devices if not device.out] if out_of(devices) else devices
     whole, rest = divmod(capacity.get("gpu", 0), 1000)
     listed = [Device(i) for i in range(whole)]
     return [*listed, Device(whole, rest)] if rest else listed
+
+
+def out_of(devices: list[Device]) -> list[Device]:
+    """Those of a node's listed devices on which nothing may start."""
+    return [device for device in devices if device.out]

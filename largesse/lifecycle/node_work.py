@@ -44,7 +44,7 @@ from schemas import (
 from schemas.nodes import Device
 from schemas.tasks import TaskEnd, TaskFailure
 
-LAYOUT = 10
+LAYOUT = 11
 EPOCHS_MAX = 64
 """Registrations of a node that are remembered, to know one that comes again."""
 

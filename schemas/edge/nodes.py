@@ -6,7 +6,6 @@ Capacities round down: others build on them.
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Annotated
 
 from pydantic import Field
@@ -45,6 +44,12 @@ from schemas.nodes import (
 from schemas.quantities import QUANTITY_MAX, Vector
 
 DEVICES_MAX = 1_024  # GPUs of one node, listed or not.
+NUMA_MAX = 1_023
+UUID_MAX = 96
+UUID_PATTERN = r"^[A-Za-z0-9/_.-]*$"
+"""It goes into a list with commas: `GPU-...`, `MIG-...`."""
+OUT_MAX = 300
+"""Characters of the reason why a device is out."""
 DEVICE_MILLI = 1_000  # A device as a whole; a smaller one is a part of a device that was divided.
 
 ADDRESS_MAX = 300
@@ -61,11 +66,21 @@ PORT_MAX = 65_535
 
 
 class DeviceInput(Input):
-    """One device: its index on the node, its size in thousandths of a whole one, its model."""
+    """One device: its index on the node, its size in thousandths of a whole one, its model.
+
+    `memory_mib`: its memory; 0: not said. `numa`: the NUMA node that it is nearest to. `link`: a name that devices of
+    the node share which are linked to each other (NVLink, for instance). `uuid`: as its driver names it. `out`: why
+    nothing may start on it at the moment; empty: it may.
+    """
 
     index: Annotated[int, Field(ge=0, le=QUANTITY_MAX)]
     milli: Annotated[int, Field(ge=1, le=DEVICE_MILLI)] = DEVICE_MILLI
     model: Text = ""
+    memory_mib: Annotated[int, Field(ge=0, le=QUANTITY_MAX)] = 0
+    numa: Annotated[int, Field(ge=0, le=NUMA_MAX)] | None = None
+    link: Text = ""
+    uuid: Annotated[str, Field(max_length=UUID_MAX, pattern=UUID_PATTERN)] = ""
+    out: Annotated[str, Field(max_length=OUT_MAX, pattern=TEXT_PATTERN)] = ""
 
 
 class DevicesInput(Input):
@@ -239,29 +254,44 @@ def _is_host(text: str) -> bool:
 
 
 def offered(amounts: Mapping[str, object], listed: DevicesInput, parent: str) -> tuple[Vector, list[Device]]:
-    """A node's capacity, rounded down, and its devices by index. Raises Malformed under `parent`."""
+    """A node's capacity, rounded down, and its devices by index. Those that are out are none of its capacity. Raises
+    Malformed under `parent`."""
     try:
         capacity = vector_of(amounts, round_up=False)
     except Malformed as fault:
         raise fault.under(f"{parent}.capacity") from None
-    devices = sorted((Device(d.index, d.milli, d.model) for d in listed.gpu), key=lambda device: device.index)
-    for before, device in pairwise(devices):
-        if before.index == device.index:
-            at = max(i for i, d in enumerate(listed.gpu) if d.index == device.index)
-            raise Malformed(f"{parent}.devices.gpu[{at}].index", f"{device.index} is the index of another device too")
+    devices = devices_in(listed, f"{parent}.devices")
     if devices:
-        milli = sum(device.milli for device in devices)
+        milli = sum(device.milli for device in devices if not device.out)
         if "gpu" in amounts and capacity.get("gpu", 0) != milli:
             said = capacity.get("gpu", 0)
             raise Malformed(f"{parent}.capacity.gpu", f"is {said}, but the devices add up to {milli}: leave it out")
-        capacity = dict(sorted({**capacity, "gpu": milli}.items()))
+        capacity = with_gpus(capacity, milli)
     elif capacity.get("gpu", 0) > DEVICES_MAX * DEVICE_MILLI:
         # Each whole GPU is a device of its own in every core.
         whole = capacity["gpu"] // DEVICE_MILLI
         raise Malformed(f"{parent}.capacity.gpu", f"comes to {whole} devices: a node has at most {DEVICES_MAX}")
-    if not capacity:
+    if not capacity and not devices:
         raise Malformed(
             f"{parent}.capacity",
             'has to offer something, like {"cpu": "20", "memory": "128Gi"}; to stop a node, drain it',
         )
     return capacity, devices
+
+
+def devices_in(listed: DevicesInput, parent: str) -> list[Device]:
+    """The devices by index. Raises Malformed under `parent`."""
+    devices = [Device(**device.model_dump()) for device in listed.gpu]
+    for field in ("index", "uuid"):
+        seen: dict[object, int] = {}
+        for at, device in enumerate(devices):
+            name = getattr(device, field)
+            if name != "" and seen.setdefault(name, at) != at:
+                raise Malformed(f"{parent}.gpu[{at}].{field}", f"{name} is the {field} of another device too")
+    return sorted(devices, key=lambda device: device.index)
+
+
+def with_gpus(capacity: Vector, milli: int) -> Vector:
+    """The capacity with so much of GPUs; 0: none."""
+    others = {resource: amount for resource, amount in capacity.items() if resource != "gpu"}
+    return dict(sorted(({**others, "gpu": milli} if milli else others).items()))

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Protocol
 
 from largesse.bus.file.lock import DirectoryLock
+from services.agent.devices.found import Found, find_devices
 from services.agent.executors.choice import executors_of
 from services.agent.executors.port import Executor
 from services.agent.keeping import Holding
@@ -47,7 +48,7 @@ class Hold(Protocol):
 @dataclass(frozen=True, slots=True)
 class Machine:
     """The real one, but for what is given. `put_away` moves what ended jobs left, in a process of its own; `short_of`
-    says what the disk has too little of, `probe` what a start would fail of.
+    says what the disk has too little of, `probe` what a start would fail of. `find_devices` asks for GPUs.
     """
 
     lock: Callable[[Path], Lock] = DirectoryLock
@@ -56,3 +57,4 @@ class Machine:
     put_away: PutAway = put_away
     short_of: Callable[[Path, Room], str] = short_of
     probe: Callable[[Path, Room], str] = probe
+    find_devices: Callable[[], Found] = find_devices

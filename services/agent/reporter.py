@@ -8,6 +8,7 @@ import asyncio
 import json
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from dataclasses import asdict
 from typing import Any
 
 from largesse import failpoints
@@ -231,7 +232,7 @@ class Reporter:
 
     def _offer(self, work: NodeWork) -> dict[str, Any]:
         node = self._node
-        gpus = [{"index": gpu.index, "milli": gpu.milli, "model": gpu.model} for gpu in node.devices]
+        gpus = [asdict(gpu) for gpu in node.devices]
         offer = {
             "node": node.name,
             "epoch": work.epoch,

@@ -21,6 +21,7 @@ from schemas.edge.read import Malformed
 from schemas.edge.strict_json import loads
 from schemas.edge.validated import validated
 from services.agent.cgroups import CpuLimit
+from services.agent.devices.declared import read_declared
 from services.agent.folders import Kept
 from services.agent.troubles import Room
 
@@ -37,6 +38,10 @@ VARIABLES = {
     "NODE": ("the host's name", "name of the node"),
     "NODE_DATA": ("largesse-agent/NODE", "folder for this agent's data; no other agent may use it"),
     "NODE_OFFER": ("as measured", "capacity, labels and devices of the node, as a JSON object"),
+    "NODE_DEVICES": (
+        "none",
+        "GPUs of the node: auto (found by NVML, which the extra `devices` needs), a file that lists them, or none",
+    ),
     "NODE_PASS_ENV": ("none", "variables of the agent that tasks get too, separated by commas"),
     "NODE_CGROUP": ("auto", "control groups for tasks: auto, off, or the path of a delegated group of cgroup v2"),
     "NODE_CPU_LIMIT": (
@@ -154,7 +159,7 @@ class NodeSettings:
     `[https://]HOST:PORT`; empty: nowhere. `peers`: its TLS among agents. `bridges`: where results of nodes over MQTT
     are asked for. `task_user`: as whom tasks run; None: as the agent's own user, who can write wherever the agent can.
     `host`: at which tasks on other nodes reach those here; `ports`: those that tasks of gangs are given, from the first
-    to the last; 0: none.
+    to the last; 0: none. `find_devices`: `devices` are those that this machine is found to have.
     """
 
     name: str
@@ -191,6 +196,7 @@ class NodeSettings:
     task_user: TaskUser | TaskUsers | None = None
     host: str = "127.0.0.1"
     ports: tuple[int, int] = (21_000, 28_999)
+    find_devices: bool = False
 
 
 def read_node_settings(settings: Settings, environment: Mapping[str, str] | None = None) -> NodeSettings:
@@ -198,6 +204,7 @@ def read_node_settings(settings: Settings, environment: Mapping[str, str] | None
 
     LARGESSE_NODE (default: the host's name), LARGESSE_NODE_DATA (default: largesse-agent/NODE), LARGESSE_NODE_OFFER (as
     in a report: `{"capacity": {"cpu": "4"}, "labels": {}, "devices": {"gpu": []}}`; without capacity: as measured),
+    LARGESSE_NODE_DEVICES (`auto`, a file, or `none`),
     LARGESSE_NODE_CUT_OFF_SECONDS, LARGESSE_NODE_SILENT_SECONDS (whole numbers from 0), LARGESSE_NODE_PASS_ENV (names,
     commas between),
     LARGESSE_NODE_AT_END (`keep`: tasks run on; `leave`: they end, and are run elsewhere), LARGESSE_ADVERTISE
@@ -232,7 +239,24 @@ def read_node_settings(settings: Settings, environment: Mapping[str, str] | None
         task_user=read_task_user(environment),
         host=_host(environment.get(f"{PREFIX}NODE_HOST") or socket.gethostname()),
     )
-    return with_limits(node, environment)
+    return with_limits(_with_devices(node, environment.get(f"{PREFIX}NODE_DEVICES") or "none"), environment)
+
+
+def _with_devices(node: NodeSettings, text: str) -> NodeSettings:
+    """The node with the devices of `auto`, a file, or none. Raises SettingWrong."""
+    if text == "none":
+        return node
+    what = f"{PREFIX}NODE_DEVICES={text}"
+    if node.devices or "gpu" in node.capacity:
+        raise SettingWrong(f"{what}: {PREFIX}NODE_OFFER names GPUs as well: leave them out there")
+    if text == "auto":
+        return replace(node, find_devices=True)
+    try:
+        return replace(node, devices=read_declared(Path(text)))
+    except OSError as error:
+        raise SettingWrong(f"{what}: has to be auto, none or a file that can be read: {error.strerror}") from None
+    except Malformed as fault:
+        raise SettingWrong(f"{what}: {fault}") from None
 
 
 def with_limits(node: NodeSettings, environment: Mapping[str, str] | None = None) -> NodeSettings:

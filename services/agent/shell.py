@@ -15,6 +15,7 @@ from largesse.bus.port import Bus
 from largesse.lifecycle.node_work import Action, Begun, NodeWork, Over, Start, Stop
 from largesse.telemetry import CAUGHT_UP, logger
 from largesse.waiting import is_set_within, until_first_ends
+from schemas.edge.nodes import with_gpus
 from services.agent.archive import Archive
 from services.agent.attempts import Attempts
 from services.agent.capacity import measured
@@ -64,8 +65,8 @@ async def run(
             data.mkdir(mode=0o700, parents=True, exist_ok=True)
             lock = machine.lock(data)
             try:
-                capacity = node.capacity or measured(data, node.parts)
-                agent = _Agent(bus, replace(node, data=data, capacity=capacity), peer, machine)
+                offered = replace(node, data=data, capacity=node.capacity or measured(data, node.parts))
+                agent = _Agent(bus, await _with_devices(offered, machine), peer, machine)
                 await agent.live(stop)
             finally:
                 lock.release()
@@ -75,6 +76,17 @@ async def run(
                 raise
             logger(service="agent", node=node.name).warning("its folder cannot be used at the moment", error=str(error))
         await is_set_within(stop, START_WAIT_MS / 1_000)
+
+
+async def _with_devices(node: NodeSettings, machine: Machine) -> NodeSettings:
+    """The node with its GPUs, which it is to find or has listed, in its capacity."""
+    if node.find_devices:
+        found = await asyncio.to_thread(machine.find_devices)
+        logger(service="agent", node=node.name).info("devices", found=found.text)
+        node = replace(node, devices=found.devices)
+    if node.devices:
+        node = replace(node, capacity=with_gpus(node.capacity, sum(device.milli for device in node.devices)))
+    return node
 
 
 class _Agent:

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable
+from dataclasses import asdict
 from time import time
 from typing import TYPE_CHECKING, Annotated
 
@@ -121,7 +122,7 @@ def body_of(question: "Question") -> Row:
         "to_ms": question.until_ms,
     }
     for node in question.added:
-        gpus = [{"index": each.index, "milli": each.milli, "model": each.model} for each in node.devices]
+        gpus = [asdict(each) for each in node.devices]
         capacity = {kind: amount for kind, amount in node.capacity.items() if kind != "gpu" or not gpus}
         entry = {"name": node.name, "capacity": quantity_texts(capacity), "labels": node.labels}
         body["add_nodes"].append(entry | ({"devices": {"gpu": gpus}} if gpus else {}))

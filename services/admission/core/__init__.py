@@ -14,4 +14,4 @@ NAME = "admission"
 TOPIC = ""
 UPSTREAM = ()
 READS = ()
-LAYOUT = 22
+LAYOUT = 23

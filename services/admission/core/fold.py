@@ -42,7 +42,7 @@ from schemas import (
     Vector,
 )
 from schemas.jobs import UNJUDGED
-from schemas.nodes import devices_of
+from schemas.nodes import devices_of, out_of
 from schemas.queue_tree import leaf_paths, user_limits, walk
 from services.admission.core.access import fold_revoked, fold_token
 from services.admission.core.changes import fold_changed, forget_changes, submission_of
@@ -135,7 +135,7 @@ def _set_capacity(state: State, body: NodeRegistered | NodeReported) -> None:
     free = {r: body.capacity.get(r, 0) - used.get(r, 0) for r in {**body.capacity, **used}}
     devices = devices_of(body.capacity, body.devices)
     node = NodeState(body.epoch, body.capacity, free, body.labels, devices, {str(d.index): d.milli for d in devices})
-    node.unschedulable = body.unschedulable
+    node.unschedulable, node.out = body.unschedulable, out_of(body.devices)
     if before is not None:
         node.draining, node.holds = before.draining, before.holds
         node.drain_reason, node.drain_ends = before.drain_reason, before.drain_ends

@@ -46,7 +46,7 @@ from schemas.edge.nodes import NodeLeft
 from schemas.edge.read import ConfigPatch
 from schemas.jobs import Rejection
 from schemas.knobs import knob_conflict, with_knobs
-from schemas.nodes import KnownAttempt, devices_of
+from schemas.nodes import KnownAttempt, devices_of, out_of
 from schemas.queue_tree import stranded, tree_conflict, with_default
 from schemas.registry import LogBody
 from services.admission.core.access import judge_revoked, judge_token
@@ -279,6 +279,7 @@ def _report(state: State, body: NodeReported, author: str) -> NodeReported | Inp
             "nodes", f'node "{body.node}" is not registered under epoch "{body.epoch}"; register it', "epoch", author
         )
     same = node.capacity == body.capacity and node.labels == body.labels and node.unschedulable == body.unschedulable
+    same = same and node.out == out_of(body.devices)
     return None if same and node.devices == devices_of(body.capacity, body.devices) else body
 
 

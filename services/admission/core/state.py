@@ -41,10 +41,11 @@ class Allocation:
 @dataclass(slots=True)
 class NodeState:
     """A node as the log knows it. `free` can be negative after a capacity loss, and under the preset `slots`.
-    `devices_free`: milli-units free by index of the device. `holds`: the attempts that hold room here, by
-    "job/stage/index", in the order in which they were granted. `drain_reason`, and `drain_ends`, whether what runs here
-    is to end by a deadline: of the drain in force. `unschedulable`: why its agent takes no new tasks;
-    empty: it does. `host`, `port_first`, `port_last`: as in its registration, see ports.py.
+    `devices`: those on which tasks may start, `out`: the others that it lists; `devices_free`: milli-units free by
+    index. `holds`: the attempts that hold room here, by "job/stage/index", in the order in which they were granted.
+    `drain_reason`, and `drain_ends`, whether what runs here is to end by a deadline: of the drain in force.
+    `unschedulable`: why its agent takes no new tasks; empty: it does. `host`, `port_first`, `port_last`: as in its
+    registration, see ports.py.
     """
 
     epoch: str
@@ -62,6 +63,7 @@ class NodeState:
     host: str = ""
     port_first: int = 0
     port_last: int = 0
+    out: list[Device] = field(default_factory=list)
 
 
 @dataclass(slots=True)

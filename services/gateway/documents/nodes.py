@@ -101,7 +101,7 @@ def _node(state: State, name: str, node: NodeRow, heard: Heard) -> Document:
         "kept": None if kept is None else {"why": kept.why, "demand": quantity_texts(kept.demand)},
         "running": node.holds,
         "labels": node.labels,
-        "devices": {"gpu": [asdict(device) for device in node.devices]} if node.devices else {},
+        "devices": _devices(node),
         "epoch": node.epoch,
         "address": node.address,
         "reached": reached,
@@ -110,6 +110,12 @@ def _node(state: State, name: str, node: NodeRow, heard: Heard) -> Document:
         "drain": _drain(node),
         "failing": _failing(state, name),
     }
+
+
+def _devices(node: NodeRow) -> Document:
+    """All that it lists, by index, also those that are out."""
+    devices = sorted(node.devices + node.out, key=lambda device: device.index)
+    return {"gpu": [asdict(device) for device in devices]} if devices else {}
 
 
 def _failing(state: State, name: str) -> Document | None:

@@ -7,7 +7,7 @@ from schemas import (
     NodeReported,
     Record,
 )
-from schemas.nodes import devices_of
+from schemas.nodes import devices_of, out_of
 from services.gateway.view.state import EVERY, DrainRow, NodeRow, State, note, touch
 from services.gateway.view.tasks import fold_tasks
 
@@ -32,6 +32,7 @@ def _set_node(state: State, body: NodeRegistered | NodeReported) -> None:
     before = state.nodes.get(body.node)
     devices = devices_of(body.capacity, body.devices)
     node = NodeRow(body.epoch, body.capacity, body.labels, devices, body.author, unschedulable=body.unschedulable)
+    node.out = out_of(body.devices)
     if before is not None:
         node.used, node.holds, node.draining, node.drain = before.used, before.holds, before.draining, before.drain
         node.address, node.results = before.address, before.results

@@ -105,7 +105,8 @@ class DrainRow:
 class NodeRow:
     """A node as the log knows it. `used`: what attempts hold of it. `left`: lost because its agent went. `address`:
     where the agent shows what tasks print. `unschedulable`: why its agent takes no new tasks; empty: it does.
-    `drain`: what was last said of draining it, or of an end of that. `results`: what it keeps of ended jobs.
+    `drain`: what was last said of draining it, or of an end of that. `results`: what it keeps of ended jobs. `devices`:
+    those on which tasks may start; `out`: the others that it lists.
     """
 
     epoch: str
@@ -122,6 +123,7 @@ class NodeRow:
     unschedulable: str = ""
     drain: DrainRow | None = None
     results: ResultsKept | None = None
+    out: list[Device] = field(default_factory=list)
 
 
 ReservationState = Literal["requested", "accepted", "rejected", "broken", "ended", "deleted"]

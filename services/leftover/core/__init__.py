@@ -14,4 +14,4 @@ NAME = "leftover"
 TOPIC = "grants"
 UPSTREAM = ("shares", "asks")
 READS = ("shares", "asks", "grants")
-LAYOUT = 26
+LAYOUT = 27

@@ -327,11 +327,18 @@ class HeldRoom(BaseModel):
 
 
 class DeviceStatus(BaseModel):
-    """`milli`: its size in thousandths of a whole device."""
+    """`milli`: its size in thousandths of a whole device. `memory_mib`: 0: not known. `link`: those with the same one
+    are linked to each other. `out`: why nothing starts on it, empty if it may; it is none of the node's capacity then.
+    """
 
     index: Count
     milli: int
     model: str
+    memory_mib: Count
+    numa: int | None
+    link: str
+    uuid: str
+    out: str
 
 
 class Drain(BaseModel):
