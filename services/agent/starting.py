@@ -8,6 +8,7 @@ from largesse.descriptors import inherited_limit
 from largesse.lifecycle.node_work import Start
 from services.agent import processes
 from services.agent.cgroups import Limits
+from services.agent.devices.visible import visible
 from services.agent.folders import INPUTS, WORK
 from services.agent.settings import NodeSettings
 
@@ -77,9 +78,8 @@ def environment(start: Start, settings: NodeSettings, folder: Path) -> dict[str,
         user = settings.task_user.of(start.held.run)
         env |= {"HOME": user.home, "USER": user.name, "LOGNAME": user.name, "SHELL": user.shell}
         env.pop("TMPDIR", None)  # The agent's may not be one that others can write to.
-    if held.devices:
-        env["CUDA_VISIBLE_DEVICES"] = ",".join(str(share.index) for share in held.devices)
     env.update(start.stage.env)
+    env.update(visible(held, settings.devices, settings.capacity))
     env["LARGESSE_JOB"], env["LARGESSE_STAGE"] = held.job, held.stage
     env["LARGESSE_TASK_INDEX"], env["LARGESSE_ATTEMPT"] = str(held.index), str(held.attempt)
     env["LARGESSE_NODE"], env["LARGESSE_TASK_COUNT"] = settings.name, str(start.stage.tasks)

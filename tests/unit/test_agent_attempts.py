@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from largesse.lifecycle.node_work import HeldAttempt, Start
-from schemas import DeviceShare, Stage
+from schemas import Device, DeviceShare, Stage
 from services.agent import shim
 from services.agent.attempts import Attempts
 from services.agent.documents import RESULT, STOP, TASK, claim, read_json, write_json
@@ -263,9 +263,32 @@ def test_gpus_are_named_to_the_task(attempts, tmp_path):
     env = environment(start(devices=share, command=["true"]), NodeSettings("n", tmp_path), FOLDER)
     own = environment(start(devices=share, env={"CUDA_VISIBLE_DEVICES": "x"}), NodeSettings("n", tmp_path), FOLDER)
 
-    assert env["CUDA_VISIBLE_DEVICES"] == "3,1"
-    assert own["CUDA_VISIBLE_DEVICES"] == "x"
-    assert "CUDA_VISIBLE_DEVICES" not in environment(start(), NodeSettings("n", tmp_path), FOLDER)
+    assert env["CUDA_VISIBLE_DEVICES"] == env["NVIDIA_VISIBLE_DEVICES"] == "3,1"
+    assert env["CUDA_DEVICE_ORDER"] == "PCI_BUS_ID"
+    assert own["CUDA_VISIBLE_DEVICES"] == "3,1", "no task has others than its own"
+
+
+def test_a_task_without_gpus_sees_none_of_its_node(attempts, tmp_path):
+    listed = NodeSettings("n", tmp_path, devices=[Device(0)])
+    counted = NodeSettings("n", tmp_path, capacity={"cpu": 1_000, "gpu": 1_000})
+
+    for node in (listed, counted):
+        env = environment(start(env={"CUDA_VISIBLE_DEVICES": "0"}), node, FOLDER)
+        assert (env["CUDA_VISIBLE_DEVICES"], env["NVIDIA_VISIBLE_DEVICES"]) == ("-1", "void")
+    bare = environment(start(), NodeSettings("n", tmp_path), FOLDER)
+    assert not [name for name in bare if "DEVICES" in name]
+
+
+def test_devices_are_named_by_uuid_where_all_have_one(attempts, tmp_path):
+    uuids = [Device(0, uuid="GPU-a"), Device(1), Device(101, 428, uuid="MIG-b")]
+    node = NodeSettings("n", tmp_path, devices=uuids)
+
+    def seen(*indexes):
+        held = [DeviceShare(index, 1_000) for index in indexes]
+        return environment(start(devices=held), node, FOLDER)["CUDA_VISIBLE_DEVICES"]
+
+    assert seen(101, 0) == "MIG-b,GPU-a"
+    assert seen(0, 1) == "0,1"
 
 
 @pytest.mark.parametrize(
