@@ -159,6 +159,7 @@ COMPILED = {
         "kinds_levels",
         "kinds_part",
         "leaf_queue",
+        "linked",
         "limits",
         "node_choice",
         "node_table",

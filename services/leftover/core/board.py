@@ -34,7 +34,8 @@ def build(state: State) -> Board:
     table = NodeTable([node.capacity for node in nodes.values()], slots_of(state.policy), state.policy.placement)
     for name, node in nodes.items():
         devices = [(device.index, device.milli) for device in node.devices]
-        table.add(name, node.epoch, node.capacity, node.labels, devices, not (node.draining or node.unschedulable))
+        is_open, near = not (node.draining or node.unschedulable), [(each.link, each.numa) for each in node.devices]
+        table.add(name, node.epoch, node.capacity, node.labels, devices, is_open, near)
     table.set_mix(mix_of(state))
     for name, failures in state.failures.items():
         if failures.until_ms and table.find(name) is not None:

@@ -8,6 +8,7 @@ from schemas.quantities import SHARE_UNITS, SLOTS, Vector, on_devices, tasks_on_
 from services.leftover.placement.apart import Bounds, Counters, matches
 from services.leftover.placement.fits import rank_of_room, step
 from services.leftover.placement.fragments import Fragments, Mix
+from services.leftover.placement.linked import numbered
 from services.leftover.placement.node_choice import WHOLE, NodeChoice, left_on_device, scarce_kinds
 from services.leftover.placement.task_class import NodeRoom, Shape, TaskClass
 
@@ -50,8 +51,9 @@ class CellNodes:
         labels: dict[str, str],
         devices: list[tuple[int, int]],
         open_: bool,
+        near: list[tuple[str, int | None]] | None = None,
     ) -> None:
-        """An empty node; devices as (index, milli)."""
+        """An empty node; devices as (index, milli), `near`: the group of linked ones and the NUMA node of each."""
         if self.slots:
             self.capacities.append(capacity)
             capacity = {SLOTS: self.slots}
@@ -61,6 +63,8 @@ class CellNodes:
         node = NodeRoom(name, epoch, vector, list(vector), labels, list(sizes), indexes, sizes, open_)
         for i, kind in enumerate(self.scarce):
             node.scarce |= int(capacity.get(kind, 0) > 0) << i
+        if near is not None:
+            node.links, node.numas = numbered(near)
         self.nodes.append(node)
 
     def totals(self) -> Vector:

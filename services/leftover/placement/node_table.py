@@ -11,11 +11,13 @@ updated with the nodes that got room; else with all nodes that have changed.
 from typing import Final
 
 from schemas.policy import Placing
-from schemas.quantities import Vector, on_devices
+from schemas.quantities import Vector
 from services.leftover.placement.cell_nodes import CellNodes
 from services.leftover.placement.fits import FreeAmounts, NodeIndex, members
 from services.leftover.placement.fragments import Mix
 from services.leftover.placement.indexed_heap import IndexedHeap
+from services.leftover.placement.linked import for_tasks, on_linked
+from services.leftover.placement.node_choice import WHOLE
 from services.leftover.placement.task_class import NodeRoom, TaskClass
 
 _SCANNED_MOST: Final = 8
@@ -317,7 +319,7 @@ class NodeTable(CellNodes):
             task.bounds.count(node.name, node.labels, 1)
         if not task.gpu:
             return []
-        taken = on_devices(task.gpu, node.devices)
+        taken = on_linked(task.gpu, node.devices, node.links, node.numas)
         assert taken is not None, f"{node.name}: no device for {task.gpu} milli"
         for position, milli in taken:
             node.devices[position] -= milli
@@ -332,6 +334,31 @@ class NodeTable(CellNodes):
             for number, devices in reversed(taken):
                 self.put_back(task, number, devices)
             return []
+        return self.regrouped(task, taken)
+
+    def regrouped(
+        self, task: TaskClass, taken: list[tuple[int, list[tuple[int, int]]]]
+    ) -> list[tuple[int, list[tuple[int, int]]]]:
+        """What tasks that start together have taken, each in its place. Of one node that has linked devices their whole
+        ones are chosen together, rather than one task after the other.
+        """
+        if len(taken) < 2 or not task.gpu or task.gpu % WHOLE:
+            return taken
+        there: dict[int, list[int]] = {}
+        for at, (number, _) in enumerate(taken):
+            if self.nodes[number].links:
+                there.setdefault(number, []).append(at)
+        for number, places in there.items():
+            if len(places) < 2:
+                continue
+            node = self.nodes[number]
+            for at in places:
+                _add(node, [], taken[at][1], 1)
+            parts = for_tasks(task.gpu // WHOLE, len(places), node.devices, node.links, node.numas)
+            assert parts is not None, f"{node.name}: what was taken one by one is not there together"
+            for at, part in zip(places, parts, strict=True):
+                taken[at] = number, [(node.device_indexes[position], WHOLE) for position in part]
+                _add(node, [], taken[at][1], -1)
         return taken
 
     def put_back(self, task: TaskClass, number: int, devices: list[tuple[int, int]]) -> None:

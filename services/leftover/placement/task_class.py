@@ -3,7 +3,7 @@ required and preferred labels, width of a gang and placement rules. What is trie
 task.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from schemas.quantities import Vector
 from services.leftover.placement.apart import Bounds
@@ -16,7 +16,7 @@ class NodeRoom:
     """One node. `capacity` and `free`: by resource position. `devices` and `sizes`: by device position, the milli-units
     that are free and that there are. `open`: tasks may start here; `kept`: only tasks of this class. `scarce`: bit set
     of the scarce kinds of resources that it has; `kind`: which labels of those asked for it has (fragments.py). `last`:
-    it comes after all others.
+    it comes after all others. `links` and `numas`: by device position, see linked.py; empty: nothing is known of it.
     """
 
     name: str
@@ -32,6 +32,8 @@ class NodeRoom:
     scarce: int = 0
     kind: int = 0
     last: bool = False
+    links: list[int] = field(default_factory=list)
+    numas: list[int] = field(default_factory=list)
 
 
 @dataclass(slots=True, eq=False)
