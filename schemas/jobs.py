@@ -49,6 +49,14 @@ class Spread:
     required: bool = True
 
 
+@dataclass(slots=True, frozen=True)
+class Axis:
+    """A variable of a stage's matrix, and the values that it takes."""
+
+    name: str
+    values: list[str]
+
+
 @dataclass(slots=True)
 class PlacementRule:
     """A rule of a class of tasks. `label` "": at most one task of the group on a node; else the numbers of the group's
@@ -71,7 +79,10 @@ class Stage:
     None: as the policy. `speculative`: whether slow tasks may be copied, where the policy has copies made.
     `max_failed`: so many tasks may fail for good without the stage failing; `on_failure`: whether a failed stage ends
     the job at once, or only keeps the stages that come after it from running. `running_max`: so many of its tasks run
-    at a time at most; None: all. `inputs`: stages among `after` whose results a task finds on its node.
+    at a time at most; None: all. `inputs`: stages among `after` whose results a task finds on its node. `array`: the
+    indexes that its tasks are told, in their order (schemas/arrays.py); "": from 0. `matrix`: a task for each
+    combination of values, those of the last axis first. `secrets`: by variable, the name of the secret that a node
+    keeps and its agent puts there.
     """
 
     stage: str
@@ -97,6 +108,9 @@ class Stage:
     on_failure: OnFailure = "fail"
     running_max: int | None = None
     inputs: list[str] = field(default_factory=list)
+    array: str = ""
+    matrix: list[Axis] = field(default_factory=list)
+    secrets: dict[str, str] = field(default_factory=dict)
 
     @property
     def width(self) -> int:

@@ -52,6 +52,10 @@ class Stage:
     durations_ms: Sequence[int] | None = None
     estimate_ms: int | None = None
     estimate_demand: Mapping[str, str | int | float] | None = None
+    needs: Sequence[str] | None = None
+    array: str | None = None
+    matrix: Mapping[str, Sequence[str | int | float | bool]] | None = None
+    secrets: Mapping[str, str] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,13 +7,13 @@ from typing import Final
 
 from largesse.lifecycle.state import Graph, Progress
 from schemas.estimates import duration_ms
-from schemas.jobs import JobSpec, Stage
+from schemas.jobs import Axis, JobSpec, Stage
 
 SHAPES_STAGES_MAX: Final = 16_384
 """Graphs are cached, and shared by equal jobs, until they have more stages than this together; the oldest are evicted
 first."""
 
-RUN_BY = ("durations_ms", "command", "env", "cwd", "true_demand")
+RUN_BY = ("durations_ms", "command", "env", "cwd", "true_demand", "array", "matrix", "secrets")
 """Fields of a stage that say how its tasks run, and that no core reads."""
 
 _Shape = tuple[tuple[object, ...], ...]
@@ -66,11 +66,23 @@ _NO_TIMES: list[int] = []
 _NO_WORDS: list[str] = []
 _NO_ENV: dict[str, str] = {}
 _NO_AMOUNTS: dict[str, int] = {}
+_NO_AXES: list[Axis] = []
+_NO_SECRETS: dict[str, str] = {}
 
 
 def _bare(stage: Stage) -> Stage:
     """A stage without the fields that no core reads."""
-    return replace(stage, durations_ms=_NO_TIMES, command=_NO_WORDS, env=_NO_ENV, cwd=None, true_demand=_NO_AMOUNTS)
+    return replace(
+        stage,
+        durations_ms=_NO_TIMES,
+        command=_NO_WORDS,
+        env=_NO_ENV,
+        cwd=None,
+        true_demand=_NO_AMOUNTS,
+        array="",
+        matrix=_NO_AXES,
+        secrets=_NO_SECRETS,
+    )
 
 
 def lean(spec: JobSpec, graph: Graph) -> JobSpec:
@@ -90,7 +102,8 @@ def lean(spec: JobSpec, graph: Graph) -> JobSpec:
 
 def _is_bare(stage: Stage) -> bool:
     """Whether a stage has nothing that a graph leaves out."""
-    return not (stage.durations_ms or stage.command or stage.env or stage.true_demand) and stage.cwd is None
+    told = stage.command or stage.env or stage.array or stage.matrix or stage.secrets
+    return not (told or stage.durations_ms or stage.true_demand) and stage.cwd is None
 
 
 def _with_rest(bare: Stage, stage: Stage) -> Stage:
@@ -101,6 +114,9 @@ def _with_rest(bare: Stage, stage: Stage) -> Stage:
         env=stage.env or _NO_ENV,
         cwd=stage.cwd,
         true_demand=stage.true_demand or _NO_AMOUNTS,
+        array=stage.array,
+        matrix=stage.matrix or _NO_AXES,
+        secrets=stage.secrets or _NO_SECRETS,
     )
 
 

@@ -1,8 +1,8 @@
 """What the log says must run on nodes, and what must stop: on one for its agent, on all for who speaks to many.
 
-Folds   JobAdmitted, JobCancelled, JobEnded, NodeRegistered, NodeReported, NodeDrained, NodeLost, NodeForgotten,
-        RoundClosed, the task facts, ConfigChanged, SequencerClaimed. Of every record the time: a drain may have a
-        deadline.
+Folds   JobAdmitted, JobChanged, JobCancelled, JobEnded, NodeRegistered, NodeReported, NodeDrained, NodeLost,
+        NodeForgotten, RoundClosed, the task facts, ConfigChanged, SequencerClaimed. Of every record the time: a drain
+        may have a deadline.
 Decides nothing by `decide`: `take` says what has changed for a node since it was last asked. What is held here is
 exactly what the sequencer holds for the node, whatever the epoch, so a restarted agent can tell what is still wanted.
 
@@ -22,6 +22,7 @@ from schemas import (
     Grant,
     JobAdmitted,
     JobCancelled,
+    JobChanged,
     JobEnded,
     JobSpec,
     NodeDrained,
@@ -60,7 +61,7 @@ class Job:
     elsewhere, as "stage/index". `peers`: by gang stage that has started on a node that is followed, where the tasks of
     its last attempt are reached, in order, as HOST:PORT. `handed`: by stage of which others need the results, the tasks
     that succeeded. `counted`: by stage, what its tasks count for where they ask for more. `nodes`: those followed that
-    were granted tasks of it.
+    were granted tasks of it. `queue`: that it is in now.
     """
 
     spec: JobSpec
@@ -72,6 +73,7 @@ class Job:
     handed: dict[str, list[Handed]] = field(default_factory=dict)
     counted: dict[str, Vector] = field(default_factory=dict)
     nodes: dict[str, bool] = field(default_factory=dict)
+    queue: str = ""
 
 
 @dataclass(slots=True)
@@ -181,13 +183,14 @@ class State:
 @dataclass(frozen=True, slots=True)
 class Start:
     """Run this attempt, once. `peers`: where the tasks of its gang are reached, in order; none where it is of none.
-    `counted`: what it counts for in scheduling, by resource, where it asks for more."""
+    `counted`: what it counts for in scheduling, by resource, where it asks for more. `queue`: of its job."""
 
     key: str
     held: HeldAttempt
     stage: Stage
     peers: Sequence[str] = ()
     counted: Vector = field(default_factory=dict)
+    queue: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -296,7 +299,8 @@ def take(state: State, node: str, *, may_start: bool = True) -> list[Action]:
                 job = state.jobs[held.job]
                 named = held.stage
                 counted = job.counted.get(named, {})
-                actions.append(Start(key, held, stage_of(job, named), job.peers.get(named, ()), counted))
+                peers = job.peers.get(named, ())
+                actions.append(Start(key, held, stage_of(job, named), peers, counted, job.queue))
             else:
                 waiting[key] = True
     work.changed = waiting
@@ -318,7 +322,13 @@ def _admitted(state: State, record: Record[JobAdmitted]) -> None:
     body = record.body
     handed = handed_at_first(state.past, record)
     counted = {each.stage: each.demand for each in body.counted}
-    state.jobs[body.spec.job] = Job(body.spec, record.seq, handed=handed, counted=counted)
+    state.jobs[body.spec.job] = Job(body.spec, record.seq, handed=handed, counted=counted, queue=body.spec.queue)
+
+
+def _changed(state: State, record: Record[JobChanged]) -> None:
+    body = record.body
+    if body.queue is not None and (job := state.jobs.get(body.job)) is not None:
+        job.queue = body.queue
 
 
 def _cancelled(state: State, record: Record[JobCancelled]) -> None:
@@ -589,6 +599,7 @@ def stage_of(job: Job, name: str) -> Stage:
 
 FOLDS: dict[type, Callable[[State, Record], None]] = {
     JobAdmitted: _admitted,
+    JobChanged: _changed,
     JobCancelled: _cancelled,
     JobEnded: _ended,
     NodeRegistered: _registered,

@@ -42,7 +42,7 @@ class EpochTold:
 
 @dataclass(slots=True)
 class StageTold:
-    """What attempts of one stage are started with. `run`: seq of the job's admission."""
+    """What attempts of one stage are started with. `run`: seq of the job's admission. `queue`: of the job."""
 
     job: str
     run: int
@@ -50,6 +50,7 @@ class StageTold:
     peers: list[str] = field(default_factory=list)
     counted: Vector = field(default_factory=dict)
     handed: list[Handed] = field(default_factory=list)
+    queue: str = ""
 
 
 @dataclass(slots=True)
@@ -82,7 +83,7 @@ def work_of(state: State, node: str, speaker: str = "") -> Work:
         stage = stage_of(job, held.stage)
         handed = [tasks for name in stage.inputs for tasks in job.handed[name]]
         peers, counted = job.peers.get(held.stage, []), job.counted.get(held.stage, {})
-        work.stages.append(StageTold(held.job, held.run, stage, peers, counted, handed))
+        work.stages.append(StageTold(held.job, held.run, stage, peers, counted, handed, job.queue))
         work.addresses.update((tasks.node, state.addresses.get(tasks.node)) for tasks in handed)
     return work
 
@@ -157,7 +158,7 @@ def _jobs(stages: Iterable[StageTold]) -> dict[str, Job]:
     jobs: dict[str, Job] = {}
     for told in stages:
         name = told.stage.stage
-        job = jobs.setdefault(told.job, Job(JobSpec(told.job, "", []), told.run))
+        job = jobs.setdefault(told.job, Job(JobSpec(told.job, "", []), told.run, queue=told.queue))
         job.spec.stages.append(told.stage)
         job.peers[name], job.counted[name] = told.peers, told.counted
         for source in told.stage.inputs:

@@ -44,6 +44,9 @@ def _stage(stage: Stage) -> Document:
         "on_failure": stage.on_failure,
         "running_max": stage.running_max,
         "inputs": stage.inputs,
+        "array": stage.array or None,
+        "matrix": {axis.name: axis.values for axis in stage.matrix} or None,
+        "secrets": stage.secrets,
     }
     if stage.true_demand:
         document["estimate_demand"] = quantity_texts(stage.demand)

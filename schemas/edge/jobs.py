@@ -11,9 +11,7 @@ from pydantic import Field
 
 from schemas.edge.base import (
     DURATION_MS_MAX,
-    ENV_NAME_PATTERN,
     KEY_SHOWN_MAX,
-    NAME_MAX,
     NO_NUL_PATTERN,
     QUEUE_TEXT_PATTERN,
     TASKS_MAX,
@@ -37,8 +35,20 @@ from schemas.edge.base import (
 )
 from schemas.edge.cycles import find_cycle
 from schemas.edge.failures import MaxFailed, most_failed
+from schemas.edge.short_forms import ArrayText, EnvName, EnvValue, Matrix, Secrets, array_of, check_variable, matrix_of
 from schemas.edge.validated import validated
-from schemas.jobs import AntiAffinity, JobCancelled, JobChanged, JobRerun, JobSpec, OnFailure, Revocable, Spread, Stage
+from schemas.jobs import (
+    AntiAffinity,
+    Axis,
+    JobCancelled,
+    JobChanged,
+    JobRerun,
+    JobSpec,
+    OnFailure,
+    Revocable,
+    Spread,
+    Stage,
+)
 from schemas.policy import JOB_TASKS_MAX
 from schemas.quantities import QUANTITY_MAX, Vector
 from schemas.queue_tree import QUEUE_DEFAULT
@@ -50,7 +60,6 @@ PRIORITY_MAX = 1_000
 COMMAND_MAX = 1_024  # Words of a command line.
 COMMAND_WORD_MAX = 32_768  # Characters of one; the kernel takes 128 KiB.
 ENV_MAX = 256
-ENV_VALUE_MAX = 32_768
 CWD_MAX = 4_096
 SEGMENT_MAX = 63  # Characters of a queue's own name.
 QUEUE_DEPTH_MAX = 16
@@ -59,21 +68,12 @@ WARNINGS_MAX = 20
 CORES_MEANT_MAX = 256  # A larger bare number of cores or GPUs was most likely meant in thousandths.
 MIB_MEANT_MAX = 1 << 16  # A larger number was hardly meant in MiB.
 
-TASK_VARIABLES = (
-    *("LARGESSE_JOB", "LARGESSE_STAGE", "LARGESSE_TASK_INDEX", "LARGESSE_TASK_COUNT"),
-    *("LARGESSE_ATTEMPT", "LARGESSE_NODE", "LARGESSE_PEERS", "LARGESSE_MASTER_ADDR", "LARGESSE_MASTER_PORT"),
-    *("LARGESSE_RESULTS", "LARGESSE_INPUTS"),
-)
-"""What an agent says to a task; a spec may not say otherwise."""
-
 ATOM_PATH_PATTERN = r"^([0-9]{1,4}(\.[0-9]{1,4})*)?$"
 ATOM_PATH_MAX = 60  # Characters: as deep as a request may be nested.
 
 QueuePath = Annotated[str, Field(max_length=QUEUE_DEPTH_MAX * (SEGMENT_MAX + 1), pattern=QUEUE_TEXT_PATTERN)]
 Priority = Annotated[int, Field(ge=-PRIORITY_MAX, le=PRIORITY_MAX)]
 Word = Annotated[str, Field(min_length=1, max_length=COMMAND_WORD_MAX, pattern=NO_NUL_PATTERN)]
-EnvName = Annotated[str, Field(max_length=NAME_MAX, pattern=ENV_NAME_PATTERN)]
-EnvValue = Annotated[str, Field(max_length=ENV_VALUE_MAX, pattern=NO_NUL_PATTERN)]
 Durations = Annotated[list[DurationMs], Field(min_length=1, max_length=TASKS_MAX, fail_fast=True)]
 
 
@@ -93,7 +93,8 @@ class SpreadInput(Input):
 
 
 class StageSubmission(Input):
-    """Tasks alike. Needs `demand`, and one of `duration_ms`, `durations_ms` (one a task) and `command`.
+    """Tasks alike. Needs `demand`, and one of `duration_ms`, `durations_ms` (one a task) and `command`. `needs` is
+    `after` in short, `array` says `tasks` and `running_max` (`"0-99%8"`), `matrix` says `tasks`.
 
     null means left out.
     """
@@ -122,6 +123,10 @@ class StageSubmission(Input):
     on_failure: OnFailure = "fail"
     running_max: Annotated[int, Field(ge=1, le=TASKS_MAX)] | None = None
     inputs: Annotated[list[Name], Field(max_length=STAGES_MAX)] = []
+    needs: Annotated[list[Name], Field(max_length=STAGES_MAX)] = []
+    array: ArrayText | None = None
+    matrix: Matrix | None = None
+    secrets: Secrets = {}
 
 
 class JobSubmission(Input):
@@ -283,15 +288,15 @@ def _stage(stage: StageSubmission) -> Stage:
     durations = [stage.duration_ms] if stage.duration_ms is not None else stage.durations_ms or []
     demand, true_demand = _demands(stage)
     for name in stage.env:
-        if name in TASK_VARIABLES:
-            raise Malformed(joined("env", at_key(name)), "is set by the agent: choose another name")
+        check_variable(joined("env", at_key(name)), name)
     apart, spread = stage.anti_affinity, stage.spread
-    tasks = _tasks(stage)
+    array, axes, many = _many(stage)
+    tasks = _tasks(stage, many)
     return Stage(
         stage=stage.stage,
         tasks=tasks,
         demand=demand,
-        after=stage.after,
+        after=_after(stage),
         estimate_ms=_estimate_ms(stage, durations),
         durations_ms=durations[:1]
         if durations.count(durations[0] if durations else 0) == len(durations)
@@ -313,11 +318,44 @@ def _stage(stage: StageSubmission) -> Stage:
         on_failure=stage.on_failure,
         running_max=_running_max(stage, tasks),
         inputs=_inputs(stage),
+        array=array,
+        matrix=axes,
+        secrets=_secrets(stage),
     )
+
+
+def _after(stage: StageSubmission) -> list[str]:
+    if stage.after and stage.needs:
+        raise Malformed("needs", 'is "after" in short: use only one of them')
+    return stage.after or stage.needs
+
+
+def _many(stage: StageSubmission) -> tuple[str, list[Axis], int | None]:
+    """What the stage keeps of its array and of its matrix, and how many tasks these say that it has."""
+    if stage.array is not None:
+        if stage.matrix is not None:
+            raise Malformed("matrix", '"array" is given too: use only one of them')
+        array, tasks, _ = array_of(stage.array)
+        return array, [], tasks
+    if stage.matrix is None:
+        return "", [], None
+    return "", *matrix_of(stage.matrix, stage.env)
+
+
+def _secrets(stage: StageSubmission) -> dict[str, str]:
+    if stage.secrets and stage.command is None:
+        raise Malformed("secrets", 'needs "command": a simulated task reads nothing')
+    for name in stage.secrets:
+        check_variable(joined("secrets", at_key(name)), name, stage.env, stage.matrix or {})
+    return sorted_map(stage.secrets)
 
 
 def _running_max(stage: StageSubmission, tasks: int) -> int | None:
     most = stage.running_max
+    limit = None if stage.array is None else array_of(stage.array)[2]
+    if most is not None and limit is not None and most != limit:
+        raise Malformed("running_max", f'is {most}, but "array" ends in %{limit}: leave one of them out')
+    most = limit if most is None else most
     if most is not None and stage.gang and most < tasks:
         raise Malformed("running_max", f"is {most}, but all {tasks} tasks of a gang run together: leave it out")
     return most
@@ -327,7 +365,7 @@ def _inputs(stage: StageSubmission) -> list[str]:
     """The stages whose results the tasks find."""
     if stage.inputs and stage.command is None:
         raise Malformed("inputs", 'needs "command": a simulated task reads nothing')
-    after = set(stage.after)
+    after = set(_after(stage))
     for k, name in enumerate(stage.inputs):
         if name not in after:
             raise Malformed(f"inputs[{k}]", f'{shown(name)} is not in "after": name it there, too')
@@ -342,13 +380,19 @@ def _locality_wait_ms(stage: StageSubmission) -> int | None:
     return stage.locality_wait_ms
 
 
-def _tasks(stage: StageSubmission) -> int:
-    """How many tasks the stage has, once what a task does is said exactly once."""
+def _tasks(stage: StageSubmission, many: int | None) -> int:
+    """How many tasks the stage has, once what a task does is said exactly once. `many`: as its array or matrix says."""
     said = [field for field in ("command", "duration_ms", "durations_ms") if getattr(stage, field) is not None]
     if not said:
         raise Malformed("", 'needs "command" (what a task runs), or "duration_ms" or "durations_ms" (what it lasts)')
     if len(said) > 1:
         raise Malformed(said[1], f'"{said[0]}" is given too: use only one of them')
+    if many is not None:
+        field = "array" if stage.array is not None else "matrix"
+        for other, count in (("tasks", stage.tasks), ("durations_ms", len(stage.durations_ms or []) or None)):
+            if count is not None and count != many:
+                raise Malformed(other, f'is for {plural(count, "task")}, but "{field}" has {many:,}')
+        return many
     if stage.durations_ms is None:
         if stage.tasks is None:
             raise Malformed("tasks", 'is missing: write how many tasks the stage has, or "durations_ms"')

@@ -24,6 +24,7 @@ from schemas.edge.base import (
     quoted,
     shown,
 )
+from schemas.edge.short_forms import SECRET_NAME_PATTERN
 from schemas.wording import nearest
 
 UNKNOWN_NAMED_MAX = 8  # Unknown fields that one error names beside the first.
@@ -37,6 +38,8 @@ _OBJECTS = {
     "labels": '{"zone": "a"}',
     "prefer": '{"zone": "a"}',
     "env": '{"NAME": "value"}',
+    "secrets": '{"TOKEN": "name of the secret"}',
+    "matrix": '{"SEED": [1, 2, 3]}',
     "anti_affinity": '{"required": true}',
     "spread": '{"label": "zone"}',
     "capacity": '{"cpu": "4", "memory": "8Gi"}',
@@ -53,6 +56,7 @@ _PATTERN_WORDS = {
     TEXT_PATTERN: "may hold no control characters",
     LABEL_KEY_PATTERN: 'has to be letters, digits and "-", "_", ".", "/", and to begin and end with a letter or digit',
     NO_NUL_PATTERN: "may hold no NUL character",
+    SECRET_NAME_PATTERN: 'has to be letters, digits and "_", "-", ".", and may not begin or end with "."',
     ENV_NAME_PATTERN: 'has to be letters, digits and "_", "-", ".", and may not begin with a digit',
 }
 

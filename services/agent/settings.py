@@ -43,6 +43,10 @@ VARIABLES = {
         "GPUs of the node: auto (found by NVML, which the extra `devices` needs), a file that lists them, or none",
     ),
     "NODE_PASS_ENV": ("none", "variables of the agent that tasks get too, separated by commas"),
+    "NODE_SECRETS": (
+        "none",
+        "folder with secrets for tasks: a file for each, those of a queue in a folder of its path",
+    ),
     "NODE_CGROUP": ("auto", "control groups for tasks: auto, off, or the path of a delegated group of cgroup v2"),
     "NODE_CPU_LIMIT": (
         "hard",
@@ -158,6 +162,7 @@ class NodeSettings:
     reports what has ended, ends the rest, and leaves. `address`: where the agent shows what tasks print and leave, as
     `[https://]HOST:PORT`; empty: nowhere. `peers`: its TLS among agents. `bridges`: where results of nodes over MQTT
     are asked for. `task_user`: as whom tasks run; None: as the agent's own user, who can write wherever the agent can.
+    `secrets`: where secrets for tasks lie (task_secrets.py); None: nowhere.
     `host`: at which tasks on other nodes reach those here; `ports`: those that tasks of gangs are given, from the first
     to the last; 0: none. `find_devices`: `devices` are those that this machine is found to have.
     """
@@ -197,6 +202,7 @@ class NodeSettings:
     host: str = "127.0.0.1"
     ports: tuple[int, int] = (21_000, 28_999)
     find_devices: bool = False
+    secrets: Path | None = None
 
 
 def read_node_settings(settings: Settings, environment: Mapping[str, str] | None = None) -> NodeSettings:
@@ -237,6 +243,7 @@ def read_node_settings(settings: Settings, environment: Mapping[str, str] | None
         bridges=read_bridges(environment),
         peers=read_peers(settings),
         task_user=read_task_user(environment),
+        secrets=Path(environment[f"{PREFIX}NODE_SECRETS"]) if environment.get(f"{PREFIX}NODE_SECRETS") else None,
         host=_host(environment.get(f"{PREFIX}NODE_HOST") or socket.gethostname()),
     )
     return with_limits(_with_devices(node, environment.get(f"{PREFIX}NODE_DEVICES") or "none"), environment)

@@ -20,7 +20,17 @@ import signal
 import time
 from contextlib import suppress
 
-from services.agent.becoming import NOT_ITS_FAULT, NOT_JOINED, PDEATHSIG, SIGNAL_BASE, WORK, become, places_of, prctl
+from services.agent.becoming import (
+    NOT_EXECUTABLE,
+    NOT_ITS_FAULT,
+    NOT_JOINED,
+    PDEATHSIG,
+    SIGNAL_BASE,
+    WORK,
+    become,
+    places_of,
+    prctl,
+)
 from services.agent.documents import CHILD, RESULT, STOP, TASK, claim, read_json, write_json
 from services.agent.lease_file import END, RUN, Hold
 from services.agent.meter import Meter
@@ -126,6 +136,8 @@ class Guardian:
     def _start(self) -> None:
         if self.hold is not None and self.hold.look() != RUN:
             raise OSError(0, "its agent may not have the node any more")
+        if self.task.get("secrets"):
+            self.task["env"] = self.task["env"] | _secrets_of(self.task["secrets"])
         opened: list[int] = []
         try:
             problem = self._forked(opened)
@@ -380,6 +392,16 @@ def _opened_groups(groups: Document | None, opened: list[int]) -> list[int]:
             raise OSError(error.errno, f"{NOT_JOINED}: {error.strerror}") from None
         opened.append(found[-1])
     return found
+
+
+def _secrets_of(asked: Document) -> dict[str, str]:
+    """The variables with secrets of the node. Raises CannotStart."""
+    from services.agent.task_secrets import NoSecret, secret_values
+
+    try:
+        return secret_values(asked["folder"], asked["queue"], asked["names"])
+    except NoSecret as fault:
+        raise CannotStart(str(fault), NOT_EXECUTABLE) from None
 
 
 def _opened_hold(path: str | None) -> Hold | None:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from largesse.descriptors import inherited_limit
 from largesse.lifecycle.node_work import Start
+from schemas.arrays import choice_of, index_of
 from services.agent import processes
 from services.agent.cgroups import Limits
 from services.agent.devices.visible import visible
@@ -63,9 +64,17 @@ def task_of(
         "output_bytes": settings.output_bytes,
         "groups": groups,
         "pids": settings.task_pids,
+        "secrets": _secrets(start, settings),
         "user": None if user is None else {"uid": user.uid, "gid": user.gid, "groups": list(user.groups)},
         "private": not processes.hidden(),
     }
+
+
+def _secrets(start: Start, settings: NodeSettings) -> dict[str, object] | None:
+    """Which secrets the shim puts into the environment, by name: values stand in no document."""
+    names = start.stage.secrets
+    folder = None if settings.secrets is None else str(settings.secrets.absolute())
+    return {"folder": folder, "queue": start.queue, "names": names} if names else None
 
 
 def environment(start: Start, settings: NodeSettings, folder: Path) -> dict[str, str]:
@@ -80,13 +89,22 @@ def environment(start: Start, settings: NodeSettings, folder: Path) -> dict[str,
         env.pop("TMPDIR", None)  # The agent's may not be one that others can write to.
     env.update(start.stage.env)
     env.update(visible(held, settings.devices, settings.capacity))
+    env.update(_combination(start))
     env["LARGESSE_JOB"], env["LARGESSE_STAGE"] = held.job, held.stage
     env["LARGESSE_TASK_INDEX"], env["LARGESSE_ATTEMPT"] = str(held.index), str(held.attempt)
     env["LARGESSE_NODE"], env["LARGESSE_TASK_COUNT"] = settings.name, str(start.stage.tasks)
+    env["LARGESSE_ARRAY_INDEX"] = str(index_of(start.stage.array, held.index))
     env["LARGESSE_RESULTS"] = str(folder / WORK)
     if start.stage.inputs:
         env["LARGESSE_INPUTS"] = str(folder.parents[1] / INPUTS)
     return env | _of_gang(start.peers)
+
+
+def _combination(start: Start) -> dict[str, str]:
+    """The values of its stage's matrix that a task has."""
+    axes = start.stage.matrix
+    choice = choice_of([len(axis.values) for axis in axes], start.held.index)
+    return {axis.name: axis.values[at] for axis, at in zip(axes, choice, strict=True)}
 
 
 def _of_gang(peers: Sequence[str]) -> dict[str, str]:

@@ -4,7 +4,7 @@ import json
 import re
 import sys
 from codecs import BOM_UTF8
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,11 +31,12 @@ CLUSTER_YAML_MAX = 8 << 20
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """A user's document, as a request carries it, and as it was read."""
+    """A user's document, as a request carries it, and as it was read. `in_full`: its file says it in short."""
 
     data: bytes
     content_type: str
     document: dict[str, object]
+    in_full: bool = False
 
     @property
     def request(self) -> dict[str, object]:
@@ -48,32 +49,65 @@ def read_file(path: str, topic: str) -> Written:
 
     Raises Wrong, which names file and field.
     """
+    return _checked(path, _content(path), topic)
+
+
+def _content(path: str) -> bytes:
+    """Raises Wrong."""
     try:
         data = sys.stdin.buffer.read(INPUT_BYTES_MAX + 1) if path == "-" else _read(path)
     except OSError as error:
         raise Wrong(f"{error.filename}: {error.strerror}") from None
     if len(data) > INPUT_BYTES_MAX:
         raise Wrong(f"{_shown(path)}: is too large: at most {INPUT_BYTES_MAX} bytes, has more")
-    return _checked(path, data.removeprefix(BOM_UTF8), topic)
+    return data.removeprefix(BOM_UTF8)
 
 
 def read_job(
-    path: str, user: Callable[[], str], named: str | None = None, instead: dict[str, object] | None = None
+    path: str,
+    user: Callable[[], str],
+    named: str | None = None,
+    instead: dict[str, object] | None = None,
+    said: Sequence[str] = (),
 ) -> Written:
     """A job spec, with the fields of `instead` in place of its own. One that names no user is `named`'s; where that is
-    nobody, one that names a reservation is `user`'s: only jobs of its owner may use a reservation.
+    nobody, one that names a reservation is `user`'s: only jobs of its owner may use a reservation. `said`: values of
+    its parameters, as NAME=VALUE.
 
     Raises Wrong as `read_file` does.
     """
-    written = read_file(path, "jobs")
+    data = _content(path)
+    full = _in_full(path, data, said)
+    written = _checked(path, data, "jobs") if full is None else _checked(path, full, "jobs", "json", in_full=True)
     if instead:
         data = _dumped(written.document | instead, default=float)
-        written = _checked(path, data, "jobs", "json", noted=True)
+        written = _checked(path, data, "jobs", "json", noted=True, in_full=written.in_full)
     if written.document.get("user") or (named is None and written.document.get("reservation") is None):
         return written
     whose = named if named is not None else user()
     # Decimals that the edge takes have 6 digits behind the point at most: a float's shortest text keeps them.
-    return _checked(path, _dumped(written.document | {"user": whose}, default=float), "jobs", "json", noted=True)
+    data = _dumped(written.document | {"user": whose}, default=float)
+    return _checked(path, data, "jobs", "json", noted=True, in_full=written.in_full)
+
+
+def _in_full(path: str, data: bytes, said: Sequence[str]) -> bytes | None:
+    """What a job file stands for that says something in short (job_files.py); None: it says all itself. Raises
+    Wrong."""
+    from services.cli.job_files import expanded
+
+    try:
+        document = read_body(data, _kind_of(path, data))
+    except Malformed:
+        return None  # As it will be told.
+    if not isinstance(document, dict):
+        return None
+    try:
+        full = expanded(document, said, Path() if path == "-" else Path(path).parent)
+    except Malformed as fault:
+        raise Wrong(f"{_shown(path)}: {fault}") from None
+    except OSError as error:
+        raise Wrong(f"{error.filename}: {error.strerror}") from None
+    return None if full is document else _dumped(full, default=float)
 
 
 def checked_document(document: dict[str, object], topic: str, shown: str) -> Written:
@@ -125,7 +159,9 @@ def _shown(path: str) -> str:
     return "standard input" if path == "-" else path
 
 
-def _checked(path: str, data: bytes, topic: str, kind: str = "", *, noted: bool = False) -> Written:
+def _checked(
+    path: str, data: bytes, topic: str, kind: str = "", *, noted: bool = False, in_full: bool = False
+) -> Written:
     """`kind`: json or yaml, empty where the path and the data say it. `noted`: its warnings are on stderr already."""
     shown, kind = _shown(path), kind or _kind_of(path, data)
     try:
@@ -137,7 +173,7 @@ def _checked(path: str, data: bytes, topic: str, kind: str = "", *, noted: bool 
         raise Wrong(f"{shown}: {fault}") from None
     for warning in () if noted else warnings_of(document):
         note(f"{shown}: {warning}")
-    return Written(data, f"application/{kind}", document)
+    return Written(data, f"application/{kind}", document, in_full)
 
 
 def _check_kind(document: dict[str, object], topic: str, path: str) -> None:

@@ -72,6 +72,10 @@ def submit(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="submit nothing; say what would become of it, and where it would start")
     ] = False,
+    said: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="the value of a parameter that the file declares", metavar="NAME=VALUE"),
+    ] = None,
     user: UserOfJob = None,
     url: Url = None,
     json: Json = False,
@@ -86,18 +90,14 @@ def submit(
     gateway = Gateway(url, timeout_s=timeout_s_of(dry_run))
     if dry_run and follow:
         raise Wrong("--dry-run: submits nothing that --watch could follow: leave one of them out")
-    if from_stage is not None and not rerun:
-        raise Wrong("--from-stage: is of a job that runs again: give --rerun, too")
-    instead: dict[str, object] = {} if name is None else {"job": name}
-    if rerun:
-        instead |= {"rerun": True, "from_stage": from_stage}
-    written = read_job(file, asker, job_user(user), instead)
+    instead = _instead(name, from_stage, rerun=rerun)
+    written = read_job(file, asker, job_user(user), instead, said or ())
     params = {"dry_run": "true"} if dry_run else {}
     with refusals_name(file):
         answer = gateway.document("POST", "/v1/jobs", "job", "state", params=params, **written.request)
     note_answered(file, written, answer)
     if dry_run:
-        _tell_trial(answer, json)
+        _tell_trial(answer, json, written.data if written.in_full else None)
         return
     _tell_known(answer, follow, json)
     if follow:
@@ -110,14 +110,22 @@ def submit(
         out(answer["job"])
 
 
-def _tell_trial(answer: Row, json: bool) -> None:
-    """What would become of a job."""
-    from services.cli.trying import shown
+def _instead(name: str | None, from_stage: str | None, *, rerun: bool) -> dict[str, object]:
+    """What stands in place of the fields of the file. Raises Wrong."""
+    if from_stage is not None and not rerun:
+        raise Wrong("--from-stage: is of a job that runs again: give --rerun, too")
+    instead: dict[str, object] = {} if name is None else {"job": name}
+    return instead | {"rerun": True, "from_stage": from_stage} if rerun else instead
+
+
+def _tell_trial(answer: Row, json: bool, spec: bytes | None) -> None:
+    """What would become of a job. `spec`: what its file stands for, where that says it in short."""
+    from services.cli.trying import shown, with_spec
 
     if json:
-        out_json(answer)
+        out_json(answer if spec is None else with_spec(answer, spec))
     else:
-        out(shown(answer))
+        out(shown(answer, spec))
     if answer.get("reservation"):
         note(f"{answer['job']} would be bound to {answer['reservation']}")
 

@@ -1,5 +1,7 @@
 """`largesse submit --dry-run`: what would become of a job, as text."""
 
+import json
+
 from services.cli.client import Row
 from services.cli.show import described, in_zone, on_terminal, percent, plural, tabbed
 from services.cli.why import start_text
@@ -41,9 +43,19 @@ def trial_rows(answer: Row) -> str:
 _SHARES = ("guaranteed", "fair", "allocated")
 
 
-def shown(answer: Row) -> str:
-    """As what it is written to takes it."""
-    return trial_text(answer) if on_terminal() else trial_rows(answer)
+def shown(answer: Row, spec: bytes | None = None) -> str:
+    """As what it is written to takes it. `spec`: what the file stands for, where that says it in short."""
+    if on_terminal():
+        return (
+            trial_text(answer) if spec is None else f"{json.dumps(json.loads(spec), indent=2)}\n\n{trial_text(answer)}"
+        )
+    text = trial_rows(answer)
+    return text if spec is None else f"{text.rstrip()}\nspec\t{json.dumps(json.loads(spec))}\n"
+
+
+def with_spec(answer: Row, spec: bytes) -> Row:
+    """The answer as one document, beside what was sent."""
+    return answer | {"spec": json.loads(spec)}
 
 
 def _queue_text(answer: Row) -> str:

@@ -16,8 +16,8 @@ from schemas.edge.jobs import (
     QUEUE_DEPTH_MAX,
     RETRIES_MAX,
     SEGMENT_MAX,
-    TASK_VARIABLES,
 )
+from schemas.edge.short_forms import TASK_VARIABLES
 
 Document = dict[str, Any]
 Slip = Callable[[Random, Document], set[str]]

@@ -1,7 +1,8 @@
 """What the log says must run on one node, folded for that node alone: the plain reference of lifecycle/node_work.py.
 
-Folds   JobAdmitted, JobCancelled, JobEnded, NodeRegistered, NodeReported, NodeDrained, NodeLost, NodeForgotten,
-        RoundClosed, the task facts, ConfigChanged. Of every record the time: a drain may have a deadline.
+Folds   JobAdmitted, JobChanged, JobCancelled, JobEnded, NodeRegistered, NodeReported, NodeDrained, NodeLost,
+        NodeForgotten, RoundClosed, the task facts, ConfigChanged. Of every record the time: a drain may have a
+        deadline.
 Decides nothing by `decide`: `take` says what has changed for the node since it was last asked. What is held here is
 exactly what the sequencer holds for the node, whatever the epoch, so a restarted agent can tell what is still wanted.
 """
@@ -18,6 +19,7 @@ from schemas import (
     DeviceShare,
     JobAdmitted,
     JobCancelled,
+    JobChanged,
     JobEnded,
     JobSpec,
     NodeDrained,
@@ -63,6 +65,7 @@ class Job:
     peers: dict[str, list[str]] = field(default_factory=dict)
     handed: dict[str, list[Handed]] = field(default_factory=dict)
     counted: dict[str, Vector] = field(default_factory=dict)
+    queue: str = ""
 
 
 @dataclass(slots=True)
@@ -125,6 +128,7 @@ class Start:
     stage: Stage
     peers: Sequence[str] = ()
     counted: Vector = field(default_factory=dict)
+    queue: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,7 +203,7 @@ def take(state: State, *, may_start: bool = True) -> list[Action]:
                 job = state.jobs[held.job]
                 named = held.stage
                 counted = job.counted.get(named, {})
-                actions.append(Start(key, held, _stage_of(job, named), job.peers.get(named, ()), counted))
+                actions.append(Start(key, held, _stage_of(job, named), job.peers.get(named, ()), counted, job.queue))
             else:
                 waiting[key] = True
     state.changed = waiting
@@ -221,7 +225,12 @@ def _admitted(state: State, record: Record[JobAdmitted]) -> None:
     body = record.body
     handed = handed_at_first(state.past, record)
     counted = {each.stage: each.demand for each in body.counted}
-    state.jobs[body.spec.job] = Job(body.spec, record.seq, handed=handed, counted=counted)
+    state.jobs[body.spec.job] = Job(body.spec, record.seq, handed=handed, counted=counted, queue=body.spec.queue)
+
+
+def _changed(state: State, record: Record[JobChanged]) -> None:
+    if record.body.queue is not None and record.body.job in state.jobs:
+        state.jobs[record.body.job].queue = record.body.queue
 
 
 def _cancelled(state: State, record: Record[JobCancelled]) -> None:
@@ -427,6 +436,7 @@ def _stage_of(job: Job, name: str) -> Stage:
 
 FOLDS: dict[type, Callable[[State, Record], None]] = {
     JobAdmitted: _admitted,
+    JobChanged: _changed,
     JobCancelled: _cancelled,
     JobEnded: _ended,
     NodeRegistered: _registered,

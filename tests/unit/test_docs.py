@@ -12,14 +12,15 @@ import pytest
 from largesse.bodies import read_yaml
 from largesse.settings import PREFIX, Settings
 from schemas.edge.cluster import read_cluster
-from schemas.edge.jobs import TASK_VARIABLES
 from schemas.edge.mqtt import read_ask, read_down, read_fetch, read_reply, read_up
 from schemas.edge.read import read_input, warnings_of
+from schemas.edge.short_forms import TASK_VARIABLES
 from schemas.policy import KNOBS, Policy
 from schemas.presets import PRESETS, Preset
 from schemas.registry import NEWEST
 from services.agent.settings import VARIABLES as AGENT
 from services.bridge.settings import VARIABLES as BRIDGE
+from services.cli.job_files import expanded
 from services.cli.kafka_rights_page import PAGE as KAFKA_RIGHTS_PAGE
 from services.cli.kafka_rights_page import kafka_rights_page
 from services.cli.records_page import PAGE as RECORDS
@@ -65,6 +66,7 @@ def test_a_yaml_example_is_a_job_a_config_a_cluster_or_a_reservation(text):
     if "nodes" in document:
         assert read_cluster(document).nodes
         return
+    document = expanded(document, (), ROOT)
     read_input("config" if "queues" in document else "jobs", document, "")
     assert warnings_of(document) == []
 

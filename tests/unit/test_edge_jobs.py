@@ -14,7 +14,6 @@ from schemas.edge.jobs import (
     COMMAND_WORD_MAX,
     CWD_MAX,
     ENV_MAX,
-    ENV_VALUE_MAX,
     PRIORITY_MAX,
     QUEUE_DEPTH_MAX,
     RETRIES_MAX,
@@ -22,6 +21,7 @@ from schemas.edge.jobs import (
     STAGES_MAX,
 )
 from schemas.edge.read import Malformed, read_input, read_workload_line
+from schemas.edge.short_forms import ENV_VALUE_MAX
 from schemas.edge.strict_json import loads
 from schemas.jobs import AntiAffinity, JobCancelled, JobSpec, Spread, Stage
 from schemas.policy import JOB_TASKS_MAX

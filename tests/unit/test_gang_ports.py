@@ -14,8 +14,8 @@ from largesse.log.snapshots import dump, load
 from largesse.settings import Settings, SettingWrong
 from schemas import NodeForgotten
 from schemas.edge.base import Malformed
-from schemas.edge.jobs import TASK_VARIABLES
 from schemas.edge.nodes import read_node
+from schemas.edge.short_forms import TASK_VARIABLES
 from services.agent.settings import NodeSettings, read_node_settings
 from services.agent.starting import PEERS_MAX, environment
 from tests.builders import job, node, stage

@@ -31,7 +31,10 @@ def is_free(state: State, ended: Ended, time: int) -> bool:
     return ended.job is None and time - ended.at_ms > state.policy.name_kept_ms
 
 
-_LATER_OF_STAGE: Final = (", inputs=[])", ", running_max=None)", ", max_failed=0, on_failure='fail')")
+_LATER_OF_STAGE: Final = (
+    ", array='', matrix=[], secrets={})",
+    *(", inputs=[])", ", running_max=None)", ", max_failed=0, on_failure='fail')"),
+)
 _LATER_OF_JOB: Final = (", hold=False)", ", revocable='auto')")
 """How texts of stages and jobs end that do without fields which are younger than the digests in older logs, the
 youngest first: those that came together are one end.
