@@ -82,7 +82,8 @@ class Stage:
     at a time at most; None: all. `inputs`: stages among `after` whose results a task finds on its node. `array`: the
     indexes that its tasks are told, in their order (schemas/arrays.py); "": from 0. `matrix`: a task for each
     combination of values, those of the last axis first. `secrets`: by variable, the name of the secret that a node
-    keeps and its agent puts there.
+    keeps and its agent puts there. `grace_ms`: how long a task has to end by itself once its time is over, between
+    SIGTERM and SIGKILL; None: as its node.
     """
 
     stage: str
@@ -111,6 +112,7 @@ class Stage:
     array: str = ""
     matrix: list[Axis] = field(default_factory=list)
     secrets: dict[str, str] = field(default_factory=dict)
+    grace_ms: int | None = None
 
     @property
     def width(self) -> int:

@@ -56,6 +56,7 @@ class Stage:
     array: str | None = None
     matrix: Mapping[str, Sequence[str | int | float | bool]] | None = None
     secrets: Mapping[str, str] | None = None
+    grace_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

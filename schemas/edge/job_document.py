@@ -47,6 +47,7 @@ def _stage(stage: Stage) -> Document:
         "array": stage.array or None,
         "matrix": {axis.name: axis.values for axis in stage.matrix} or None,
         "secrets": stage.secrets,
+        "grace_ms": stage.grace_ms,
     }
     if stage.true_demand:
         document["estimate_demand"] = quantity_texts(stage.demand)

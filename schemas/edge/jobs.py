@@ -56,6 +56,7 @@ from schemas.wording import nearest, plural
 
 STAGES_MAX = 1_000
 RETRIES_MAX = 1_000
+GRACE_MS_MAX = 24 * 3_600 * 1_000
 PRIORITY_MAX = 1_000
 COMMAND_MAX = 1_024  # Words of a command line.
 COMMAND_WORD_MAX = 32_768  # Characters of one; the kernel takes 128 KiB.
@@ -127,6 +128,7 @@ class StageSubmission(Input):
     array: ArrayText | None = None
     matrix: Matrix | None = None
     secrets: Secrets = {}
+    grace_ms: Annotated[int, Field(ge=0, le=GRACE_MS_MAX)] | None = None
 
 
 class JobSubmission(Input):
@@ -321,6 +323,7 @@ def _stage(stage: StageSubmission) -> Stage:
         array=array,
         matrix=axes,
         secrets=_secrets(stage),
+        grace_ms=_grace_ms(stage),
     )
 
 
@@ -340,6 +343,12 @@ def _many(stage: StageSubmission) -> tuple[str, list[Axis], int | None]:
     if stage.matrix is None:
         return "", [], None
     return "", *matrix_of(stage.matrix, stage.env)
+
+
+def _grace_ms(stage: StageSubmission) -> int | None:
+    if stage.grace_ms is not None and stage.timeout_ms is None:
+        raise Malformed("grace_ms", 'needs "timeout_ms": the time after which a task is asked to end')
+    return stage.grace_ms
 
 
 def _secrets(stage: StageSubmission) -> dict[str, str]:

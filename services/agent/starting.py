@@ -56,7 +56,7 @@ def task_of(
         "env": {**environment(start, settings, folder), processes.KEY: key},
         "cwd": stage.cwd,
         "timeout_ms": stage.timeout_ms,
-        "grace_ms": settings.stop_grace_ms,
+        "grace_ms": settings.stop_grace_ms if stage.grace_ms is None else stage.grace_ms,
         "descriptors": inherited_limit(),
         "resident_mib": memory_limit_mib(memory_mib) if watched else None,
         "memory_mib": memory_limit_mib(memory_mib) if kernel and limit == "auto" else None,

@@ -148,7 +148,7 @@ def test_needs_is_after_in_short():
 def test_specs_without_them_keep_the_name_that_they_had():
     """As this was computed before the fields were there."""
     assert digest_of(job("j", tasks_of(max_failed=1))) == "e46643c3adadf653dd53fa87ae3c4453"
-    more = ({}, {"array": "1,5"}, {"array": "1,6"}, {"secrets": {"A": "b"}}, {"secrets": {"A": "c"}})
+    more = ({}, {"grace_ms": 0}, {"array": "1,5"}, {"array": "1,6"}, {"secrets": {"A": "b"}}, {"secrets": {"A": "c"}})
     assert len({digest_of(job("j", tasks_of(**each))) for each in more}) == len(more)
 
 
@@ -282,6 +282,26 @@ def test_a_task_without_its_secret_does_not_start_and_says_which(folder, tmp_pat
     _, result = run_once(tmp_path, folder, command=["true"], secrets={"TOKEN": "key"})
     assert result.reason == "cannot_start"
     assert result.detail == "secret key: this node has none of that name for tasks of queue ads"
+
+
+# ---------------------------------------------------------------- the grace at a time limit
+def test_the_grace_of_a_stage_replaces_that_of_the_node(tmp_path):
+    def grace(**more):
+        start = Start("k", HeldAttempt("j", "s", 0, 1, 5, "e.1"), read(tasks=1, **more))
+        node = NodeSettings("n", tmp_path, stop_grace_ms=700)
+        return task_of(start, node, "key", tmp_path / "a" / "b" / "c")["grace_ms"]
+
+    assert [grace(), grace(timeout_ms=5, grace_ms=0), grace(timeout_ms=5, grace_ms=90_000)] == [700, 0, 90_000]
+    assert refused(tasks=1, grace_ms=5) == 'grace_ms: needs "timeout_ms": the time after which a task is asked to end'
+    assert refused(tasks=1, timeout_ms=5, grace_ms=86_400_001).startswith("grace_ms: has to be at most 86400000")
+
+
+@pytest.mark.parametrize(("grace_ms", "exit_code"), [(120_000, 7), (0, 137)])
+def test_a_task_beyond_its_time_has_its_grace(tmp_path, grace_ms, exit_code):
+    wait = 'trap "sleep 0.2; exit 7" TERM; while :; do sleep 0.05; done'
+    _, result = run_once(tmp_path, None, command=["sh", "-c", wait], timeout_ms=1_500, grace_ms=grace_ms)
+    assert (result.reason, result.exit_code) == ("timeout", exit_code)
+    assert result.detail == "ran longer than 1500 ms"
 
 
 def test_a_node_without_secrets_says_what_to_set(tmp_path):
