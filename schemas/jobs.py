@@ -57,6 +57,20 @@ class Axis:
     values: list[str]
 
 
+@dataclass(slots=True, frozen=True)
+class RetryRule:
+    """How often a task is retried after failures of some kinds (schemas/retries.py), and after which pause:
+    `backoff_ms` (None: as the policy), times `backoff_factor_permille` with each retry, `backoff_max_ms` at most (None:
+    as the policy, and no less than `backoff_ms`).
+    """
+
+    on: list[str] = field(hash=False)
+    limit: int
+    backoff_ms: int | None = None
+    backoff_factor_permille: int = 2_000
+    backoff_max_ms: int | None = None
+
+
 @dataclass(slots=True)
 class PlacementRule:
     """A rule of a class of tasks. `label` "": at most one task of the group on a node; else the numbers of the group's
@@ -83,7 +97,7 @@ class Stage:
     indexes that its tasks are told, in their order (schemas/arrays.py); "": from 0. `matrix`: a task for each
     combination of values, those of the last axis first. `secrets`: by variable, the name of the secret that a node
     keeps and its agent puts there. `grace_ms`: how long a task has to end by itself once its time is over, between
-    SIGTERM and SIGKILL; None: as its node.
+    SIGTERM and SIGKILL; None: as its node. `retry`: rules for failures of some kinds; for all others `retries` counts.
     """
 
     stage: str
@@ -113,6 +127,7 @@ class Stage:
     matrix: list[Axis] = field(default_factory=list)
     secrets: dict[str, str] = field(default_factory=dict)
     grace_ms: int | None = None
+    retry: list[RetryRule] = field(default_factory=list)
 
     @property
     def width(self) -> int:

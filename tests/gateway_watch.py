@@ -72,8 +72,8 @@ class Watched:
     def finish(self, job, stage, count=1, attempt=1, node="n0", first=0, epoch="e1"):
         return self.take(TaskFinished([TaskEnd(job, stage, first, count, attempt, node, epoch, [5])])).settle()
 
-    def fail(self, job, stage, index=0, attempt=1, reason="exit_code", node="n0", detail=""):
-        item = TaskFailure(job, stage, index, 1, attempt, node, "e1", reason, 1, detail)
+    def fail(self, job, stage, index=0, attempt=1, reason="exit_code", node="n0", detail="", exit_code=1):
+        item = TaskFailure(job, stage, index, 1, attempt, node, "e1", reason, exit_code, detail)
         return self.take(TaskFailed([item])).settle()
 
 

@@ -57,6 +57,7 @@ class Stage:
     matrix: Mapping[str, Sequence[str | int | float | bool]] | None = None
     secrets: Mapping[str, str] | None = None
     grace_ms: int | None = None
+    retry: Sequence[Mapping[str, object]] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

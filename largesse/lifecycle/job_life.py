@@ -5,7 +5,8 @@ of the cores extend; `succeed` and `fail` are its transitions, and what they ret
 it keeps itself. Rules (docs/jobs.md; docs/lifecycle.md): a stage may run when its parents have ended; only `exit_code`,
 `timeout`, `cannot_start` and `memory` count against `retries` and are followed by a back-off; LOST_ATTEMPTS_MAX `lost`
 attempts in a row fail the task; a gang shares one attempt, which ends for all of it when one task ends without
-success, and is retried as a whole once nothing of that attempt runs any more. A task (a gang as a whole) whose tries
+success, and is retried as a whole once nothing of that attempt runs any more. A failure that a rule of the stage's
+`retry` names counts against that rule alone. A task (a gang as a whole) whose tries
 are used up has failed for good: a stage with more such tasks than its `max_failed` has failed, which ends the job, or
 with `on_failure: continue` skips the stages after it while the others go on.
 """
@@ -14,7 +15,9 @@ from typing import Final, Literal
 
 from largesse.lifecycle.dag import end_tasks, own, skip_after
 from largesse.lifecycle.state import JobLife, Tries
+from schemas.jobs import RetryRule
 from schemas.policy import Policy
+from schemas.retries import pause_ms, rule_at
 from schemas.tasks import Failure
 
 LOST_ATTEMPTS_MAX: Final = 10
@@ -45,7 +48,7 @@ def succeed(job: JobLife, at: int, count: int, attempt: int) -> list[int] | None
     return end_tasks(graph, progress, at, count)
 
 
-def fail(job: JobLife, at: int, index: int, attempt: int, reason: Failure) -> AfterFailure:
+def fail(job: JobLife, at: int, index: int, attempt: int, reason: Failure, exit_code: int | None) -> AfterFailure:
     """One attempt of task `index` of stage `at` has ended without success: whether the task is retried.
 
     The first failure in a gang's attempt ends it for all: what had succeeded in it counts no more. Later ones in the
@@ -62,6 +65,8 @@ def fail(job: JobLife, at: int, index: int, attempt: int, reason: Failure) -> Af
         progress = job.progress = own(job.graph, job.progress)
         progress.left[at] = stage.tasks
     key = f"{at}/{0 if stage.gang else index}"
+    if stage.retry and (after := _by_rule(job, tries, at, key, reason, exit_code)) is not None:
+        return after
     if reason in COUNTED:
         tries.lost.pop(key, None)
         failed = tries.failed[key] = tries.failed.get(key, 0) + 1
@@ -70,6 +75,22 @@ def fail(job: JobLife, at: int, index: int, attempt: int, reason: Failure) -> Af
         lost = tries.lost[key] = tries.lost.get(key, 0) + 1
         return _for_good(job, tries, at, key) if lost >= LOST_ATTEMPTS_MAX else "again"
     return "again"
+
+
+def _by_rule(
+    job: JobLife, tries: Tries, at: int, key: str, reason: Failure, exit_code: int | None
+) -> AfterFailure | None:
+    """What follows a failure by the first rule that names it; None: by no rule."""
+    rules = job.graph.stages[at].retry
+    rule = rule_at(rules, reason, exit_code)
+    if rule is None:
+        tries.rule.pop(key, None)
+        return None
+    tries.rule[key] = rule
+    tries.lost.pop(key, None)
+    counted = f"{key}/{rule}"
+    failed = tries.ruled[counted] = tries.ruled.get(counted, 0) + 1
+    return _for_good(job, tries, at, key) if failed > rules[rule].limit else "again"
 
 
 def _for_good(job: JobLife, tries: Tries, at: int, key: str) -> AfterFailure:
@@ -81,6 +102,10 @@ def _for_good(job: JobLife, tries: Tries, at: int, key: str) -> AfterFailure:
     tries.given_up[str(at)] = failed
     tries.failed.pop(key, None)
     tries.lost.pop(key, None)
+    if stage.retry:
+        tries.rule.pop(key, None)
+        for rule in range(len(stage.retry)):
+            tries.ruled.pop(f"{key}/{rule}", None)
     return "given_up"
 
 
@@ -141,12 +166,28 @@ def failures_of(job: JobLife, at: int, index: int) -> int:
 
 def backoff_ms(policy: Policy, job: JobLife, at: int, index: int, reason: Failure) -> int:
     """How long the task whose attempt has just ended for this reason waits before it is asked for again, in ms: after a
-    failure that counts `retry_backoff_ms`, doubled with each one up to `retry_backoff_ms_max`; else 0.
+    failure that counts `retry_backoff_ms`, doubled with each one up to `retry_backoff_ms_max`; else 0. After one that
+    a rule names, as that rule says.
     """
+    if job.tries is not None and job.graph.stages[at].retry:
+        ruled = rule_of(job, at, index)
+        if ruled is not None:
+            default_ms = policy.retry_backoff_ms if reason in COUNTED else 0
+            return pause_ms(ruled[0], ruled[1], default_ms, policy.retry_backoff_ms_max)
     failures = failures_of(job, at, index) if reason in COUNTED else 0
     if not failures:
         return 0
     return min(policy.retry_backoff_ms_max, policy.retry_backoff_ms << min(failures - 1, DOUBLINGS_MAX))
+
+
+def rule_of(job: JobLife, at: int, index: int) -> tuple[RetryRule, int] | None:
+    """The rule that the latest failure of the task (or its gang) fell under, and how many did so far."""
+    stage = job.graph.stages[at]
+    key = f"{at}/{0 if stage.gang else index}"
+    rule = None if job.tries is None else job.tries.rule.get(key)
+    if job.tries is None or rule is None:
+        return None
+    return stage.retry[rule], job.tries.ruled[f"{key}/{rule}"]
 
 
 def gang_backoff_ms(policy: Policy, job: JobLife, at: int) -> int:

@@ -104,7 +104,8 @@ class Tries:
     """Failures so far, by "stage position/index"; a gang counts as its index 0. Only tasks that failed are here.
 
     `broken`: by stage position, the last attempt of a gang that ended without success; `broken_by`: what ended it.
-    `given_up`: by stage position, tasks that have failed for good in a job that goes on.
+    `given_up`: by stage position, tasks that have failed for good in a job that goes on. `ruled`: failures under a rule
+    of the stage, by "stage position/index/rule position"; `rule`: by task, the rule of the latest, where one was.
     """
 
     failed: dict[str, int] = field(default_factory=dict)
@@ -112,6 +113,8 @@ class Tries:
     broken: dict[str, int] = field(default_factory=dict)
     broken_by: dict[str, Failure] = field(default_factory=dict)
     given_up: dict[str, int] = field(default_factory=dict)
+    ruled: dict[str, int] = field(default_factory=dict)
+    rule: dict[str, int] = field(default_factory=dict)
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)

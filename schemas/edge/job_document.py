@@ -1,8 +1,9 @@
 """A job spec as a document that reads back to the same: what a gateway sends where a job is to run again."""
 
 from dataclasses import asdict
+from decimal import Decimal
 
-from schemas.jobs import JobSpec, Stage
+from schemas.jobs import JobSpec, RetryRule, Stage
 from schemas.quantities import quantity_texts
 
 Document = dict[str, object]
@@ -48,6 +49,7 @@ def _stage(stage: Stage) -> Document:
         "matrix": {axis.name: axis.values for axis in stage.matrix} or None,
         "secrets": stage.secrets,
         "grace_ms": stage.grace_ms,
+        "retry": [_rule(rule) for rule in stage.retry],
     }
     if stage.true_demand:
         document["estimate_demand"] = quantity_texts(stage.demand)
@@ -62,3 +64,14 @@ def _stage(stage: Stage) -> Document:
     if stage.spread is not None:
         document["spread"] = asdict(stage.spread)
     return document
+
+
+def _rule(rule: RetryRule) -> Document:
+    factor = Decimal(rule.backoff_factor_permille) / 1_000
+    return {
+        "on": rule.on,
+        "limit": rule.limit,
+        "backoff_ms": rule.backoff_ms,
+        "backoff_factor": factor,
+        "backoff_max_ms": rule.backoff_max_ms,
+    }

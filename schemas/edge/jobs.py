@@ -35,6 +35,7 @@ from schemas.edge.base import (
 )
 from schemas.edge.cycles import find_cycle
 from schemas.edge.failures import MaxFailed, most_failed
+from schemas.edge.retries import RULES_MAX, RetryInput, rules_of
 from schemas.edge.short_forms import ArrayText, EnvName, EnvValue, Matrix, Secrets, array_of, check_variable, matrix_of
 from schemas.edge.validated import validated
 from schemas.jobs import (
@@ -129,6 +130,7 @@ class StageSubmission(Input):
     matrix: Matrix | None = None
     secrets: Secrets = {}
     grace_ms: Annotated[int, Field(ge=0, le=GRACE_MS_MAX)] | None = None
+    retry: Annotated[list[RetryInput], Field(max_length=RULES_MAX)] = []
 
 
 class JobSubmission(Input):
@@ -324,6 +326,7 @@ def _stage(stage: StageSubmission) -> Stage:
         matrix=axes,
         secrets=_secrets(stage),
         grace_ms=_grace_ms(stage),
+        retry=rules_of(stage.retry),
     )
 
 

@@ -67,7 +67,7 @@ def note_failed(job: SimJob, at: int, item: TaskFailure) -> tuple[int, list[int]
     stage, before = job.graph.stages[at], job.progress.left[at]
     ready: list[int] = []
     for index in range(item.first, item.first + item.count):
-        if fail(job, at, index, item.attempt, item.reason) == "given_up":
+        if fail(job, at, index, item.attempt, item.reason, item.exit_code) == "given_up":
             ready += give_up(job, at)
             if stage.gang:
                 return 0, ready

@@ -121,7 +121,7 @@ class Fate:
         self.job = JobLife(graph, progress_of(graph))
 
     def fails(self, reason, index=0, attempt=1):
-        return fail(self.job, 0, index, attempt, reason)
+        return fail(self.job, 0, index, attempt, reason, 1)
 
 
 @pytest.mark.parametrize("reason", ["exit_code", "timeout", "cannot_start", "memory"])
@@ -199,7 +199,7 @@ def test_what_succeeds_in_a_broken_attempt_of_a_gang_counts_for_nothing():
 
 def test_jobs_of_which_nothing_has_succeeded_share_their_progress():
     one, other = Fate(retries=1).job, Fate(retries=1).job
-    fail(one, 0, 0, 1, "exit_code")
+    fail(one, 0, 0, 1, "exit_code", 1)
     assert one.progress is other.progress
     succeed(one, 0, 1, 1)
     assert (one.progress.left, other.progress.left) == ([2], [3])

@@ -32,6 +32,7 @@ def is_free(state: State, ended: Ended, time: int) -> bool:
 
 
 _LATER_OF_STAGE: Final = (
+    ", retry=[])",
     ", grace_ms=None)",
     ", array='', matrix=[], secrets={})",
     *(", inputs=[])", ", running_max=None)", ", max_failed=0, on_failure='fail')"),

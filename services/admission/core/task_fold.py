@@ -1,6 +1,6 @@
 """What admission learns of tasks: attempts begin, end or are lost, and give back the room that they held."""
 
-from largesse.lifecycle.job_life import COUNTED, fail, give_up, given_up, has_failed, is_skipped, succeed
+from largesse.lifecycle.job_life import COUNTED, fail, give_up, given_up, has_failed, is_skipped, rule_of, succeed
 from largesse.lifecycle.state import Graph
 from largesse.lifecycle.task_facts import SpareEnd, facts_of
 from largesse.lifecycle.task_keys import task_key
@@ -14,7 +14,7 @@ from schemas import (
 )
 from schemas.quantities import add_amounts
 from schemas.queue_tree import upwards
-from schemas.tasks import TaskEnd, TaskFailure
+from schemas.tasks import Failure, TaskEnd, TaskFailure
 from schemas.wording import plural
 from services.admission.core.copies import end_own, end_spare
 from services.admission.core.demand import forget_job, note_job
@@ -107,17 +107,25 @@ def _fail(state: State, record: Record, failed: TaskFailure, index: int) -> None
     if job is None or job.over:
         return
     at = job.graph.position[stage]
-    after = fail(job, at, index, failed.attempt, reason)
+    after = fail(job, at, index, failed.attempt, reason, failed.exit_code)
     if after == "given_up":
         give_up(job, at)
         if not any(job.progress.left):
             end_job(state, record, _end_of(job))
     elif after == "over":
         cause = f"{reason}: {failed.detail}" if failed.detail else reason
-        tried = "" if reason in COUNTED else " (too many lost attempts)"
+        tried = _tried(job, at, index, reason)
         bound = job.graph.stages[at].max_failed
         beyond = f" (failed task {bound + 1}, at most {bound} may fail)" if bound else ""
         end_job(state, record, JobEnd(name, "failed", f"{stage}/{index} {cause}{tried}{beyond}"))
+
+
+def _tried(job: JobState, at: int, index: int, reason: Failure) -> str:
+    """What the end of a job adds to the cause of its last failure."""
+    ruled = rule_of(job, at, index)
+    if ruled is not None:
+        return f" (retried {ruled[0].limit} times at most for {', '.join(ruled[0].on)})"
+    return "" if reason in COUNTED else " (too many lost attempts)"
 
 
 def _end_of(job: JobState) -> JobEnd:

@@ -17,4 +17,4 @@ NAME = "altruism"
 TOPIC = "asks"
 UPSTREAM = ("shares",)
 READS = ("shares", "asks")
-LAYOUT = 16
+LAYOUT = 17

@@ -40,7 +40,7 @@ from schemas import (
 from schemas.jobs import Outcome
 from schemas.presets import PRESETS
 from schemas.queue_tree import walk
-from schemas.tasks import Failure, TaskEnd, TaskFailure
+from schemas.tasks import TaskEnd, TaskFailure
 from services.altruism.core.giving import (
     count_capacity,
     running_now,
@@ -199,7 +199,7 @@ def _tasks(state: State, record: Record) -> None:
             _succeed(state, job, name, at, count, fact.attempt, time)
         elif isinstance(fact, TaskFailure):
             for index in range(fact.first, fact.first + fact.count):
-                _fail(state, job, name, at, index, fact.attempt, fact.reason, time)
+                _fail(state, job, name, at, index, fact, time)
 
 
 def _succeed(state: State, job: Job, name: str, at: int, count: int, attempt: int, time: int) -> None:
@@ -230,7 +230,7 @@ def _go_on(state: State, job: Job, name: str, at: int, ready: list[int], time: i
             push_due(state, name, job, time)
 
 
-def _fail(state: State, job: Job, name: str, at: int, index: int, attempt: int, reason: Failure, time: int) -> None:
+def _fail(state: State, job: Job, name: str, at: int, index: int, failed: TaskFailure, time: int) -> None:
     if PRESETS[state.policy.preset].plans_jobs:
         stop_tasks(job, at, 1, time)
         derail(state, name, job)
@@ -238,7 +238,7 @@ def _fail(state: State, job: Job, name: str, at: int, index: int, attempt: int, 
     is_gang = job.graph.stages[at].gang
     if is_gang:
         state.gangs[name][at] -= 1
-    after = fail(job, at, index, attempt, reason)
+    after = fail(job, at, index, failed.attempt, failed.reason, failed.exit_code)
     if after == "over":
         return  # The job is over; JobEnded follows.
     if after == "given_up":
@@ -248,8 +248,8 @@ def _fail(state: State, job: Job, name: str, at: int, index: int, attempt: int, 
     if is_gang:
         _requeue_gang(state, job, name, at, time)
         return
-    at_ms = time + backoff_ms(state.policy, job, at, index, reason)
-    last = max(attempt, state.copied.get(name, {}).pop(f"{at}/{index}", 0))
+    at_ms = time + backoff_ms(state.policy, job, at, index, failed.reason)
+    last = max(failed.attempt, state.copied.get(name, {}).pop(f"{at}/{index}", 0))
     _again(state, job, name, BackingOff(at_ms, at, index, 1, last + 1), time)
 
 

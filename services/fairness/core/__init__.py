@@ -16,4 +16,4 @@ NAME = "fairness"
 TOPIC = "shares"
 UPSTREAM = ()
 READS = ("shares",)
-LAYOUT = 21
+LAYOUT = 22

@@ -33,7 +33,7 @@ from schemas import (
 )
 from schemas.policy import Estimates
 from schemas.queue_tree import user_limits
-from schemas.tasks import Failure, TaskEnd, TaskFailure
+from schemas.tasks import TaskEnd, TaskFailure
 from services.fairness.core.backoff import back_off, forget_backoffs, requeue_gang
 from services.fairness.core.demand import asked_of, count_tasks, is_limited, recount, shift
 from services.fairness.core.placeable import forget_placed
@@ -199,7 +199,7 @@ def _tasks(state: State, record: Record) -> None:
         elif isinstance(fact, TaskFailure):
             _count_ends(state, ends)
             for index in range(fact.first, fact.first + fact.count):
-                _fail(state, fact.job, fact.stage, index, fact.attempt, fact.reason, record.time)
+                _fail(state, fact, index, record.time)
     _count_ends(state, ends)
     hold_again(state, held)
     state.rounds.note_change(record.seq)
@@ -246,8 +246,9 @@ def _count_ends(state: State, ends: dict[str, _Ends]) -> None:
     ends.clear()
 
 
-def _fail(state: State, name: str, stage: str, index: int, attempt: int, reason: Failure, time: int) -> None:
+def _fail(state: State, failed: TaskFailure, index: int, time: int) -> None:
     """The task waits again, so demand stays; but what had succeeded of a broken gang comes back."""
+    name, stage, reason = failed.job, failed.stage, failed.reason
     held = _give_back(state, f"{name}/{stage}", index, 1)
     job = state.jobs.get(name)
     if job is None or is_gang_given_up(job, job.graph.position[stage]):
@@ -257,7 +258,7 @@ def _fail(state: State, name: str, stage: str, index: int, attempt: int, reason:
     change_work(state, name)
     at = job.graph.position[stage]
     before = job.progress.left[at]
-    after = fail(job, at, index, attempt, reason)  # Where that ends the job, JobEnded follows.
+    after = fail(job, at, index, failed.attempt, reason, failed.exit_code)  # Where that ends the job, JobEnded follows.
     if after == "given_up":
         _give_up(state, job, name, at, before)
         return

@@ -6,7 +6,7 @@ from dataclasses import asdict
 from typing import Any
 
 from largesse.lifecycle.job_classes import class_name
-from largesse.lifecycle.job_life import COUNTED, has_failed, is_skipped
+from largesse.lifecycle.job_life import COUNTED, has_failed, is_skipped, rule_of
 from largesse.lifecycle.ledger import account_document
 from schemas import Stage
 from schemas.grants import WaitReason
@@ -234,7 +234,14 @@ def _who_failed(job: LiveJob, at: int) -> str:
     """The last task of a stage whose failure makes it pause, and why it failed. It need not be among those kept."""
     stage = job.spec.stages[at].stage
     for failed in reversed(job.failures):
-        if failed.stage == stage and failed.reason in COUNTED:
+        if failed.stage != stage:
+            continue
+        ruled = rule_of(job, at, failed.index)
+        if ruled is not None:
+            rule, count = ruled
+            retry_text = f"retry {count} of {rule.limit} for {', '.join(rule.on)}"
+            return f"task {stage}/{failed.index} failed ({failed.reason}: {retry_text})"
+        if failed.reason in COUNTED:
             return f"task {stage}/{failed.index} failed ({failed.reason})"
     return "failed"
 

@@ -72,7 +72,7 @@ def _fail(state: State, name: str, failed: FailedAttempt) -> None:
     if job is None:
         return
     at = job.graph.position[failed.stage]
-    after = fail(job, at, failed.index, failed.attempt, failed.reason)
+    after = fail(job, at, failed.index, failed.attempt, failed.reason, failed.exit_code)
     job.failures = [*job.failures, failed][-FAILURES_KEPT:]
     if failed.reason in COUNTED:
         job.failed[at] += 1
@@ -83,7 +83,7 @@ def _fail(state: State, name: str, failed: FailedAttempt) -> None:
         add_span(job.failed_tasks[at], first, last)
     if after == "given_up":
         give_up(job, at)
-    elif failed.reason in COUNTED:
+    elif failed.reason in COUNTED or job.graph.stages[at].retry:
         if job.graph.stages[at].gang:
             wait_ms = gang_backoff_ms(state.policy, job, at)
         else:

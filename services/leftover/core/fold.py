@@ -256,7 +256,7 @@ def _fail(state: State, failed: TaskFailure) -> None:
     before = job.progress.left[at]
     failed_on.note(state, job, failed)
     for index in range(failed.first, failed.first + failed.count):
-        if fail(job, at, index, failed.attempt, failed.reason) == "given_up":
+        if fail(job, at, index, failed.attempt, failed.reason, failed.exit_code) == "given_up":
             give_up(job, at)
     if job.progress.left[at] != before:
         _note_work(state, failed.job, job)  # A gang starts over as a whole, or tasks are given up.

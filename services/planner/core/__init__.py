@@ -20,4 +20,4 @@ NAME = "planner"
 TOPIC = "plans"
 UPSTREAM = ()
 READS = ()
-LAYOUT = 9
+LAYOUT = 10

@@ -100,7 +100,7 @@ def learn(state: State, body: TaskRecord, time: int) -> None:
         elif isinstance(fact, TaskFailure):
             for index in range(fact.first, fact.first + fact.count):
                 job.running.pop(f"{at}/{index}", None)
-                if fail(job, at, index, fact.attempt, fact.reason) == "given_up":
+                if fail(job, at, index, fact.attempt, fact.reason, fact.exit_code) == "given_up":
                     give_up(job, at)
         elif isinstance(fact, SpareEnd):
             if fact.reason == "superseded":  # Its task has succeeded; else another attempt of it runs.
