@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import cast
 
 from tests.unit.cli_process import largesse
 
@@ -43,11 +44,15 @@ LAST_QUERIES_MIN, SHORT_MIN = 340, 425
 """Queries end about then; then the queue `ads` holds less than it is guaranteed, and `campaign` and `nightly` wait."""
 
 
+def _submitted_ms(job: dict[str, object]) -> int:
+    return cast(int, job["submit_ms"])
+
+
 def day_log(folder: Path) -> Path:
     """Writes the log into a folder."""
     cluster, path = folder / "cluster.json", folder / "day.log"
     cluster.write_text(json.dumps({"nodes": NODES, "queues": QUEUES}))
-    jobs = "".join(f"{json.dumps(job)}\n" for job in sorted(JOBS, key=lambda job: job["submit_ms"]))
+    jobs = "".join(f"{json.dumps(job)}\n" for job in sorted(JOBS, key=_submitted_ms))
     said = largesse("simulate", "--workload", "-", "--cluster", cluster, "--log", path, stdin=jobs)
     assert said.code == 0, said.err
     return path
