@@ -5,7 +5,7 @@ they stand there, so they are cut out of the message and never encoded again.
 """
 
 import re
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict
 from functools import cache, lru_cache
 from typing import Any
 
@@ -49,20 +49,29 @@ def record_of(body: object, *, cell: str, seq: int, round_number: int, time: int
     return Record(kind.__name__, VERSION_OF[kind], cell, seq, round_number, time, id_, cause, body)
 
 
-@dataclass(slots=True)
-class _Cancelled:
-    """What a cancellation that depends on nothing says: what was added since has no part in it."""
-
-    job: str
-    author: str
+_LATER: dict[type, tuple[bytes, ...]] = {
+    JobCancelled: (b',"if_unstarted":false,"admitted":0,"moved_to":""',),
+}
+"""Fields that were added to a type after logs of it were written, as they are encoded where they say nothing. They are
+left out then, so that what was decided before comes out again to the byte. They stand behind other fields, and no
+string of JSON has a quote in it that is not escaped: so nothing else looks like them.
+"""
 
 
 def encode(record: Record) -> bytes:
     """The content's bytes. The same record always gives the same bytes."""
-    body = record.body
-    if isinstance(body, JobCancelled) and not (body.if_unstarted or body.admitted or body.moved_to):
-        return orjson.dumps(replace(record, body=_Cancelled(body.job, body.author)))
-    return orjson.dumps(record)
+    return _without_later(orjson.dumps(record), type(record.body))
+
+
+def encode_body(body: object) -> bytes:
+    """The bytes of a body alone."""
+    return _without_later(orjson.dumps(body), type(body))
+
+
+def _without_later(content: bytes, kind: type) -> bytes:
+    for nothing in _LATER.get(kind, ()):
+        content = content.replace(nothing, b"")
+    return content
 
 
 def wrap(header: Header, content: bytes) -> bytes:

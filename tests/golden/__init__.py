@@ -11,11 +11,9 @@ from hashlib import sha256
 from pathlib import Path
 from typing import get_args
 
-import orjson
-
 from largesse.bus.memory import MemoryBus
 from largesse.core import RULES
-from largesse.log.codec import decode
+from largesse.log.codec import decode, encode_body
 from schemas.presets import Preset
 from services.replay.source import Source, steps_of, write_export
 from tests.simulation.cell_story import record_story
@@ -41,7 +39,7 @@ def digest_of(recorded: Recording) -> str:
     answers = sorted(recorded.first_answers().items(), key=lambda answer: (decode(answer[1]).seq, answer[0]))
     whole = sha256()
     for _, content in answers:
-        whole.update(orjson.dumps(decode(content).body) + b"\n")
+        whole.update(encode_body(decode(content).body) + b"\n")
     return whole.hexdigest()
 
 
