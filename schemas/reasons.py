@@ -30,7 +30,7 @@ Reason = (
     PendingReason
     | Literal["labels", "kept"]
     | Literal["starting", "running", "lost_attempts", "over", "taken_back"]
-    | Literal["node_lost", "draining", "unschedulable", "failing", "full", "open"]
+    | Literal["node_lost", "draining", "unschedulable", "failing", "full", "open", "devices_out"]
     | Literal["guarantee", "weight", "demand", "max"]
     | Literal["answered", "unanswered", "moved"]
 )
@@ -102,6 +102,7 @@ REASONS: dict[str, ReasonText] = {
     "draining": ReasonText("the node drains", "largesse node resume NODE"),
     "unschedulable": ReasonText("the agent takes no new tasks", "mend what the agent names"),
     "failing": ReasonText("tasks failed there in a row, so it is placed last", "look at what failed there"),
+    "devices_out": ReasonText("devices of the node are out: nothing starts on them", "see to them, as their why says"),
     "full": ReasonText("what is free is too little for what waits", "wait for tasks there to end"),
     "open": ReasonText("it takes new tasks", "nothing"),
     "guarantee": ReasonText("the queue is guaranteed a part of the cell", "change guaranteed of the queue"),

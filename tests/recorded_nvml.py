@@ -11,7 +11,11 @@ MIB = 1 << 20
 
 
 class NVMLError(Exception):
-    """What the library raises, with the code that it gives as its first argument."""
+    """What the library raises. `value`: its code."""
+
+    def __init__(self, value):
+        super().__init__(value)
+        self.value = value
 
 
 NOT_SUPPORTED, NOT_FOUND, TIMEOUT, GPU_IS_LOST = 3, 6, 10, 15

@@ -1,6 +1,7 @@
 """What no node, or not all nodes together, could run if nothing else ran there: why, in words."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 from schemas import Device, Stage, Vector
@@ -22,6 +23,36 @@ class EmptyNode(Protocol):
     @property
     def devices(self) -> Sequence[Device]:
         """Its GPUs."""
+
+
+class ListedNode(EmptyNode, Protocol):
+    """A node that says which of its GPUs are out, beside those that are not."""
+
+    @property
+    def out(self) -> Sequence[Device]:
+        """None of its capacity."""
+
+
+@dataclass(slots=True)
+class WholeNode:
+    """A node as it is once all its GPUs are well."""
+
+    capacity: Vector
+    labels: Mapping[str, str]
+    devices: Sequence[Device]
+
+
+def when_mended(nodes: Mapping[str, ListedNode]) -> Mapping[str, EmptyNode]:
+    """The nodes as they are once all their GPUs are well again: what needs those waits for them."""
+    if not any(node.out for node in nodes.values()):
+        return nodes
+    return {name: _mended(node) if node.out else node for name, node in nodes.items()}
+
+
+def _mended(node: ListedNode) -> EmptyNode:
+    capacity = dict(node.capacity)
+    capacity["gpu"] = capacity.get("gpu", 0) + sum([device.milli for device in node.out])
+    return WholeNode(capacity, node.labels, [*node.devices, *node.out])
 
 
 def stage_problem(nodes: Mapping[str, EmptyNode], stage: Stage) -> tuple[Rejection, str, str] | None:

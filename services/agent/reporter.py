@@ -18,8 +18,8 @@ from largesse.telemetry import logger
 from schemas import NodeReported
 from schemas.edge.base import Malformed
 from schemas.edge.beats import NodeBeat, document_of
-from schemas.edge.nodes import FOLDER_MAX, read_node
-from schemas.quantities import quantity_texts
+from schemas.edge.nodes import FOLDER_MAX, read_node, with_gpus
+from schemas.quantities import Vector, quantity_texts
 from schemas.topics import BEATS
 from services.agent.lease_file import boot_ms
 from services.agent.local import Local, mono_ms
@@ -43,16 +43,18 @@ LEAVE_SECONDS = 3
 class Reporter:
     """Speaks for one node. Messages of one topic keep their order, also when one has to be sent twice.
 
-    `unschedulable`: why the node takes no new tasks, said at once when it changes; empty: it does. `heard_ms`: when the
-    last message that the bus has taken was sent.
+    `unschedulable`: why the node takes no new tasks, said at once when it changes; empty: it does. `out`: the devices
+    on which nothing may start, by index, and why; said at once, too. `heard_ms`: when the last message that the bus has
+    taken was sent.
     """
 
     def __init__(self, bus: Bus, node: NodeSettings) -> None:
         self.outbox = Outbox()
         self.unschedulable = ""
+        self.out: dict[int, str] = {}
         self.heard_ms = mono_ms()
         self._sure: tuple[str, int] = ("", 0)  # The epoch of the last message that was taken, and when it was sent.
-        self._offered = ""  # What was said last of `unschedulable`.
+        self._offered: tuple[str, dict[int, str]] = ("", {})  # What was said last of `unschedulable` and `out`.
         self._reported: dict[str, object] = {}  # The last report that may have gone to `nodes`.
         self._named: tuple[str, list[list[dict[str, Any]]]] = ("", [])
         self._bus, self._node = bus, node
@@ -85,10 +87,11 @@ class Reporter:
         if self._epoch != work.epoch:
             self._settle(work, lease_ms)
         now_ms = mono_ms()
-        if now_ms >= self._beat_ms or self._offered != self.unschedulable:
+        if now_ms >= self._beat_ms or self._offered != (self.unschedulable, self.out):
             offer = self._offer(work)
+            said = self.unschedulable, self.out
             if await self._send(*self._heartbeat(offer, is_known), work.epoch):
-                self._offered = offer["unschedulable"]
+                self._offered = said
                 self._beat_ms = now_ms + min(self._node.heartbeat_ms, lease_ms // 3)
         await self._report(work, locals_, in_round)
         due_ms = self.outbox.due_ms()
@@ -142,11 +145,11 @@ class Reporter:
 
     async def _register(self, work: NodeWork, locals_: list[Local]) -> int:
         if mono_ms() >= self._register_ms:
-            offer = self._offer(work)
+            offer, said = self._offer(work), (self.unschedulable, self.out)
             if self._sure[0] != work.epoch:
                 self._sure = (work.epoch, boot_ms())  # The log may show it before the bus says that it has it.
             if await self._send("nodes", self._registration(work, offer, locals_), work.epoch):
-                self._offered = offer["unschedulable"]
+                self._offered = said
                 # There may be no sequencer to answer, so repeats become rarer and rarer (exponential back-off).
                 self._register_ms = mono_ms() + self._register_wait_ms
                 self._register_wait_ms = min(2 * self._register_wait_ms, REGISTER_MS_MAX)
@@ -232,14 +235,21 @@ class Reporter:
 
     def _offer(self, work: NodeWork) -> dict[str, Any]:
         node = self._node
-        gpus = [asdict(gpu) for gpu in node.devices]
+        gpus = [{**asdict(gpu), "out": self.out.get(gpu.index, "")} for gpu in node.devices]
         offer = {
             "node": node.name,
             "epoch": work.epoch,
-            "capacity": quantity_texts(node.capacity),
+            "capacity": quantity_texts(self._capacity()),
             "labels": node.labels,
         }
         return {**offer, "devices": {"gpu": gpus}, "unschedulable": self.unschedulable}
+
+    def _capacity(self) -> Vector:
+        """Without the devices that are out."""
+        node = self._node
+        if not node.devices:
+            return node.capacity
+        return with_gpus(node.capacity, sum(gpu.milli for gpu in node.devices if gpu.index not in self.out))
 
 
 def _is_brief(part: Said) -> bool:

@@ -42,6 +42,10 @@ VARIABLES = {
         "none",
         "GPUs of the node: auto (found by NVML, which the extra `devices` needs), a file that lists them, or none",
     ),
+    "NODE_DEVICE_HEALTH": (
+        "none",
+        "file in which a script says how devices are, a line each: INDEX|UUID ok|drain|broken WHY",
+    ),
     "NODE_PASS_ENV": ("none", "variables of the agent that tasks get too, separated by commas"),
     "NODE_SECRETS": (
         "none",
@@ -165,6 +169,7 @@ class NodeSettings:
     `secrets`: where secrets for tasks lie (task_secrets.py); None: nowhere.
     `host`: at which tasks on other nodes reach those here; `ports`: those that tasks of gangs are given, from the first
     to the last; 0: none. `find_devices`: `devices` are those that this machine is found to have.
+    `device_health`: the file that says how they are; None: there is none.
     """
 
     name: str
@@ -203,6 +208,7 @@ class NodeSettings:
     ports: tuple[int, int] = (21_000, 28_999)
     find_devices: bool = False
     secrets: Path | None = None
+    device_health: Path | None = None
 
 
 def read_node_settings(settings: Settings, environment: Mapping[str, str] | None = None) -> NodeSettings:
@@ -276,6 +282,7 @@ def with_limits(node: NodeSettings, environment: Mapping[str, str] | None = None
         raise SettingWrong(
             f"{PREFIX}NODE_CGROUP={cgroup}: has to be auto, off, or the absolute path of a control group"
         )
+    health = environment.get(f"{PREFIX}NODE_DEVICE_HEALTH") or "none"
     return replace(
         node,
         cgroup=cgroup,
@@ -287,6 +294,7 @@ def with_limits(node: NodeSettings, environment: Mapping[str, str] | None = None
         kept=_kept(environment),
         room=Room(_number(environment, "NODE_ROOM_MIB") << 20, _number(environment, "NODE_ROOM_INODES")),
         ports=_ports(environment.get(f"{PREFIX}NODE_PORTS") or VARIABLES["NODE_PORTS"][0]),
+        device_health=None if health == "none" else Path(health).absolute(),
     )
 
 

@@ -15,10 +15,11 @@ from largesse.bus.port import Bus
 from largesse.lifecycle.node_work import Action, Begun, NodeWork, Over, Start, Stop
 from largesse.telemetry import CAUGHT_UP, logger
 from largesse.waiting import is_set_within, until_first_ends
-from schemas.edge.nodes import with_gpus
 from services.agent.archive import Archive
 from services.agent.attempts import Attempts
 from services.agent.capacity import measured
+from services.agent.device_watch import DevicesWatch, with_devices
+from services.agent.devices.health import Health
 from services.agent.edge import EdgeBus
 from services.agent.executors.port import LOOK_MS
 from services.agent.feed import Feed
@@ -36,6 +37,8 @@ from services.agent.troubles import MACHINE, Troubles
 
 HOLD_MS, HOLD_PARTS = 250, 40
 """So often, or this part of the lease, it is said again how long tasks may run on."""
+DEVICES_MS = 2_000
+"""So often devices are asked how they are."""
 QUIET_TIMES = 4
 """So many times more rarely a node is looked at where nothing runs and nothing is wrong."""
 PAUSE_MS = 5_000
@@ -66,7 +69,8 @@ async def run(
             lock = machine.lock(data)
             try:
                 offered = replace(node, data=data, capacity=node.capacity or measured(data, node.parts))
-                agent = _Agent(bus, await _with_devices(offered, machine), peer, machine)
+                offered, health = await with_devices(offered, machine)
+                agent = _Agent(bus, offered, peer, machine, health)
                 await agent.live(stop)
             finally:
                 lock.release()
@@ -78,21 +82,10 @@ async def run(
         await is_set_within(stop, START_WAIT_MS / 1_000)
 
 
-async def _with_devices(node: NodeSettings, machine: Machine) -> NodeSettings:
-    """The node with its GPUs, which it is to find or has listed, in its capacity."""
-    if node.find_devices:
-        found = await asyncio.to_thread(machine.find_devices)
-        logger(service="agent", node=node.name).info("devices", found=found.text)
-        node = replace(node, devices=found.devices)
-    if node.devices:
-        node = replace(node, capacity=with_gpus(node.capacity, sum(device.milli for device in node.devices)))
-    return node
-
-
 class _Agent:
     """One life of an agent. Everything happens on one event loop; only what blocks runs in threads."""
 
-    def __init__(self, bus: Bus, node: NodeSettings, peer: Peer | None, machine: Machine) -> None:
+    def __init__(self, bus: Bus, node: NodeSettings, peer: Peer | None, machine: Machine, health: Health) -> None:
         self._bus, self._node, self._machine = bus, node, machine
         self._log = logger(service="agent", node=node.name)
         self._identity = take_identity(node.data)
@@ -106,6 +99,7 @@ class _Agent:
         self._archive = Archive(node, lambda: self._feed.time, machine.put_away)
         self._holding = machine.hold(node.data, self._lease_ms, alone=node.alone)
         self._troubles = Troubles(DEPARTING if node.departing else "")
+        self._devices = DevicesWatch(health)
         self._registered = asyncio.Event()
         self._seen = ""  # The epoch for which tasks were held.
         self._withheld: list[Local] = []  # Ends that are not reported before it is known whether the node is well.
@@ -119,6 +113,7 @@ class _Agent:
         CAUGHT_UP.labels(self._node.name).set(0)
         try:
             await asyncio.to_thread(self._attempts.scan)
+            await self._look_at_devices()
             self._log.info("limits of tasks", limits=self._attempts.limits_text)
             for local in self._attempts.by_key.values():
                 self._archive.runs.began(live_name(local.name.job, local.admitted), local.run_name)
@@ -153,7 +148,7 @@ class _Agent:
         if self._node.departing:
             lives.append(self._registered.wait())
         else:
-            lives += [self._watch_node(), self._watch_bus(), self._clear()]
+            lives += [self._watch_node(), self._watch_bus(), self._clear(), self._watch_devices()]
         await until_first_ends(lives)
 
     @property
@@ -169,6 +164,7 @@ class _Agent:
             await self._act(feed.take(may_start=not feed.fell_behind()))
             self._check_standing()
             self._say_troubles()
+            self._end_on_broken()
             await feed.save()
             if feed.fell_behind():
                 await feed.read_on(self._act)
@@ -345,6 +341,7 @@ class _Agent:
         """Attempts that began or ended, on their way to the log."""
         now_ms = mono_ms()
         for local in changed:
+            self._devices.explain(local)
             if local.quiet:
                 if local.phase == "ended":
                     self._forget(local)
@@ -441,6 +438,31 @@ class _Agent:
             self._say_troubles()
             is_well = not troubles.reason and not troubles.suspected
             await is_set_within(self._look, (self._rarely(LOOK_MS) if is_well else LOOK_MS) / 1_000)
+
+    async def _watch_devices(self) -> None:
+        """Asks how the devices are, again and again."""
+        while self._devices.is_asked:
+            await asyncio.sleep(DEVICES_MS / 1_000)
+            await self._look_at_devices()
+        await asyncio.Event().wait()
+
+    async def _look_at_devices(self) -> None:
+        """Says which devices are out, and ends what comes to no good there."""
+        if not self._devices.is_asked:
+            return
+        for text in await asyncio.to_thread(self._devices.look):
+            self._log.warning(text)
+        if self._reporter.out != self._devices.out:
+            self._log.warning("devices that are out", out=self._devices.out or "none")
+            self._reporter.out = self._devices.out
+            self._wake.set()
+        self._end_on_broken()
+
+    def _end_on_broken(self) -> None:
+        """Ends what runs on devices that are broken, once the log has them as out: it would start there again."""
+        for local, detail in self._devices.to_end(self._work, self._attempts.by_key):
+            self._log.warning("ended, since its device is broken", attempt=local.key, detail=detail)
+            self._note(self._attempts.stop(local, "lost", self._node.stop_grace_ms))
 
     def _rarely(self, every_ms: float) -> float:
         """How often something is looked at that is every so often where tasks run."""

@@ -146,6 +146,15 @@ def numbered(name: str) -> tuple[str, int, str]:
     return stem, int(name[len(stem) :] or 0), name
 
 
+DEVICES_SHOWN = 3
+"""Of the devices of a node that are out."""
+
+
+def out_of(node: dict[str, Any]) -> list[dict[str, Any]]:
+    """The devices of a node of the gateway's that are out."""
+    return [device for device in node.get("devices", {}).get("gpu", []) if device.get("out")]
+
+
 def node_row(node: dict[str, Any], now_ms: float | None = None) -> tuple[str, str, int, str]:
     """One node of the gateway's, as `get nodes` lists it. `now_ms`: when it was so; None: now."""
     now_ms = time() * 1_000 if now_ms is None else now_ms
@@ -160,6 +169,10 @@ def node_row(node: dict[str, Any], now_ms: float | None = None) -> tuple[str, st
         said.append(f"kept for {KEPT_FOR[kept['why']]}: {room}")
     if reason := node.get("unschedulable"):
         said.append(f"takes no new tasks: {reason}")
+    for device in out_of(node)[:DEVICES_SHOWN]:
+        said.append(f"GPU {device['index']} is out: {device['out']}")
+    if len(out_of(node)) > DEVICES_SHOWN:
+        said.append(f"{len(out_of(node)) - DEVICES_SHOWN} more GPUs are out")
     if failing := node.get("failing"):
         names = failing["jobs"]
         some = ", ".join(names[-JOBS_SHOWN:]) + (f" and {len(names) - JOBS_SHOWN} more" * (len(names) > JOBS_SHOWN))

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tests.live.up_process import up
+from tests.live.up_process import eventually, up
 
 GPUS = [
     {"index": 0, "model": "V100", "memory_mib": 32_768, "numa": 0, "link": "a", "uuid": "GPU-a0"},
@@ -48,3 +48,51 @@ def test_each_task_sees_its_own_devices_and_no_other(cluster, tmp_path):
     assert sorted(pairs) == ["GPU-a0,GPU-a1 GPU-a0,GPU-a1", "GPU-b0,GPU-b1 GPU-b0,GPU-b1"]
     assert halves == ["GPU-a0 GPU-a0"]
     assert without == ["-1 void"]
+
+
+def test_a_broken_device_ends_what_runs_there_and_one_that_drains_does_not(cluster, tmp_path, monkeypatch):
+    health = tmp_path / "health"
+    monkeypatch.setenv("LARGESSE_NODE_DEVICE_HEALTH", str(health))
+    with up(tmp_path / "data", "--cluster", cluster) as cell:
+        assert cell.ask("submit", "-", stdin=job("long", 2, {"gpu": 1}, SLEEPS)).code == 0
+        cell.until("long", lambda told: told["stages"][0]["tasks"]["running"] == 2)
+        seen = eventually(lambda: all(printed(cell, "long", 2)) and printed(cell, "long", 2))
+        assert [line.split()[0] for line in seen] == ["GPU-a0", "GPU-a1"]
+
+        write(health, "GPU-a0 broken Xid 79: fallen off the bus\n2 drain a row is to be remapped\n")
+        again = cell.until("long", lambda told: told["stages"][0]["tasks"]["succeeded"] == 1)
+        node = node_of(cell)
+        why = cell.ask("why", "n").out
+        rows = cell.ask("get", "nodes").out
+        other = run(cell, "other", 1, {"gpu": 1})
+
+        write(health, "0 ok\n")
+        well = eventually(lambda: (found := node_of(cell))["capacity"]["gpu"] == "4" and found)
+        still = cell.until("long", lambda told: True)["stages"][0]["tasks"]["running"]
+
+    assert again["failures"][0]["reason"] == "lost"
+    assert again["failures"][0]["detail"] == "its device 0 is broken: Xid 79: fallen off the bus"
+    assert node["capacity"]["gpu"] == "2"
+    assert [device["out"] for device in node["devices"]["gpu"]] == [
+        "Xid 79: fallen off the bus", "", "a row is to be remapped", ""
+    ]  # fmt: skip
+    assert "2 of 4 devices of n are out (0: Xid 79: fallen off the bus; 2: a row is to be remapped)" in flat(why)
+    assert "GPU 0 is out: Xid 79" in flat(rows)
+    assert other[0].split()[0] in ("GPU-b0", "GPU-b1")
+    assert not any(device["out"] for device in well["devices"]["gpu"])
+    assert still == 1, "it ran on where its device drained"
+
+
+def write(path, text):
+    """Whole or not at all, as a script should."""
+    beside = path.with_suffix(".new")
+    beside.write_text(text)
+    beside.replace(path)
+
+
+def node_of(cell):
+    return cell.ask("get", "nodes", "--json").json[0]
+
+
+def flat(text):
+    return " ".join(text.split())

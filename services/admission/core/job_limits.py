@@ -1,6 +1,6 @@
 """Why a job is refused: it asks for more than any node has, than its queues may hold, or than the cell takes."""
 
-from largesse.lifecycle.empty_nodes import stage_problem
+from largesse.lifecycle.empty_nodes import stage_problem, when_mended
 from largesse.lifecycle.queue_rules import named
 from schemas import (
     JobSpec,
@@ -89,7 +89,8 @@ def gang_problem(state: State, spec: JobSpec) -> tuple[Rejection, str, str] | No
 
 
 def size_problem(state: State, spec: JobSpec) -> tuple[Rejection, str, str] | None:
-    """What no node, or not all nodes together, can ever run. Nodes that are down or draining count: they may return."""
+    """What no node, or not all nodes together, can ever run. Nodes that are down or draining, and their GPUs
+    that are out, count: they may return."""
     if not state.nodes:
         return None  # No node has registered yet; the job waits.
     for i, stage in enumerate(spec.stages):
@@ -100,7 +101,8 @@ def size_problem(state: State, spec: JobSpec) -> tuple[Rejection, str, str] | No
                 close = nearest(resource, [*have, *RESOURCES])
                 what = f'"{resource}" (did you mean "{close}"?)' if close else f'"{resource}"'
                 return "unknown_resource", where, f"no node has {what}; there is {', '.join(have)}"
-        if (problem := stage_problem(state.nodes, stage)) is not None:
+        problem = stage_problem(state.nodes, stage)
+        if problem is not None and (problem := stage_problem(when_mended(state.nodes), stage)) is not None:
             reason, field, detail = problem
             return reason, f"stages[{i}].{field}", detail
     return None
@@ -108,4 +110,4 @@ def size_problem(state: State, spec: JobSpec) -> tuple[Rejection, str, str] | No
 
 def _is_known(state: State, resource: str) -> bool:
     """Whether any node has the resource, though it may be down."""
-    return any(node.capacity.get(resource) for node in state.nodes.values())
+    return any(node.capacity.get(resource) or (resource == "gpu" and node.out) for node in state.nodes.values())

@@ -24,9 +24,12 @@ def find_devices() -> Found:
     """Asks NVML. Without the library or the driver there are none, which is no error. Blocks."""
     try:
         library = nvml.library()
-        gpus = nvml.found(library)
     except nvml.NoLibrary as fault:
         return Found(text=f"none found: {fault}{_unserved()}")
+    try:
+        gpus = nvml.found(library)
+    except library.NVMLError as error:
+        return Found(text=f"none found: NVML: {error}")
     models = [gpu.device.model for gpu in gpus]
     counted = ", ".join(f"{models.count(model)} {model}" for model in dict.fromkeys(models))
     return Found(gpus, library, counted or "none found: NVML knows of none")

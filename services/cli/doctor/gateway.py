@@ -255,6 +255,9 @@ def _nodes(gateway: "Gateway") -> Findings:
     for node in by_state.get("unschedulable", ())[:NAMED_MAX]:
         remedy = "mend that; the agent says so by itself once it is gone"
         yield Finding("nodes", "warn", f"{node['node']} takes no tasks: {node['unschedulable']}", remedy)
+    hurt = [node["node"] for node in nodes if any(gpu.get("out") for gpu in node["devices"].get("gpu", ()))]
+    if hurt:
+        yield Finding("nodes", "warn", f"GPUs are out on {_named(hurt)}", "largesse why NODE says which, and why")
     failing = [node["node"] for node in nodes if node["failing"] is not None]
     if failing:
         remedy = "largesse why NODE; largesse node drain NODE while it is looked at"

@@ -29,6 +29,7 @@ RESOURCES_MAX = 32
 
 ROOT = "/"
 JOB_STATES = ("waiting", "running", "succeeded", "failed", "cancelled", "rejected")
+DEVICE_STATES = ("ready", "out")
 NODE_STATES = ("ready", "draining", "unschedulable", "lost", "left")
 
 
@@ -115,6 +116,8 @@ def _shares(state: State, shown: dict[str, bool]) -> Iterator[GaugeMetricFamily]
 
 def _of_cell(state: State, counts: Counts) -> Iterator[GaugeMetricFamily]:
     yield _gauge("largesse_nodes", "Nodes by state", "state", _all(counts.nodes, NODE_STATES))
+    help_text = "GPUs of nodes that are not lost: those on which tasks may start, and those that are out"
+    yield _gauge("largesse_devices", help_text, "state", _all(counts.devices, DEVICE_STATES))
     yield _gauge(
         "largesse_capacity", "What the nodes have, in cores, bytes, bit/s", "resource", _natural(counts.capacity)
     )

@@ -6,7 +6,7 @@ from bisect import bisect_left
 from fractions import Fraction
 from typing import NamedTuple
 
-from largesse.lifecycle.empty_nodes import stage_problem
+from largesse.lifecycle.empty_nodes import stage_problem, when_mended
 from largesse.lifecycle.queue_policy import ignored_of_max
 from largesse.lifecycle.running_limit import queue_at_limit
 from largesse.lifecycle.slots import counted_demand, slots_of
@@ -116,6 +116,8 @@ class Queueing:
         kind = f"{_class_of(stage)} {stage.anti_affinity} {stage.spread}"
         if kind not in self._never:
             problem = stage_problem(self._state.nodes, stage)
+            if problem is not None:
+                problem = stage_problem(when_mended(self._state.nodes), stage)
             self._never[kind] = None if problem is None else f"{problem[2]}: it can never run"
         return self._never[kind]
 

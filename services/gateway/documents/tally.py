@@ -64,8 +64,8 @@ class OfClass:
 
 @dataclass(slots=True)
 class Counts:
-    """What a look found. `waiting`: by leaf queue and reason; `running`: tasks by leaf queue; `capacity`, `used`: of
-    the nodes that are there; `classes`: by name, as the policy has them."""
+    """What a look found. `waiting`: by leaf queue and reason; `running`: tasks by leaf queue; `capacity`, `used`,
+    `devices` by state: of the nodes that are there; `classes`: by name, as the policy has them."""
 
     waiting: dict[tuple[str, str], Waiting] = field(default_factory=dict)
     running: dict[str, int] = field(default_factory=dict)
@@ -73,6 +73,7 @@ class Counts:
     nodes: dict[str, int] = field(default_factory=dict)
     capacity: Vector = field(default_factory=dict)
     used: Vector = field(default_factory=dict)
+    devices: dict[str, int] = field(default_factory=dict)
     classes: dict[str, OfClass] = field(default_factory=dict)
 
 
@@ -121,7 +122,8 @@ class Tally:
         self._again: dict[str, bool] = {}
         self._sums: dict[Key, _Sum] = {}
         self._jobs: dict[str, tuple[str, Keys]] = {}
-        self._nodes: dict[str, tuple[str, Vector, Vector]] = {}
+        self._nodes: dict[str, tuple[str, Vector, Vector, dict[str, int]]] = {}
+        self._devices: dict[str, int] = {}
         self._job_states: Counter[str] = Counter()
         self._class_of: dict[str, tuple[int, OfClass]] = {}
         self._classes: dict[int, OfClass] = {}
@@ -202,18 +204,21 @@ class Tally:
 
     def _count_node(self, state: State, name: str) -> None:
         self.looked_at += 1
-        before, capacity, used = self._nodes.pop(name, ("", {}, {}))
+        before, capacity, used, devices = self._nodes.pop(name, ("", {}, {}, {}))
         self._node_states[before] -= 1
         added(self._capacity, {kind: -amount for kind, amount in capacity.items()})
         added(self._used, {kind: -amount for kind, amount in used.items()})
+        added(self._devices, {kind: -amount for kind, amount in devices.items()})
         node = state.nodes.get(name)
         if node is None:
             return
-        now = state_of_node(node), {} if node.lost else node.capacity, {} if node.lost else dict(node.used)
+        listed = {} if node.lost else {"ready": len(node.devices), "out": len(node.out)}
+        now = state_of_node(node), {} if node.lost else node.capacity, {} if node.lost else dict(node.used), listed
         self._nodes[name] = now
         self._node_states[now[0]] += 1
         added(self._capacity, now[1])
         added(self._used, now[2])
+        added(self._devices, now[3])
 
     # ---------------------------------------------------------------- all
     async def _counts(self, state: State) -> Counts:
@@ -222,6 +227,7 @@ class Tally:
             nodes={name: count for name, count in self._node_states.items() if name and count},
             capacity={kind: amount for kind, amount in self._capacity.items() if amount},
             used={kind: amount for kind, amount in self._used.items() if amount},
+            devices={kind: amount for kind, amount in self._devices.items() if amount},
         )
         names = class_names(state.policy)
         counts.classes = {name: OfClass() for name in names}

@@ -13,6 +13,7 @@ from services.gateway.view.state import NodeRow, State
 
 CLASSES_LOOKED_AT = 1_000
 JOBS_SHOWN_MAX = 5
+DEVICES_SHOWN_MAX = 8
 KEPT_FOR = {"headroom": "a large task", "gang": "a gang", "promise": "a reservation", "locality": "its data"}
 
 
@@ -23,7 +24,7 @@ def node_why(state: State, name: str) -> Document:
     return {
         "kind": "node",
         "state": state_of_node(node),
-        "reasons": [*reasons, _running(state, name, node)],
+        "reasons": [*reasons, *_out(name, node), _running(state, name, node)],
         "start": None,
         "waited": None,
     }
@@ -45,6 +46,19 @@ def _closed(state: State, name: str, node: NodeRow) -> Document:
         return {"reason": "draining", "text": text, "numbers": drain, "unblocks": [f"largesse node resume {name}"]}
     text = f"{name} takes no new tasks: {node.unschedulable}"
     return {"reason": "unschedulable", "text": text, "numbers": {}, "unblocks": ["mend what its agent names"]}
+
+
+def _out(name: str, node: NodeRow) -> list[Document]:
+    """Which of its devices are out, if any are."""
+    if not node.out or node.lost:
+        return []
+    listed = "; ".join(f"{device.index}: {device.out}" for device in node.out[:DEVICES_SHOWN_MAX])
+    more = f"; and {len(node.out) - DEVICES_SHOWN_MAX} more" if len(node.out) > DEVICES_SHOWN_MAX else ""
+    of = plural(len(node.devices) + len(node.out), "device")
+    text = f"{len(node.out)} of {of} of {name} {'is' if len(node.out) == 1 else 'are'} out ({listed}{more})"
+    numbers = {"devices": {str(device.index): device.out for device in node.out}}
+    unblocks = ["see to them, as their why says: the agent notices once they are well"]
+    return [{"reason": "devices_out", "text": text, "numbers": numbers, "unblocks": unblocks}]
 
 
 def _open(state: State, name: str, node: NodeRow) -> list[Document]:

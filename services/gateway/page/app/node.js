@@ -28,6 +28,7 @@ export function Node({ name }) {
 /** @param {{node: any, again: () => void}} props */
 function Whole({ node, again }) {
   const name = node.node;
+  const isOut = (node.devices.gpu ?? []).filter((/** @type {any} */ each) => each.out);
   return html`
     <div class="head"><h1>${name}</h1><${Fact} kind="node" name=${name} field="state" value=${node.state}><${State} state=${node.state} /><//><p class="row"><${Actions} node=${node} again=${again} /></p></div>
     <div class="grid">
@@ -41,6 +42,7 @@ function Whole({ node, again }) {
         ["Tasks", html`<${Fact} kind="node" name=${name} field="running" value=${node.running}>${number(node.running)}<//>`],
         ["Labels", Object.entries(node.labels).map(([key, value]) => `${key}=${value}`).join(", ")],
         ["Devices", Object.entries(node.devices).map(([kind, list]) => `${/** @type {any[]} */ (list).length} ${kind}${/** @type {any[]} */ (list)[0]?.model ? ` (${/** @type {any[]} */ (list)[0].model})` : ""}`).join(", ")],
+        ["Out", isOut.length > 0 && html`<span class="attention">${isOut.map((/** @type {any} */ each) => `GPU ${each.index}: ${each.out}`).join("; ")}</span>`],
         ["Kept free", node.kept && `${amounts(node.kept.demand)}: ${node.kept.why}`],
         ["Takes no tasks because", node.unschedulable && html`<span class="attention">${node.unschedulable}</span>`],
         ["Drained", node.drain && html`by ${node.drain.author}${node.drain.reason ? `: ${node.drain.reason}` : ""}${node.drain.until_ms === null ? "" : html`, until <${Time} ms=${node.drain.until_ms} />`}`],
