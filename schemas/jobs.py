@@ -1,6 +1,6 @@
 """Jobs and stages, as admitted: normalised, in base units, every default filled in."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from schemas.quantities import Vector
@@ -13,6 +13,8 @@ Outcome = Literal["succeeded", "failed", "cancelled"]
 Revocable = Literal["auto", "never", "always"]
 """When tasks start on room that is promised to a reservation before they end: as far as it cannot be foreseen, never,
 or wherever there is room."""
+DependencyOn = Literal["success", "failure", "any"]
+OnUnmet = Literal["cancel", "hold"]
 Rejection = Literal[
     "name_taken",
     "exceeds_capacity",
@@ -136,13 +138,22 @@ class Stage:
         return self.tasks if most is None or most > self.tasks else most
 
 
+@dataclass(slots=True, frozen=True)
+class JobDependency:
+    """Another job that has to end first, in success, in failure (also cancelled), or in any way."""
+
+    job: str
+    on: DependencyOn = "success"
+
+
 @dataclass(slots=True)
 class JobSpec:
     """One job. `queue` is a path without `root`; stages are in the submitter's order. `reservation`: what it runs
     under; `reservation_atom`: the part of it, as the path of an atom or of what holds it; empty: any part.
     `altruism_permille`: in so many of a thousand plans the job gives away what it does not need; None: as its queue.
     `revocable`: whether its tasks may run on room that is promised to others. `hold`: none of its tasks starts until a
-    change says so.
+    change says so. `after_jobs`: jobs that have to end before any of them starts; `on_unmet`: whether it is cancelled
+    where one ends otherwise, or stays held.
     """
 
     job: str
@@ -155,6 +166,8 @@ class JobSpec:
     altruism_permille: int | None = None
     revocable: Revocable = "auto"
     hold: bool = False
+    after_jobs: list[JobDependency] = field(default_factory=list)
+    on_unmet: OnUnmet = "cancel"
 
 
 @dataclass(slots=True)
@@ -176,7 +189,8 @@ class JobAdmitted:
     `reference` names the capacity that it was judged against. `run`: 2 where a job of this name has ended before and
     runs anew, and so on. Then `attempts` is the highest number that an attempt of it had, and `kept` names the stages
     that stay as they succeeded: of those that do not come after `from_stage`. `counted`: the stages whose tasks count
-    for less than they ask for.
+    for less than they ask for. `waits_for`: the jobs among its `after_jobs` that have not ended; then the spec has it
+    as held, and `held` is what was submitted.
     """
 
     spec: JobSpec
@@ -188,6 +202,13 @@ class JobAdmitted:
     kept: list[str] = field(default_factory=list)
     from_stage: str = ""
     counted: list[Counted] = field(default_factory=list)
+    waits_for: list[str] = field(default_factory=list)
+    held: bool = False
+
+    @property
+    def submitted(self) -> JobSpec:
+        """The spec as it was submitted."""
+        return replace(self.spec, hold=self.held) if self.waits_for else self.spec
 
 
 @dataclass(slots=True)

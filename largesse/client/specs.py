@@ -76,6 +76,8 @@ class JobSpec:
     hold: bool | None = None
     rerun: bool | None = None
     from_stage: str | None = None
+    after_jobs: Sequence[Mapping[str, str]] | None = None
+    on_unmet: str | None = None
 
 
 def document_of(job: JobLike) -> dict[str, object]:

@@ -22,6 +22,8 @@ def job_document(spec: JobSpec) -> Document:
         "altruism_permille": spec.altruism_permille,
         "revocable": spec.revocable,
         "hold": spec.hold,
+        "after_jobs": [asdict(after) for after in spec.after_jobs],
+        "on_unmet": spec.on_unmet,
     }
     return document
 

@@ -41,11 +41,14 @@ from schemas.edge.validated import validated
 from schemas.jobs import (
     AntiAffinity,
     Axis,
+    DependencyOn,
     JobCancelled,
     JobChanged,
+    JobDependency,
     JobRerun,
     JobSpec,
     OnFailure,
+    OnUnmet,
     Revocable,
     Spread,
     Stage,
@@ -57,6 +60,7 @@ from schemas.wording import nearest, plural
 
 STAGES_MAX = 1_000
 RETRIES_MAX = 1_000
+AFTER_JOBS_MAX = 100
 GRACE_MS_MAX = 24 * 3_600 * 1_000
 PRIORITY_MAX = 1_000
 COMMAND_MAX = 1_024  # Words of a command line.
@@ -133,6 +137,13 @@ class StageSubmission(Input):
     retry: Annotated[list[RetryInput], Field(max_length=RULES_MAX)] = []
 
 
+class DependencyInput(Input):
+    """A job that has to end before this one starts."""
+
+    job: Name
+    on: DependencyOn = "success"
+
+
 class JobSubmission(Input):
     """A job spec. Without `job` the cell makes the name; `queue` is a path without `root`, `default` where left out."""
 
@@ -149,6 +160,8 @@ class JobSubmission(Input):
     hold: bool = False
     rerun: bool = False
     from_stage: Name | None = None
+    after_jobs: Annotated[list[DependencyInput], Field(max_length=AFTER_JOBS_MAX)] = []
+    on_unmet: OnUnmet = "cancel"
 
 
 class WorkloadLine(JobSubmission):
@@ -231,6 +244,8 @@ def _routed(asked: JobRouting) -> RoutedJob:
         raise Malformed("route.job", "is missing: sent twice, it would be two jobs")
     if asked.route.rerun or asked.route.from_stage is not None:
         raise Malformed("route.rerun", "a job runs again in the cell that it has run in: send it there")
+    if asked.route.after_jobs:
+        raise Malformed("route.after_jobs", "names jobs of one cell: send the job there")
     try:
         return RoutedJob(spec_of(asked.route), asked.before_ms)
     except Malformed as fault:
@@ -256,6 +271,8 @@ def read_workload_line(document: object) -> tuple[int, JobSpec]:
         raise Malformed("hold", "nobody releases a job in a simulation: leave it out")
     if line.rerun or line.from_stage is not None:
         raise Malformed("rerun" if line.rerun else "from_stage", "a workload has each job once: leave it out")
+    if line.after_jobs:
+        raise Malformed("after_jobs", 'jobs of a workload come when "submit_ms" says: leave it out')
     for i, stage in enumerate(line.stages):
         if stage.command is not None:
             raise Malformed(
@@ -285,7 +302,20 @@ def spec_of(job: JobSubmission) -> JobSpec:
     queue = QUEUE_DEFAULT if job.queue is None else queue_path(job.queue)
     reserved = job.reservation, job.reservation_atom
     optional = job.altruism_permille, job.revocable
-    return JobSpec(job.job or "", queue, stages, job.priority, job.user, *reserved, *optional, hold=job.hold)
+    after = _after_jobs(job)
+    last = job.hold, after, job.on_unmet
+    return JobSpec(job.job or "", queue, stages, job.priority, job.user, *reserved, *optional, *last)
+
+
+def _after_jobs(job: JobSubmission) -> list[JobDependency]:
+    named: dict[str, bool] = {}
+    for i, after in enumerate(job.after_jobs):
+        if after.job == job.job:
+            raise Malformed(f"after_jobs[{i}].job", "is this job itself")
+        if after.job in named:
+            raise Malformed(f"after_jobs[{i}].job", f"{shown(after.job)} is named twice")
+        named[after.job] = True
+    return [JobDependency(after.job, after.on) for after in job.after_jobs]
 
 
 def _stage(stage: StageSubmission) -> Stage:

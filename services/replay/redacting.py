@@ -180,9 +180,9 @@ def _derived(run: _Renaming, record: Record, renamed: object) -> object:
         case NodeLost(node):
             return lose(state, node, left=renamed.left)
         case JobAdmitted() | JobRejected():
-            given: JobSpec | JobRerun = renamed.spec
+            given: JobSpec | JobRerun = renamed.submitted if isinstance(renamed, JobAdmitted) else renamed.spec
             if isinstance(renamed, JobAdmitted) and renamed.run > 1:
-                given = JobRerun(renamed.spec, renamed.from_stage)
+                given = JobRerun(renamed.submitted, renamed.from_stage)
             return judge(state, given, renamed.author, record.time)
         case Releases() | Plans() if record.cause in run.forecasts:
             return run.forecasts[record.cause][1]

@@ -32,6 +32,7 @@ How = Literal["name", "keep", "text", "command", "env"]
 _HOW: dict[str, How] = {
     **dict.fromkeys(("topic", "hash", "prefix", "token", "every", "zone", "rdl", "atom", "reservation_atom"), "keep"),
     **dict.fromkeys(("kinds", "resource", "kind"), "keep"),  # Of quantities.
+    **dict.fromkeys(("on", "array"), "keep"),  # Of rules for retries, and of indexes.
     **dict.fromkeys(("detail", "address", "folder", "unschedulable", "reason", "field", "cwd", "out"), "text"),
     "command": "command",
     "env": "env",

@@ -172,9 +172,9 @@ class _Check:
         record, state = step.accepted.record, self.cores.admission
         body = record.body
         if isinstance(body, JobAdmitted | JobRejected):
-            given: JobSpec | JobRerun = body.spec
+            given: JobSpec | JobRerun = body.submitted if isinstance(body, JobAdmitted) else body.spec
             if isinstance(body, JobAdmitted) and body.run > 1:
-                given = JobRerun(body.spec, body.from_stage)
+                given = JobRerun(body.submitted, body.from_stage)
             self._compare_log(step, judge(state, given, body.author, record.time), "")
         elif isinstance(body, Checkpoint):
             # One before those that are remembered was judged by a sequencer that remembered it.

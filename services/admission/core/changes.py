@@ -11,6 +11,7 @@ from largesse.lifecycle.running_limit import rerank
 from schemas import InputRefused, JobChanged, JobSpec, Record
 from schemas.jobs import Rejection
 from schemas.wording import plural
+from services.admission.core.after_jobs import forget_waiting, note_held
 from services.admission.core.demand import note_job
 from services.admission.core.job_limits import ceiling_problem, gang_problem, jobs_problem
 from services.admission.core.keys import digest_of
@@ -38,6 +39,9 @@ def judge_change(state: State, body: JobChanged, author: str) -> JobChanged | In
     if job is None or job.over:
         what = "has ended" if job is not None or body.job in state.ended else "is not known here"
         return _refused(f'job "{body.job}" {what}', "change", author)
+    if body.hold is False and (waits := state.waits.get(body.job)):
+        others = ", ".join(f'"{other}"' for other in waits)
+        return _refused(f"it comes after {others}, and is released when that has ended", "hold", author)
     priority, queue = body.priority, body.queue
     if queue == job.spec.queue:
         queue = None
@@ -63,6 +67,8 @@ def why_begun(state: State, name: str, job: JobState, admitted: int = 0) -> str:
         return "has been started"
     if name in state.runs:
         return "runs again here"
+    if name in state.waited_by:
+        return "is one that other jobs come after"
     return "was changed" if name in state.changed else ""
 
 
@@ -98,6 +104,10 @@ def fold_changed(state: State, record: Record[JobChanged]) -> None:
         job.spec, job.parked = replace(job.spec, queue=body.queue), False
         count_job(state, job.spec, 1)
         admit_job(state, name, job)
+    if body.hold is True:
+        note_held(state, name)
+    elif body.hold is False:
+        state.released.pop(name, None)
     if body.hold is True and name not in state.on_hold:
         changed.seq = record.seq
         state.on_hold[name] = True
@@ -109,5 +119,6 @@ def fold_changed(state: State, record: Record[JobChanged]) -> None:
 
 def forget_changes(state: State, name: str) -> None:
     """A job is over."""
+    forget_waiting(state, name)
     state.changed.pop(name, None)
     state.on_hold.pop(name, None)

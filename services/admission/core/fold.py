@@ -45,6 +45,7 @@ from schemas.jobs import UNJUDGED
 from schemas.nodes import devices_of, out_of
 from schemas.queue_tree import leaf_paths, user_limits, walk
 from services.admission.core.access import fold_revoked, fold_token
+from services.admission.core.after_jobs import fold_admitted, fold_ends
 from services.admission.core.changes import fold_changed, forget_changes, submission_of
 from services.admission.core.demand import note_job, remeasure
 from services.admission.core.granted import nothing_yet
@@ -201,6 +202,7 @@ def _admitted(state: State, record: Record[JobAdmitted]) -> None:
     admit_job(state, body.spec.job, job)
     note_job(state, body.spec.job)
     begin_peaks(state, body.spec.job)
+    fold_admitted(state, body)
     state.ended.pop(body.spec.job, None)
     count_tasks(state, body.spec.user, tasks_of(graph))
     count_job(state, body.spec, 1)
@@ -231,6 +233,7 @@ def _ended(state: State, record: Record[JobEnded]) -> None:
     for end in body.jobs:
         leave_queue(state, end.job)
     state.over = []
+    fold_ends(state, record, body.jobs)
     _forget_names(state, record.time)
 
 

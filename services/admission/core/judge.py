@@ -50,6 +50,7 @@ from schemas.nodes import KnownAttempt, devices_of, out_of
 from schemas.queue_tree import stranded, tree_conflict, with_default
 from schemas.registry import LogBody
 from services.admission.core.access import judge_revoked, judge_token
+from services.admission.core.after_jobs import dependency_problem, held_spec
 from services.admission.core.changes import is_same, judge_change, why_begun
 from services.admission.core.classes import judged_class
 from services.admission.core.copies import spare_among
@@ -129,7 +130,9 @@ def _refused(topic: str, reason: str, field: str, author: str) -> InputRefused:
 
 
 # ---------------------------------------------------------------- jobs
-def _job(state: State, spec: JobSpec, author: str, time: int) -> JobAdmitted | JobRejected | InputRepeated:
+def _job(
+    state: State, spec: JobSpec, author: str, time: int
+) -> JobAdmitted | JobRejected | InputRepeated | InputRefused:
     known = state.jobs.get(spec.job)
     ended = state.ended.get(spec.job)
     if ended is not None and is_free(state, ended, time):
@@ -145,6 +148,8 @@ def _job(state: State, spec: JobSpec, author: str, time: int) -> JobAdmitted | J
     if problem := _problem(state, spec):
         reason, field, detail = problem
         return _rejected(spec, reason, field, detail, author)
+    if after := dependency_problem(state, spec, time):
+        return _refused("jobs", after[1], after[0], author)
     return _admitted(state, spec, author)
 
 
@@ -173,7 +178,8 @@ def _problem(state: State, spec: JobSpec) -> tuple[Rejection, str, str] | None:
 
 def _admitted(state: State, spec: JobSpec, author: str) -> JobAdmitted:
     counted = counted_of(state, spec)
-    return JobAdmitted(spec, judged_class(state, spec), state.policy.class_reference, author, counted=counted)
+    admitted = JobAdmitted(spec, judged_class(state, spec), state.policy.class_reference, author, counted=counted)
+    return held_spec(state, admitted) if spec.after_jobs else admitted
 
 
 def _rerun(state: State, body: JobRerun, author: str, time: int) -> JobAdmitted | InputRefused:
@@ -182,6 +188,8 @@ def _rerun(state: State, body: JobRerun, author: str, time: int) -> JobAdmitted 
         return refused
     if problem := _problem(state, body.spec):
         return _refused("jobs", problem[2], problem[1], author)
+    if after := dependency_problem(state, body.spec, time):
+        return _refused("jobs", after[1], after[0], author)
     admitted, ended = _admitted(state, body.spec, author), state.ended[body.spec.job]
     admitted.run, admitted.attempts, admitted.from_stage = ended.run + 1, ended.attempts, body.from_stage
     admitted.kept = kept_stages(ended, body)

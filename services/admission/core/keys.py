@@ -37,7 +37,7 @@ _LATER_OF_STAGE: Final = (
     ", array='', matrix=[], secrets={})",
     *(", inputs=[])", ", running_max=None)", ", max_failed=0, on_failure='fail')"),
 )
-_LATER_OF_JOB: Final = (", hold=False)", ", revocable='auto')")
+_LATER_OF_JOB: Final = (", after_jobs=[], on_unmet='cancel')", ", hold=False)", ", revocable='auto')")
 """How texts of stages and jobs end that do without fields which are younger than the digests in older logs, the
 youngest first: those that came together are one end.
 """

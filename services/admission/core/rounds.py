@@ -9,6 +9,7 @@ from schemas import (
     DecisionHash,
     Grant,
     Grants,
+    JobChanged,
     JobEnded,
     JobTurns,
     NodeForgotten,
@@ -24,6 +25,7 @@ from schemas import (
 )
 from schemas.quantities import SLOTS, add_amounts
 from schemas.rounds import Strike
+from services.admission.core.after_jobs import release_due
 from services.admission.core.classes import judged_again
 from services.admission.core.copies import can_copy
 from services.admission.core.demand import pools_of
@@ -31,7 +33,7 @@ from services.admission.core.ports import ports_of
 from services.admission.core.state import JobState, NodeState, State
 from services.admission.core.turns import turns_now
 
-Due = JobEnded | JobTurns | RoundAbandoned | TimeReached | NodeForgotten | RoundOpened
+Due = JobEnded | JobChanged | JobTurns | RoundAbandoned | TimeReached | NodeForgotten | RoundOpened
 """What the sequencer appends of its own accord."""
 
 
@@ -41,6 +43,8 @@ def due(state: State, time: int, prefix: bytes) -> Due | None:
     """
     if state.over:
         return JobEnded(list(state.over))
+    if (released := release_due(state)) is not None:
+        return released
     if state.open is not None:
         return RoundAbandoned("rules", "sequencer") if state.open.body.rules != RULES else None
     wake_ms = wake_of(state)
@@ -65,7 +69,7 @@ def cause_of_due(state: State) -> str:
 
 def next_due_ms(state: State) -> int | None:
     """The earliest log time at which `due` may say something without a new fact; None: not before one comes."""
-    if state.over:
+    if state.over or state.released:
         return 0
     if state.open is not None:
         return None

@@ -294,6 +294,14 @@ class State:
     """Of live jobs, those that run not for the first time."""
     on_hold: dict[str, bool] = field(default_factory=dict)
     """Of live jobs, those of which no task may start."""
+    waits: dict[str, dict[str, bool]] = field(default_factory=dict)
+    """Of live jobs, those that come after others which have not ended, and which (after_jobs.py)."""
+    waited_by: dict[str, dict[str, bool]] = field(default_factory=dict)
+    """The same by the other: which jobs come after it."""
+    held_too: dict[str, bool] = field(default_factory=dict)
+    """Of those that wait, the ones that somebody holds besides."""
+    released: dict[str, bool] = field(default_factory=dict)
+    """Jobs whose release is still to be announced."""
     live_tasks: int = 0
     """Tasks of all jobs that are not over."""
     user_tasks: dict[str, int] = field(default_factory=dict)

@@ -19,6 +19,7 @@ from services.gateway.documents.result_folders import results_of
 from services.gateway.documents.specs import kept_spec
 from services.gateway.documents.usage import counted_document, memory_text, usage_document
 from services.gateway.view.jobs import (
+    AFTER_JOBS,
     EndedJob,
     EndedStage,
     FailedAttempt,
@@ -180,6 +181,8 @@ def why_waiting(
         left = [name for name in stage.after if job.progress.left[job.graph.position[name]]]
         return [_reason("after", waiting, after=", ".join(left))]
     if job.hold is not None:
+        if (others := waits_text(state, job)) is not None:
+            return [{"reason": "held", "tasks": waiting, "text": others}]
         return [_reason("held", waiting, by=job.hold.by, since=moment(job.hold.since_ms))]
     if not job.began:
         return [{"reason": "running_limit", "tasks": waiting, "text": queueing.held_back(job)}]
@@ -244,6 +247,14 @@ def _who_failed(job: LiveJob, at: int) -> str:
         if failed.reason in COUNTED:
             return f"task {stage}/{failed.index} failed ({failed.reason})"
     return "failed"
+
+
+def waits_text(state: State, job: LiveJob) -> str | None:
+    """Which jobs a job waits for, and how they have to end; None: for none."""
+    if job.hold is None or job.hold.by != AFTER_JOBS:
+        return None
+    others = [f"{after.job} ({after.on})" for after in job.spec.after_jobs if after.job in state.jobs]
+    return f"comes after {', '.join(others)}" if others else "comes after jobs that have ended: release or cancel it"
 
 
 def _reason(reason: str, tasks: int, **values: Any) -> Document:

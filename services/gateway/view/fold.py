@@ -47,6 +47,7 @@ from services.gateway.view.access import ACCESS_FOLDS
 from services.gateway.view.classes import fold_forecast
 from services.gateway.view.history import take_sample
 from services.gateway.view.jobs import (
+    AFTER_JOBS,
     Account,
     EndedJob,
     EndedStage,
@@ -125,7 +126,7 @@ def _admitted(state: State, record: Record) -> None:
         copies=[0] * of,
         ending=[0] * of,
         began=0,
-        hold=Hold(body.spec.user or body.author, record.time) if body.spec.hold else None,
+        hold=_hold_of(body, record.time),
         started_ms=None,
         failures=[],
         used=[StageUse() for _ in body.spec.stages],
@@ -135,6 +136,8 @@ def _admitted(state: State, record: Record) -> None:
         kept={},
         counted={graph.position[each.stage]: each for each in body.counted},
     )
+    if body.waits_for:
+        state.submitted[body.spec.job] = body.submitted
     keep_stages(state, state.jobs[body.spec.job], body)
     forget_spec(state, body.spec.job)
     _let_go(state, body.spec.job)
@@ -144,6 +147,13 @@ def _admitted(state: State, record: Record) -> None:
     note_new(state, body.spec.job)
     if admit(state.running_limits, body.spec.job, body.spec.queue, body.spec.priority, record.seq):
         _let_run(state, [body.spec.job], record)
+
+
+def _hold_of(body: JobAdmitted, time: int) -> Hold | None:
+    """Who holds a job that has just been admitted: its user, or the jobs that it comes after."""
+    if body.waits_for:
+        return Hold(AFTER_JOBS, time)
+    return Hold(body.spec.user or body.author, time) if body.spec.hold else None
 
 
 def _let_run(state: State, names: list[str], record: Record) -> None:

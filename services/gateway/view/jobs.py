@@ -53,9 +53,13 @@ class StageUse:
     granted: list[int] = field(default_factory=list)
 
 
+AFTER_JOBS = "after_jobs"
+"""Who holds a job that comes after others."""
+
+
 @dataclass(slots=True)
 class Hold:
-    """A user holds a job: who, and since when."""
+    """A job is held: by which user, or by AFTER_JOBS, and since when."""
 
     by: str
     since_ms: int

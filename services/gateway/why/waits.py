@@ -13,7 +13,7 @@ from services.gateway.documents.promised_waits import moment, span
 from services.gateway.documents.queueing import Queueing, named
 from services.gateway.documents.queues import held_shares
 from services.gateway.documents.user_limits import width_of
-from services.gateway.view.jobs import LiveJob, waiting_of
+from services.gateway.view.jobs import AFTER_JOBS, LiveJob, waiting_of
 from services.gateway.view.pending import Pending
 from services.gateway.view.releases import run_ms_of
 from services.gateway.view.starts import Starts
@@ -280,7 +280,9 @@ class Waits:
                 for name, tasks in left.items()
             ]
         if word == "held" and job.hold is not None:
-            return {"by": job.hold.by, "since_ms": job.hold.since_ms}, [f"largesse release {spec.job}"]
+            others = [f"job {each.job} ends" for each in spec.after_jobs if each.job in state.jobs]
+            ways = others if job.hold.by == AFTER_JOBS and others else [f"largesse release {spec.job}"]
+            return {"by": job.hold.by, "since_ms": job.hold.since_ms}, ways
         if word == "running_limit":
             return self._running_limit(job)
         if word == "queue_max":

@@ -7,6 +7,7 @@ from itertools import groupby
 from schemas import (
     ConfigChanged,
     JobAdmitted,
+    JobChanged,
     JobRejected,
     JobRerun,
     NodeDrained,
@@ -15,6 +16,7 @@ from schemas import (
     NodeRemoved,
     NodeReported,
 )
+from services.admission.core.after_jobs import RELEASES
 from services.admission.core.judge import lose
 from services.replay.whatif.facts import Fact, NodeFails
 from services.replay.whatif.outcomes import Outcomes
@@ -67,10 +69,14 @@ class WhatIfDrive(Drive):
     def _happen(self, seq: int, body: object) -> None:
         cell = self.cell
         match body:
-            case JobAdmitted(spec=spec, run=run) if run > 1:
-                self._take_job(seq, JobRerun(spec, body.from_stage), body.author)
-            case JobAdmitted() | JobRejected():
+            case JobAdmitted(run=run) if run > 1:
+                self._take_job(seq, JobRerun(body.submitted, body.from_stage), body.author)
+            case JobAdmitted():
+                self._take_job(seq, body.submitted, body.author)
+            case JobRejected():
                 self._take_job(seq, body.spec, body.author)
+            case JobChanged(author=author) if author == RELEASES:
+                pass  # The cell releases by itself what comes after other jobs.
             case ConfigChanged():
                 cell.put(body)
             case NodeFails(node=node):

@@ -40,7 +40,7 @@ function Whole({ job, again }) {
         ["Ended", job.ended_ms !== null && html`<${Time} ms=${job.ended_ms} />`],
         [job.ended_ms === null ? "So far" : "Took", duration((job.ended_ms ?? nowMs.value) - job.submitted_ms)],
         ["Run", job.run > 1 && number(job.run)],
-        ["Held", job.held && html`by ${job.held.by} since <${Time} ms=${job.held.since_ms} />`],
+        ["Held", job.held && html`${job.held.by === "after_jobs" ? "for the jobs that it comes after" : `by ${job.held.by}`} since <${Time} ms=${job.held.since_ms} />`],
         ["Reservation", job.reservation && html`<a href=${href(["reservations", job.reservation])}>${job.reservation}</a>`],
         ["Ended how", (job.detail || job.reason) && html`<span class=${job.state === "failed" || job.state === "rejected" ? "attention" : ""}>${job.detail || job.reason}</span>`],
       ].filter(([, value]) => value !== false)} /></section>
