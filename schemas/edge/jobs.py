@@ -303,8 +303,9 @@ def spec_of(job: JobSubmission) -> JobSpec:
     reserved = job.reservation, job.reservation_atom
     optional = job.altruism_permille, job.revocable
     after = _after_jobs(job)
-    last = job.hold, after, job.on_unmet
-    return JobSpec(job.job or "", queue, stages, job.priority, job.user, *reserved, *optional, *last)
+    spec = JobSpec(job.job or "", queue, stages, job.priority, job.user, *reserved, *optional)
+    spec.hold, spec.after_jobs, spec.on_unmet = job.hold, after, job.on_unmet
+    return spec
 
 
 def _after_jobs(job: JobSubmission) -> list[JobDependency]:

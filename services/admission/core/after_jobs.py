@@ -16,7 +16,7 @@ from services.admission.core.state import Changed, State
 from services.admission.core.task_fold import end_job
 
 NAMES_LOOKED_AT = 1_000
-"""Of so many jobs at most a nearest name is looked for."""
+"""A nearest name is looked for among this number of jobs at most."""
 
 RELEASES = "sequencer"
 """The author of a release that follows from the ends of other jobs."""
