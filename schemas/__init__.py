@@ -18,6 +18,7 @@ from schemas.grants import (
 )
 from schemas.jobs import (
     AntiAffinity,
+    Container,
     HeldBack,
     InputRefused,
     InputRepeated,
@@ -31,6 +32,7 @@ from schemas.jobs import (
     JobRerun,
     JobSpec,
     JobTurns,
+    Mount,
     PlacementRule,
     Revocable,
     Spread,

@@ -9,6 +9,10 @@ UNJUDGED = -1
 """The class of a job that was admitted while the cell had no capacity to judge it by."""
 
 OnFailure = Literal["fail", "continue"]
+Network = Literal["none", "bridge", "host"]
+"""What a container reaches: nothing, others through the node, or all that the node itself reaches."""
+Pull = Literal["missing", "always", "never"]
+"""When an image is fetched before a task starts: where the node does not have it, each time, or not at all."""
 Outcome = Literal["succeeded", "failed", "cancelled"]
 Revocable = Literal["auto", "never", "always"]
 """When tasks start on room that is promised to a reservation before they end: as far as it cannot be foreseen, never,
@@ -87,6 +91,34 @@ class PlacementRule:
     nodes: list[str] = field(default_factory=list)
 
 
+ENGINE_LABEL, ENGINE_THERE = "largesse/engine", "true"
+"""What nodes have that run containers, and what stages with a container ask for."""
+
+
+@dataclass(slots=True, frozen=True)
+class Mount:
+    """A path of the node that tasks see as `target` in their container."""
+
+    source: str
+    target: str
+    read_only: bool = True
+
+
+@dataclass(slots=True)
+class Container:
+    """In what tasks of a stage run. `user`: as the image's names or numbers have it; None: the image's, or the node's.
+    `shm_mib`: the size of /dev/shm; None: the engine's.
+    """
+
+    image: str
+    mounts: list[Mount] = field(default_factory=list)
+    user: str | None = None
+    network: Network = "bridge"
+    read_only_root: bool = False
+    shm_mib: int | None = None
+    pull: Pull = "missing"
+
+
 @dataclass(slots=True)
 class Stage:
     """Tasks alike. `estimate_ms` is what the scheduler is told of one task; `durations_ms` (one a task, or one for all)
@@ -100,6 +132,7 @@ class Stage:
     combination of values, those of the last axis first. `secrets`: by variable, the name of the secret that a node
     keeps and its agent puts there. `grace_ms`: how long a task has to end by itself once its time is over, between
     SIGTERM and SIGKILL; None: as its node. `retry`: rules for failures of some kinds; for all others `retries` counts.
+    `container`: where its command runs; None: as a process of the node.
     """
 
     stage: str
@@ -130,6 +163,7 @@ class Stage:
     secrets: dict[str, str] = field(default_factory=dict)
     grace_ms: int | None = None
     retry: list[RetryRule] = field(default_factory=list)
+    container: Container | None = None
 
     @property
     def width(self) -> int:

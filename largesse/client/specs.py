@@ -47,6 +47,7 @@ class Stage:
     locality_wait_ms: int | None = None
     anti_affinity: Mapping[str, object] | None = None
     spread: Mapping[str, object] | None = None
+    container: Mapping[str, object] | None = None
     speculative: bool | None = None
     duration_ms: int | None = None
     durations_ms: Sequence[int] | None = None

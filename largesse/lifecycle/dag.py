@@ -13,7 +13,7 @@ SHAPES_STAGES_MAX: Final = 16_384
 """Graphs are cached, and shared by equal jobs, until they have more stages than this together; the oldest are evicted
 first."""
 
-RUN_BY = ("durations_ms", "command", "env", "cwd", "true_demand", "array", "matrix", "secrets", "grace_ms")
+RUN_BY = ("durations_ms", "command", "env", "cwd", "true_demand", "array", "matrix", "secrets", "grace_ms", "container")
 """Fields of a stage that say how its tasks run, and that no core reads."""
 
 _Shape = tuple[tuple[object, ...], ...]
@@ -83,6 +83,7 @@ def _bare(stage: Stage) -> Stage:
         matrix=_NO_AXES,
         secrets=_NO_SECRETS,
         grace_ms=None,
+        container=None,
     )
 
 
@@ -104,7 +105,9 @@ def lean(spec: JobSpec, graph: Graph) -> JobSpec:
 def _is_bare(stage: Stage) -> bool:
     """Whether a stage has nothing that a graph leaves out."""
     told = stage.command or stage.env or stage.array or stage.matrix or stage.secrets
-    return not (told or stage.durations_ms or stage.true_demand) and stage.cwd is None and stage.grace_ms is None
+    if told or stage.durations_ms or stage.true_demand:
+        return False
+    return stage.cwd is None and stage.grace_ms is None and stage.container is None
 
 
 def _with_rest(bare: Stage, stage: Stage) -> Stage:
@@ -119,6 +122,7 @@ def _with_rest(bare: Stage, stage: Stage) -> Stage:
         matrix=stage.matrix or _NO_AXES,
         secrets=stage.secrets or _NO_SECRETS,
         grace_ms=stage.grace_ms,
+        container=stage.container,
     )
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from schemas import Device, Stage, Vector
-from schemas.jobs import Rejection
+from schemas.jobs import ENGINE_LABEL, Rejection
 from schemas.quantities import fits_in, quantity_text, tasks_on_devices, vector_text
 
 
@@ -134,6 +134,8 @@ def _too_large(nodes: Mapping[str, EmptyNode], stage: Stage) -> tuple[str, str]:
     # Exact beside rounded down: never alike where one is more than the other.
     wanted = ", ".join(f"{resource} {quantity_text(resource, amount)}" for resource, amount in stage.demand.items())
     if not fitting:
+        if ENGINE_LABEL in stage.labels and not any(ENGINE_LABEL in node.labels for node in nodes.values()):
+            return "labels", f"no node has a container engine (label {ENGINE_LABEL})"
         return "labels", f"no node has the labels {_text_labels(stage.labels)}"
     name = max(fitting, key=lambda n: (_closeness(stage.demand, fitting[n].capacity), n))
     has = vector_text(fitting[name].capacity)

@@ -3,7 +3,7 @@
 from dataclasses import asdict
 from decimal import Decimal
 
-from schemas.jobs import JobSpec, RetryRule, Stage
+from schemas.jobs import ENGINE_LABEL, JobSpec, RetryRule, Stage
 from schemas.quantities import quantity_texts
 
 Document = dict[str, object]
@@ -65,6 +65,9 @@ def _stage(stage: Stage) -> Document:
         document["anti_affinity"] = {**asdict(stage.anti_affinity), "group": stage.anti_affinity.group or None}
     if stage.spread is not None:
         document["spread"] = asdict(stage.spread)
+    if stage.container is not None:  # It asks for the label itself.
+        document["labels"] = {key: value for key, value in stage.labels.items() if key != ENGINE_LABEL}
+        document["container"] = asdict(stage.container)
     return document
 
 

@@ -33,6 +33,7 @@ from schemas.edge.base import (
     shown,
     sorted_map,
 )
+from schemas.edge.containers import ContainerInput, container_of, labels_with
 from schemas.edge.cycles import find_cycle
 from schemas.edge.failures import MaxFailed, most_failed
 from schemas.edge.retries import RULES_MAX, RetryInput, rules_of
@@ -135,6 +136,7 @@ class StageSubmission(Input):
     secrets: Secrets = {}
     grace_ms: Annotated[int, Field(ge=0, le=GRACE_MS_MAX)] | None = None
     retry: Annotated[list[RetryInput], Field(max_length=RULES_MAX)] = []
+    container: ContainerInput | None = None
 
 
 class DependencyInput(Input):
@@ -327,6 +329,7 @@ def _stage(stage: StageSubmission) -> Stage:
     apart, spread = stage.anti_affinity, stage.spread
     array, axes, many = _many(stage)
     tasks = _tasks(stage, many)
+    container = container_of(stage.container, stage.command, stage.cwd)
     return Stage(
         stage=stage.stage,
         tasks=tasks,
@@ -339,7 +342,7 @@ def _stage(stage: StageSubmission) -> Stage:
         gang=stage.gang,
         retries=stage.retries,
         timeout_ms=stage.timeout_ms,
-        labels=sorted_map(stage.labels),
+        labels=labels_with(sorted_map(stage.labels), container),
         prefer=sorted_map(stage.prefer),
         command=stage.command or [],
         env=sorted_map(stage.env),
@@ -358,6 +361,7 @@ def _stage(stage: StageSubmission) -> Stage:
         secrets=_secrets(stage),
         grace_ms=_grace_ms(stage),
         retry=rules_of(stage.retry),
+        container=container,
     )
 
 

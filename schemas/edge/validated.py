@@ -25,6 +25,7 @@ from schemas.edge.base import (
     shown,
 )
 from schemas.edge.short_forms import SECRET_NAME_PATTERN
+from schemas.edge.containers import IMAGE_PATTERN, USER_PATTERN
 from schemas.wording import nearest
 
 UNKNOWN_NAMED_MAX = 8  # Unknown fields that one error names beside the first.
@@ -42,6 +43,7 @@ _OBJECTS = {
     "matrix": '{"SEED": [1, 2, 3]}',
     "anti_affinity": '{"required": true}',
     "spread": '{"label": "zone"}',
+    "container": '{"image": "python:3.12-slim"}',
     "capacity": '{"cpu": "4", "memory": "8Gi"}',
     **dict.fromkeys(("demand", "guaranteed", "max"), '{"cpu": "1", "memory": "2Gi"}'),
 }
@@ -58,6 +60,8 @@ _PATTERN_WORDS = {
     NO_NUL_PATTERN: "may hold no NUL character",
     SECRET_NAME_PATTERN: 'has to be letters, digits and "_", "-", ".", and may not begin or end with "."',
     ENV_NAME_PATTERN: 'has to be letters, digits and "_", "-", ".", and may not begin with a digit',
+    IMAGE_PATTERN: 'has to be an image, like "python:3.12-slim" or "registry.example/team/app@sha256:..."',
+    USER_PATTERN: 'has to be a user, or user and group, like "1000:1000"',
 }
 
 M = TypeVar("M", bound=Input)

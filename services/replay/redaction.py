@@ -34,6 +34,7 @@ _HOW: dict[str, How] = {
     **dict.fromkeys(("kinds", "resource", "kind"), "keep"),  # Of quantities.
     **dict.fromkeys(("on", "array"), "keep"),  # Of rules for retries, and of indexes.
     **dict.fromkeys(("detail", "address", "folder", "unschedulable", "reason", "field", "cwd", "out"), "text"),
+    **dict.fromkeys(("image", "source", "target"), "text"),
     "command": "command",
     "env": "env",
 }

@@ -32,6 +32,7 @@ def is_free(state: State, ended: Ended, time: int) -> bool:
 
 
 _LATER_OF_STAGE: Final = (
+    ", container=None)",
     ", retry=[])",
     ", grace_ms=None)",
     ", array='', matrix=[], secrets={})",

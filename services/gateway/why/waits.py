@@ -3,6 +3,7 @@
 from largesse.lifecycle.running_limit import queue_at_limit
 from largesse.lifecycle.slots import counted_demand
 from schemas import Vector
+from schemas.jobs import ENGINE_LABEL
 from schemas.quantities import SHARE_UNITS, quantity_text
 from schemas.queue_tree import upwards
 from schemas.reasons import REASONS, Reason
@@ -379,7 +380,8 @@ def _limit_of(row: Document) -> tuple[str, str] | None:
 
 
 def _labels(labels: dict[str, str]) -> str:
-    return ", ".join(f"{key}={value}" for key, value in sorted(labels.items()))
+    each = sorted(labels.items())
+    return ", ".join("a container engine" if key == ENGINE_LABEL else f"{key}={value}" for key, value in each)
 
 
 def _lack(nodes: int) -> str:
