@@ -18,7 +18,7 @@ from services.agent.executors.choice import executors_of, kind_in, kind_of
 from services.agent.executors.port import Executor, Told
 from services.agent.folders import OVER, attempt_folder, run_name
 from services.agent.found import AttemptFolder, StopReason, Unsound, places, task_in
-from services.agent.local import Launched, Local, document_of, key_of, leave, spoilt, tampered
+from services.agent.local import Launched, Local, NotStarted, document_of, key_of, leave, spoilt, tampered
 from services.agent.outbox import Name, Result
 from services.agent.settings import NodeSettings
 from services.agent.troubles import failed_start
@@ -79,6 +79,8 @@ class Attempts:
                 launched.append(Launched(local, result=result))
             except Spoilt as error:
                 launched.append(Launched(local, result=spoilt(error)))
+            except NotStarted as why:
+                launched.append(Launched(local, result=Result(why.reason, detail=str(why))))
             except OSError as error:
                 # Nothing of the job's own is looked at before it runs, so it does not count against its retries.
                 result = Result("lost", detail=f"the agent could not start it: {error.strerror or error}")
@@ -177,6 +179,11 @@ class Attempts:
     def alive(self) -> int:
         """How many have not ended."""
         return sum(local.phase != "ended" for local in self.by_key.values())
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """What the node is labelled with by its executors."""
+        return {key: value for each in self.executors.values() for key, value in each.labels().items()}
 
     @property
     def limits_text(self) -> str:

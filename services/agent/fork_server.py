@@ -21,7 +21,7 @@ import socket
 import sys
 from contextlib import suppress
 
-from services.agent import shim
+from services.agent import container_guard, shim
 from services.agent.proc import stat_of
 
 # As in shim.py.
@@ -142,6 +142,7 @@ def main(data: str, access: str, idle_s: str) -> None:
     forked, forks = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
     shims = Shims()
     shim.loaded()
+    container_guard.register()
     gc.disable()
     gc.freeze()  # Pages that nobody writes to are shared with all shims.
     try:

@@ -34,7 +34,10 @@ CLEAN_LOOKS = 2
 SERVER_START = (
     "import sys; sys.path.append(sys.argv[1]); from services.agent import fork_server; fork_server.main(*sys.argv[2:5])"
 )
-SHIM_START = "import sys; sys.path.append(sys.argv[1]); from services.agent import shim; shim.main(sys.argv[2])"
+SHIM_START = (
+    "import sys; sys.path.append(sys.argv[1]); from services.agent import container_guard, shim; "
+    "container_guard.register(); shim.main(sys.argv[2])"
+)
 """As a script it would be compiled again for every task; `-I -S` keeps everything else of this environment out."""
 SHIM_PATH = str(Path(shim.__file__).parents[2])
 ROOM = " " * (fork_server.REQUEST_BYTES_MAX + 64)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 from largesse.lifecycle import node_work as core
+from schemas.tasks import Failure
 from services.agent.documents import claim, open_folder, write_json
 from services.agent.found import StopReason
 from services.agent.outbox import Name, Result
@@ -16,6 +17,14 @@ from services.agent.outbox import Name, Result
 def mono_ms() -> int:
     """Milliseconds of the kernel's monotonic clock: the same in every process until the next boot."""
     return time.monotonic_ns() // 1_000_000
+
+
+class NotStarted(Exception):
+    """Nothing has begun, and this machine is well: why, in words. `reason`: how the attempt has failed by that."""
+
+    def __init__(self, why: str, reason: Failure) -> None:
+        super().__init__(why)
+        self.reason: Failure = reason
 
 
 class Handle:

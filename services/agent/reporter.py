@@ -43,15 +43,16 @@ LEAVE_SECONDS = 3
 class Reporter:
     """Speaks for one node. Messages of one topic keep their order, also when one has to be sent twice.
 
-    `unschedulable`: why the node takes no new tasks, said at once when it changes; empty: it does. `out`: the devices
-    on which nothing may start, by index, and why; said at once, too. `heard_ms`: when the last message that the bus has
-    taken was sent.
+    `labels`: the node's at the moment. `unschedulable`: why the node takes no new tasks, said at once when it changes;
+    empty: it does. `out`: the devices on which nothing may start, by index, and why; said at once, too. `heard_ms`:
+    when the last message that the bus has taken was sent.
     """
 
     def __init__(self, bus: Bus, node: NodeSettings) -> None:
         self.outbox = Outbox()
         self.unschedulable = ""
         self.out: dict[int, str] = {}
+        self.labels = node.labels
         self.heard_ms = mono_ms()
         self._sure: tuple[str, int] = ("", 0)  # The epoch of the last message that was taken, and when it was sent.
         self._offered: tuple[str, dict[int, str]] = ("", {})  # What was said last of `unschedulable` and `out`.
@@ -240,7 +241,7 @@ class Reporter:
             "node": node.name,
             "epoch": work.epoch,
             "capacity": quantity_texts(self._capacity()),
-            "labels": node.labels,
+            "labels": self.labels,
         }
         return {**offer, "devices": {"gpu": gpus}, "unschedulable": self.unschedulable}
 

@@ -22,6 +22,7 @@ from schemas.edge.strict_json import loads
 from schemas.edge.validated import validated
 from services.agent.cgroups import CpuLimit
 from services.agent.devices.declared import read_declared
+from services.agent.container_settings import CONTAINER_VARIABLES, ContainerSettings, read_containers
 from services.agent.folders import Kept
 from services.agent.troubles import Room
 
@@ -109,6 +110,7 @@ VARIABLES = {
         "none",
         "where bridges answer for nodes over MQTT, [https://]HOST:PORT with LARGESSE_METRICS_PORT, commas between",
     ),
+    **CONTAINER_VARIABLES,
 }
 """What only an agent reads, by name without the prefix: default and what it is. `read_node_settings` says more."""
 
@@ -169,7 +171,8 @@ class NodeSettings:
     `secrets`: where secrets for tasks lie (task_secrets.py); None: nowhere.
     `host`: at which tasks on other nodes reach those here; `ports`: those that tasks of gangs are given, from the first
     to the last; 0: none. `find_devices`: `devices` are those that this machine is found to have.
-    `device_health`: the file that says how they are; None: there is none.
+    `device_health`: the file that says how they are; None: there is none. `containers`: as container_settings.py says.
+    `cell`: its name, where that is known.
     """
 
     name: str
@@ -209,6 +212,8 @@ class NodeSettings:
     find_devices: bool = False
     secrets: Path | None = None
     device_health: Path | None = None
+    containers: ContainerSettings = field(default_factory=ContainerSettings)
+    cell: str = ""
 
 
 def read_node_settings(settings: Settings, environment: Mapping[str, str] | None = None) -> NodeSettings:
@@ -251,6 +256,7 @@ def read_node_settings(settings: Settings, environment: Mapping[str, str] | None
         task_user=read_task_user(environment),
         secrets=Path(environment[f"{PREFIX}NODE_SECRETS"]) if environment.get(f"{PREFIX}NODE_SECRETS") else None,
         host=_host(environment.get(f"{PREFIX}NODE_HOST") or socket.gethostname()),
+        cell=settings.cell,
     )
     return with_limits(_with_devices(node, environment.get(f"{PREFIX}NODE_DEVICES") or "none"), environment)
 
@@ -295,6 +301,7 @@ def with_limits(node: NodeSettings, environment: Mapping[str, str] | None = None
         room=Room(_number(environment, "NODE_ROOM_MIB") << 20, _number(environment, "NODE_ROOM_INODES")),
         ports=_ports(environment.get(f"{PREFIX}NODE_PORTS") or VARIABLES["NODE_PORTS"][0]),
         device_health=None if health == "none" else Path(health).absolute(),
+        containers=read_containers(environment),
     )
 
 

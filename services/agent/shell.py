@@ -115,6 +115,7 @@ class _Agent:
             await asyncio.to_thread(self._attempts.scan)
             await self._look_at_devices()
             self._log.info("limits of tasks", limits=self._attempts.limits_text)
+            self._label()
             for local in self._attempts.by_key.values():
                 self._archive.runs.began(live_name(local.name.job, local.admitted), local.run_name)
             for events in self._events:
@@ -407,6 +408,10 @@ class _Agent:
         self._troubles.fall(reason, mono_ms())
         self._say_troubles()
 
+    def _label(self) -> None:
+        """With the node's own labels, and those of what can be run on it at the moment."""
+        self._reporter.labels = dict(sorted({**self._node.labels, **self._attempts.labels}.items()))
+
     def _say_troubles(self) -> None:
         """Tells the log whether the node takes tasks, and then what was withheld until it knows."""
         troubles = self._troubles
@@ -436,6 +441,7 @@ class _Agent:
                     self._log.warning("takes no new tasks for now", reason=fault)
                 troubles.probed(fault, mono_ms(), logged=bool(self._work.unschedulable))
             self._say_troubles()
+            self._label()
             is_well = not troubles.reason and not troubles.suspected
             await is_set_within(self._look, (self._rarely(LOOK_MS) if is_well else LOOK_MS) / 1_000)
 

@@ -80,7 +80,6 @@ def _secrets(start: Start, settings: NodeSettings) -> dict[str, object] | None:
 def environment(start: Start, settings: NodeSettings, folder: Path) -> dict[str, str]:
     """What a task finds in its environment: a little of the agent's, what its stage says, its name, its GPUs, where
     results go and come from. `folder`: the attempt's."""
-    held = start.held
     names = [*BASE_ENV, *settings.pass_env, *(name for name in os.environ if name.startswith("LC_"))]
     env = {name: os.environ[name] for name in names if name in os.environ}
     if settings.task_user is not None:
@@ -88,15 +87,22 @@ def environment(start: Start, settings: NodeSettings, folder: Path) -> dict[str,
         env |= {"HOME": user.home, "USER": user.name, "LOGNAME": user.name, "SHELL": user.shell}
         env.pop("TMPDIR", None)  # The agent's may not be one that others can write to.
     env.update(start.stage.env)
-    env.update(visible(held, settings.devices, settings.capacity))
-    env.update(_combination(start))
+    env.update(visible(start.held, settings.devices, settings.capacity))
+    return env | own_variables(start, settings, str(folder / WORK), str(folder.parents[1] / INPUTS))
+
+
+def own_variables(start: Start, settings: NodeSettings, results: str, inputs: str) -> dict[str, str]:
+    """What every task finds, wherever it runs: its name, its values of a matrix, and where it sees results, inputs and
+    others of its gang.
+    """
+    held, env = start.held, _combination(start)
     env["LARGESSE_JOB"], env["LARGESSE_STAGE"] = held.job, held.stage
     env["LARGESSE_TASK_INDEX"], env["LARGESSE_ATTEMPT"] = str(held.index), str(held.attempt)
     env["LARGESSE_NODE"], env["LARGESSE_TASK_COUNT"] = settings.name, str(start.stage.tasks)
     env["LARGESSE_ARRAY_INDEX"] = str(index_of(start.stage.array, held.index))
-    env["LARGESSE_RESULTS"] = str(folder / WORK)
+    env["LARGESSE_RESULTS"] = results
     if start.stage.inputs:
-        env["LARGESSE_INPUTS"] = str(folder.parents[1] / INPUTS)
+        env["LARGESSE_INPUTS"] = inputs
     return env | _of_gang(start.peers)
 
 

@@ -15,11 +15,13 @@ import pytest
 
 from largesse.lifecycle.node_work import HeldAttempt, Start
 from largesse.task_output import Wanted
-from schemas import Stage
+from schemas import Container, Stage
 from services.agent import processes
 from services.agent.attempts import Attempts
+from services.agent.container_settings import ContainerSettings
 from services.agent.documents import CHILD, CLAIM, RESULT, STOP, TASK, claim, read_json, write_json
 from services.agent.executors.choice import kind_of
+from services.agent.executors.container import CONTAINER
 from services.agent.executors.process import PROCESS
 from services.agent.executors.timed import TIMED
 from services.agent.found import StopReason, result_in
@@ -27,6 +29,7 @@ from services.agent.local import Local, mono_ms
 from services.agent.proc import boot_id
 from services.agent.settings import NodeSettings
 from services.agent.task_output import read_piece
+from tests.engine import IMAGE, engine_missing
 
 GUARD_S = 240
 """Ends a story that hangs."""
@@ -36,9 +39,9 @@ LASTING_MS = 1_000_000
 @dataclass(frozen=True, slots=True)
 class Work:
     """What an executor is given to run. `brief` ends by itself, in a moment; `lasting` does not in this story;
-    `stubborn` neither, nor when it is asked to. `leaves`: what `brief` adds to a file beside its folder. `prints`:
-    what `lasting` prints at once. `measured`: whether it is known what was used. `claims`: what a claim says beside the
-    boot.
+    `stubborn` neither, nor when it is asked to. `leaves`: what `brief` adds to a file beside its folder, or in
+    it. `prints`: what `lasting` prints at once. `measured`: whether it is known what was used. `claims`: what a claim
+    says beside the boot.
     """
 
     kind: str
@@ -71,7 +74,17 @@ SIMULATED = Work(
     measured=False,
     claims={"mono_ms": 1, "wall_ms": 1},
 )
-RIGS = {work.kind: work for work in (COMMANDS, SIMULATED)}
+CONTAINERS = Work(
+    CONTAINER,
+    brief={"command": ["sh", "-c", "echo ran >> ran"], "container": Container(IMAGE)},
+    lasting={"command": ["sh", "-c", "echo hello; exec sleep 1000"], "container": Container(IMAGE)},
+    stubborn={**COMMANDS.stubborn, "container": Container(IMAGE)},
+    leaves="ran\n",
+    prints=b"hello\n",
+    measured=True,
+    claims=COMMANDS.claims,
+)
+RIGS = {work.kind: work for work in (COMMANDS, SIMULATED, CONTAINERS)}
 
 
 class Agents:
@@ -79,13 +92,14 @@ class Agents:
     attempts with the phase that they were in when they were heard of.
     """
 
-    def __init__(self, data: Path) -> None:
-        self.data = data
+    def __init__(self, data: Path, engine: str) -> None:
+        self.data, self.engine = data, engine
         self.told: list[tuple[str, str]] = []
         self.table = self._begin()
 
     def _begin(self) -> Attempts:
-        table = Attempts(NodeSettings("n", self.data, cgroup="off"))
+        containers = ContainerSettings(self.engine)
+        table = Attempts(NodeSettings("n", self.data, cgroup="off", cpu_limit="none", containers=containers))
         table.open_events()
         table.scan()
         return table
@@ -147,8 +161,8 @@ def kept(local: Local):
 
 def traces(local: Local) -> str:
     """What attempts of its stage have left by running."""
-    place = local.folder.parent / "ran"
-    return place.read_text() if place.exists() else ""
+    stage = local.folder.parent
+    return "".join(place.read_text() for place in [stage / "ran", *stage.glob("*/work/ran")] if place.exists())
 
 
 def forgotten(folder: Path, *names: str) -> None:
@@ -157,15 +171,17 @@ def forgotten(folder: Path, *names: str) -> None:
         (folder / name).unlink(missing_ok=True)
 
 
-@pytest.fixture(params=list(RIGS))
+@pytest.fixture(params=[COMMANDS.kind, SIMULATED.kind, pytest.param(CONTAINERS.kind, marks=pytest.mark.docker)])
 def work(request) -> Work:
+    if request.param == CONTAINERS.kind and (why := engine_missing()):
+        pytest.skip(why)
     return RIGS[request.param]
 
 
 @pytest.fixture
-def agents(tmp_path):
+def agents(work, tmp_path):
     (tmp_path / "data").mkdir()
-    agents = Agents(tmp_path / "data")
+    agents = Agents(tmp_path / "data", "auto" if work is CONTAINERS else "off")
     yield agents
     for local in agents.table.by_key.values():
         agents.table.stop(local, "killed", 0)
@@ -405,7 +421,7 @@ def test_what_is_spoilt_in_a_folder_ends_that_attempt_alone(work, agents, name, 
     agents.until_ended(spoilt)
     agents.until_running(other)
     forgotten(spoilt.folder, RESULT, *([CLAIM] if name == STOP else []))
-    foreign = next(each.claims for each in RIGS.values() if each is not work)
+    foreign = next(each.claims for each in RIGS.values() if each.claims.keys() != work.claims.keys())
     spoil(spoilt.folder / name, how, foreign)
 
     table = agents.again()

@@ -293,6 +293,9 @@ class ShimExecutor:
     def close(self) -> None:
         """It hears nothing more."""
 
+    def labels(self) -> dict[str, str]:
+        return {}
+
     def limits_text(self) -> str:
         return ""
 

@@ -251,7 +251,7 @@ ROOMS = (
         "the agent",
         ("services/agent/*",),
         ours=("schemas", "largesse", "services.agent"),
-        others=STDLIB | {"psutil"},
+        others=STDLIB | {"docker", "psutil", "requests"},
     ),
     Room(
         "what a bridge judges and deals",

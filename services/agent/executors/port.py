@@ -59,7 +59,7 @@ class Executor(Protocol):
     def start(self, local: Local, start: Start, folder: int, about: dict[str, object]) -> Handle:
         """Begins an attempt and leaves its task, which `about` is the head of, in its new folder. Blocks; in another
         thread, beside all methods but `open`, `adopt` and `settle`. Raises FileExistsError where it was claimed before,
-        OSError; nothing has begun then.
+        NotStarted, OSError; nothing has begun then.
         """
 
     def watch(self, local: Local, handle: Handle) -> list[Told]:
@@ -91,6 +91,9 @@ class Executor(Protocol):
 
     def close(self) -> None:
         """Begins and hears nothing more. What runs goes on."""
+
+    def labels(self) -> dict[str, str]:
+        """What its node is labelled with at the moment, so that it gets what needs this executor."""
 
     def limits_text(self) -> str:
         """What holds attempts to what they asked for, in words; empty: nothing has to."""

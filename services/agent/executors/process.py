@@ -59,7 +59,10 @@ class ProcessExecutor:
     """The shims of one node. `hold`: the file by which they know how long their tasks may run on (lease_file.py); None:
     without end. `events`: the pipe on which they say `started KEY` and `ended KEY`: tasks have no way to it. `leaving`:
     those that guard nothing we know of, to be reaped when they end.
+    `kind`: of the attempts that are its own.
     """
+
+    kind = PROCESS
 
     def __init__(self, settings: NodeSettings, hold: str | None) -> None:
         self.node = processes.node_key(settings.data)
@@ -101,13 +104,18 @@ class ProcessExecutor:
 
     def settle(self, known: Known) -> None:
         """Ends processes of attempts that do not run on, whatever their folders say by now, and opens the groups."""
-        running = {self.key(local): shim.pid for local, shim in _guarded(known) if shim.pid is not None}
+        running = self._running(known)
         self._end_strays(running)
         try:
             self.groups = open_groups(self._settings.cgroup, self.node)
         except NoCgroups as fault:
             raise OSError(errno.EINVAL, f"LARGESSE_NODE_CGROUP: {fault}") from None
         self.groups.sweep(running)
+
+    def _running(self, known: Known) -> dict[str, int]:
+        """Shims by the keys of their attempts, also of other executors that have shims."""
+        guarded = [(self.key(local), local.handle) for local in known.values() if isinstance(local.handle, Guarded)]
+        return {key: shim.pid for key, shim in guarded if shim.pid is not None}
 
     def _end_strays(self, running: dict[str, int]) -> None:
         """`running`: the shims that may run on, by key."""
@@ -162,7 +170,7 @@ class ProcessExecutor:
         for line in lines:
             what, _, key = line.decode(errors="replace").partition(" ")
             local = known.get(key)
-            if local is None or local.phase == "ended" or local.executor != PROCESS:
+            if local is None or local.phase == "ended" or local.executor != self.kind:
                 continue
             if what == "ended":
                 _shim(local).done = True
@@ -178,7 +186,7 @@ class ProcessExecutor:
         self.leaving = {pid: True for pid in self.leaving if processes.status_of(pid) is None}
         self.groups.remove_left()
         told = []
-        guarded = _guarded(known)
+        guarded = _guarded(known, self.kind)
         for local, shim in guarded:
             if shim.pid is None or shim.outcome is not None:
                 continue
@@ -229,6 +237,10 @@ class ProcessExecutor:
         self.events = None
         self.groups.close()
 
+    def labels(self) -> dict[str, str]:
+        """Every node runs commands."""
+        return {}
+
     def limits_text(self) -> str:
         """As the control groups have it."""
         return self.groups.limits_text(self._settings.cpu_limit, self._settings.memory_limit)
@@ -273,12 +285,21 @@ class ProcessExecutor:
             left = processes.family(table, carried.get(self.key(local), ()))
             left |= loose if shim.spawned else set()
             processes.end(left)
-            if not left:
+            elsewhere = self._left_elsewhere(local)
+            if not left and not elsewhere:
                 told.append(Told(local, shim.outcome))
             elif now_ms >= shim.sweep_ms:
-                detail = f"{shim.outcome.detail}; {len(left)} of its processes could not be ended"
-                told.append(Told(local, replace(shim.outcome, detail=detail)))
+                what = f"{len(left)} of its processes" if left else elsewhere
+                told.append(
+                    Told(local, replace(shim.outcome, detail=f"{shim.outcome.detail}; {what} could not be ended"))
+                )
         return told
+
+    def _left_elsewhere(self, local: Local) -> str:
+        """What else than processes of this machine is left of an attempt whose shim was killed, and is being ended;
+        empty: nothing.
+        """
+        return ""
 
     def _signal(self, local: Local, number: signal.Signals) -> None:
         """To its shim, if that still guards it."""
@@ -299,6 +320,6 @@ def _shim(local: Local) -> Guarded:
     return local.handle
 
 
-def _guarded(known: Known) -> list[tuple[Local, Guarded]]:
-    """The attempts that have not ended, with what is kept of them."""
-    return [(local, _shim(local)) for local in of_kind(known.values(), PROCESS)]
+def _guarded(known: Known, kind: str) -> list[tuple[Local, Guarded]]:
+    """The attempts of a kind that have not ended, with what is kept of them."""
+    return [(local, _shim(local)) for local in of_kind(known.values(), kind)]

@@ -114,6 +114,10 @@ class TimedExecutor:
     def close(self) -> None:
         """Keeps nothing open."""
 
+    def labels(self) -> dict[str, str]:
+        """Every node can wait."""
+        return {}
+
     def limits_text(self) -> str:
         """It uses nothing."""
         return ""
