@@ -24,8 +24,8 @@ from schemas.edge.base import (
     quoted,
     shown,
 )
-from schemas.edge.short_forms import SECRET_NAME_PATTERN
 from schemas.edge.containers import IMAGE_PATTERN, USER_PATTERN
+from schemas.edge.short_forms import SECRET_NAME_PATTERN
 from schemas.wording import nearest
 
 UNKNOWN_NAMED_MAX = 8  # Unknown fields that one error names beside the first.

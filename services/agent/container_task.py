@@ -49,7 +49,12 @@ def container_document(start: Start, settings: NodeSettings, key: str, folder: P
     assert said is not None
     check_allowed(said, settings)
     env = {name: os.environ[name] for name in settings.pass_env if name in os.environ}
-    env |= stage.env | _visible(start, settings) | own_variables(start, settings, RESULTS, INPUTS_SEEN) | {processes.KEY: key}
+    env |= (
+        stage.env
+        | _visible(start, settings)
+        | own_variables(start, settings, RESULTS, INPUTS_SEEN)
+        | {processes.KEY: key}
+    )
     labels = {CREATED_BY: key, NODE: key.partition("/")[0], "largesse.node": settings.name, "largesse.job": held.job}
     labels |= {"largesse.cell": settings.cell} if settings.cell else {}
     labels |= {"largesse.stage": held.stage, "largesse.task": str(held.index), "largesse.number": str(held.attempt)}

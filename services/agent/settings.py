@@ -21,8 +21,8 @@ from schemas.edge.read import Malformed
 from schemas.edge.strict_json import loads
 from schemas.edge.validated import validated
 from services.agent.cgroups import CpuLimit
-from services.agent.devices.declared import read_declared
 from services.agent.container_settings import CONTAINER_VARIABLES, ContainerSettings, read_containers
+from services.agent.devices.declared import read_declared
 from services.agent.folders import Kept
 from services.agent.troubles import Room
 
