@@ -254,7 +254,6 @@ def read_node_settings(settings: Settings, environment: Mapping[str, str] | None
         bridges=read_bridges(environment),
         peers=read_peers(settings),
         task_user=read_task_user(environment),
-        secrets=Path(environment[f"{PREFIX}NODE_SECRETS"]) if environment.get(f"{PREFIX}NODE_SECRETS") else None,
         host=_host(environment.get(f"{PREFIX}NODE_HOST") or socket.gethostname()),
         cell=settings.cell,
     )
@@ -279,8 +278,8 @@ def _with_devices(node: NodeSettings, text: str) -> NodeSettings:
 
 
 def with_limits(node: NodeSettings, environment: Mapping[str, str] | None = None) -> NodeSettings:
-    """The node with what the environment says of limits of its tasks, of what it keeps of them, and of free room on its
-    disk. Raises SettingWrong.
+    """The node with what the environment says of limits and secrets of its tasks, of what it keeps of them, and of
+    free room on its disk. Raises SettingWrong.
     """
     environment = os.environ if environment is None else environment
     cgroup = environment.get(f"{PREFIX}NODE_CGROUP") or "auto"
@@ -302,6 +301,7 @@ def with_limits(node: NodeSettings, environment: Mapping[str, str] | None = None
         ports=_ports(environment.get(f"{PREFIX}NODE_PORTS") or VARIABLES["NODE_PORTS"][0]),
         device_health=None if health == "none" else Path(health).absolute(),
         containers=read_containers(environment),
+        secrets=Path(folder) if (folder := environment.get(f"{PREFIX}NODE_SECRETS", "")) else None,
     )
 
 

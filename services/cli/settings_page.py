@@ -112,7 +112,7 @@ def settings_page() -> str:
             "Settings of a process are environment variables; they never change a decision. `largesse up` runs all",
             "services in one process; it reads those of this table except `LARGESSE_BUS`, `LARGESSE_CELL`,",
             "`LARGESSE_PARTITION`, `LARGESSE_CELLS` and `LARGESSE_CELL_COPIES`, and of an agent's settings",
-            "`LARGESSE_TASK_USER`, `LARGESSE_NODE_PORTS` and those",
+            "`LARGESSE_TASK_USER`, `LARGESSE_NODE_PORTS`, `LARGESSE_NODE_SECRETS` and those",
             "about control groups, limits, output, kept runs and free disk space. It names the others where they are",
             "set, and refuses `LARGESSE_HTTP`: its address is `--http`.",
             "",

@@ -3,6 +3,7 @@
 import os
 import time
 from itertools import product
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -17,7 +18,7 @@ from schemas.edge.jobs import read_job
 from services.admission.core.keys import digest_of
 from services.agent.attempts import Attempts
 from services.agent.local import mono_ms
-from services.agent.settings import NodeSettings
+from services.agent.settings import NodeSettings, with_limits
 from services.agent.starting import environment, task_of
 from services.agent.task_secrets import NoSecret, secret_values
 from tests.builders import job
@@ -276,6 +277,12 @@ def test_a_task_has_the_secret_and_nothing_else_does(folder, tmp_path):
     found = [path for path in (tmp_path / "data").rglob("*") if path.is_file() and b"of ads" in path.read_bytes()]
     assert found == []
     assert (place / "task.json").stat().st_mode & 0o077 == 0
+
+
+def test_the_folder_of_secrets_is_a_setting_of_agents_and_of_up(tmp_path):
+    node = NodeSettings("n", tmp_path)
+    assert with_limits(node, {"LARGESSE_NODE_SECRETS": "/etc/keys"}).secrets == Path("/etc/keys")
+    assert with_limits(node, {}).secrets is None
 
 
 def test_a_task_without_its_secret_does_not_start_and_says_which(folder, tmp_path):
