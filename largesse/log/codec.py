@@ -15,6 +15,7 @@ from pydantic import TypeAdapter, ValidationError
 from schemas.envelope import Header, Record
 from schemas.history import lift
 from schemas.jobs import JobCancelled
+from schemas.nodes import NodeRegistered, NodeReported
 from schemas.registry import NEWEST, VERSION_OF
 
 _OPEN = b'{"header":'
@@ -49,8 +50,11 @@ def record_of(body: object, *, cell: str, seq: int, round_number: int, time: int
     return Record(kind.__name__, VERSION_OF[kind], cell, seq, round_number, time, id_, cause, body)
 
 
+_DEVICE = b',"memory_mib":0,"numa":null,"link":"","uuid":"","out":""'
 _LATER: dict[type, tuple[bytes, ...]] = {
     JobCancelled: (b',"if_unstarted":false,"admitted":0,"moved_to":""',),
+    NodeRegistered: (_DEVICE,),
+    NodeReported: (_DEVICE,),
 }
 """Fields that were added to a type after logs of it were written, as they are encoded where they say nothing. They are
 left out then, so that what was decided before comes out again to the byte. They stand behind other fields, and no

@@ -7,6 +7,7 @@ import pytest
 
 from largesse.bus.memory import MemoryBus
 from largesse.lifecycle import node_work
+from largesse.log.codec import decode, encode, record_of
 from schemas import Device, DeviceShare, JobAdmitted, JobRejected, NodeRegistered, NodeReported, Policy
 from services.agent.device_watch import DevicesWatch
 from services.agent.devices.health import Fault, Health
@@ -28,6 +29,19 @@ HOT = "too hot"
 def gpus(*out):
     """Four devices, of which some are out."""
     return [Device(at, out=HOT if at in out else "") for at in range(4)]
+
+
+# ---------------------------------------------------------------- records
+@pytest.mark.parametrize("kind", [NodeRegistered, NodeReported])
+def test_a_device_of_which_nothing_new_is_said_is_written_as_ever(kind):
+    devices = [Device(0, 1_000, "T4"), Device(1, numa=0), Device(2, out='said "memory_mib":0,"numa":null')]
+    body = kind("g", "e1", {"gpu": 2_000}, devices=devices)
+    record = record_of(body, cell="c", seq=1, round_number=0, time=0, id_="1", cause="")
+
+    content = encode(record)
+
+    assert b'{"index":0,"milli":1000,"model":"T4"},{"index":1,"milli":1000,"model":"","memory_mib":0' in content
+    assert decode(content).body == body
 
 
 # ---------------------------------------------------------------- cores

@@ -13,8 +13,10 @@ from largesse.bodies import read_yaml
 from largesse.settings import PREFIX, Settings
 from schemas.edge.cluster import read_cluster
 from schemas.edge.mqtt import read_ask, read_down, read_fetch, read_reply, read_up
+from schemas.edge.nodes import DevicesInput, devices_in
 from schemas.edge.read import read_input, warnings_of
 from schemas.edge.short_forms import TASK_VARIABLES
+from schemas.edge.validated import validated
 from schemas.policy import KNOBS, Policy
 from schemas.presets import PRESETS, Preset
 from schemas.registry import NEWEST
@@ -65,6 +67,9 @@ def test_a_yaml_example_is_a_job_a_config_a_cluster_or_a_reservation(text):
         pytest.skip("the mistake that the tutorial shows")
     if "nodes" in document:
         assert read_cluster(document).nodes
+        return
+    if "gpu" in document:
+        assert devices_in(validated(DevicesInput, document), "")
         return
     document = expanded(document, (), ROOT)
     read_input("config" if "queues" in document else "jobs", document, "")
