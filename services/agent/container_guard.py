@@ -110,7 +110,7 @@ class ContainerGuardian(Guardian):
         opened.append(fault)
         guardian = os.getpid()
         try:
-            self.forked_ns = time.monotonic_ns()
+            self.forked_ns = self._counts.since_ns = time.monotonic_ns()
             self.child = os.fork()
             if self.child == 0:
                 attend(self._line, self._name, pipes, said, guardian)

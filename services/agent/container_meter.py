@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from contextlib import suppress
 
 from services.agent.meter import Meter
@@ -25,11 +26,14 @@ NEEDED = ("memory", "cpuacct", "pids")
 
 
 class ContainerMeter(Meter):
-    """Of one attempt. `out_of_memory`: the engine says that the kernel ended something of it for its memory."""
+    """Of one attempt. `out_of_memory`: the engine says that the kernel ended something of it for its memory.
+    `since_ns`: from when on its CPU time is counted: the engine spends a little before the command runs.
+    """
 
     def __init__(self, task: Document) -> None:
         super().__init__({**task, "groups": None, "resident_mib": None})
         self.out_of_memory = self.counted = False
+        self.since_ns = time.monotonic_ns()
         self._may_mib: int | None = task["memory_mib"]
         self._parent: str | None = task["container"]["parent"]
         self._v2 = ""
@@ -90,7 +94,8 @@ class ContainerMeter(Meter):
         if not self.counted:
             return {}
         self.peak_kib = max(self.peak_kib, self._highest_kib())
-        cpu_peak = max(self.cpu_peak, -(-self._cpu_us * 1_000 // max(run_us, 1)), 1)
+        whole_us = max(run_us, (time.monotonic_ns() - self.since_ns) // 1_000, 1)
+        cpu_peak = max(self.cpu_peak, -(-self._cpu_us * 1_000 // whole_us), 1)
         return {"peak_mib": -(-self.peak_kib // 1024), "cpu_ms": self._cpu_us // 1_000, "cpu_peak": cpu_peak}
 
     def kill(self) -> None:

@@ -18,10 +18,16 @@ CONTAINER_VARIABLES = {
         "none",
         "folders that containers may mount, with all below them, commas between; PATH:rw also to write",
     ),
+    "NODE_IMAGES_KEEP_HOURS": (
+        "168",
+        "images that the agent has fetched are removed so long after their last use; 0: never",
+    ),
+    "NODE_IMAGES_KEEP_MIB": ("20480", "most disk space that they may take: those unused longest go first; 0: no limit"),
     "NODE_NETWORKS": ("none,bridge", "networks that containers may ask for: none, bridge, host, commas between"),
 }
 """By name without the prefix: default and what it is."""
 WRITABLE = ":rw"
+NUMBER_MAX = 10**9
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +45,8 @@ class ContainerSettings:
     engine: str = OFF
     mounts: tuple[AllowedMount, ...] = ()
     networks: tuple[str, ...] = ("none", "bridge")
+    images_keep_s: int = 168 * 3_600
+    images_keep_bytes: int = 20_480 << 20
 
 
 def read_containers(environment: Mapping[str, str]) -> ContainerSettings:
@@ -51,7 +59,16 @@ def read_containers(environment: Mapping[str, str]) -> ContainerSettings:
         if network not in get_args(Network):
             known = ", ".join(get_args(Network))
             raise SettingWrong(f"{PREFIX}NODE_NETWORKS={network}: has to be some of {known}, commas between")
-    return ContainerSettings(engine, _mounts(_text(environment, "NODE_MOUNTS")), networks)
+    keep_s = _number(environment, "NODE_IMAGES_KEEP_HOURS") * 3_600
+    keep_bytes = _number(environment, "NODE_IMAGES_KEEP_MIB") << 20
+    return ContainerSettings(engine, _mounts(_text(environment, "NODE_MOUNTS")), networks, keep_s, keep_bytes)
+
+
+def _number(environment: Mapping[str, str], name: str) -> int:
+    text = _text(environment, name)
+    if not text.isascii() or not text.isdecimal() or int(text) > NUMBER_MAX:
+        raise SettingWrong(f"{PREFIX}{name}={text}: has to be a whole number from 0 to {NUMBER_MAX}")
+    return int(text)
 
 
 def _mounts(text: str) -> tuple[AllowedMount, ...]:

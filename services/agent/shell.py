@@ -24,6 +24,7 @@ from services.agent.edge import EdgeBus
 from services.agent.executors.port import LOOK_MS
 from services.agent.feed import Feed
 from services.agent.folders import live_name, take_identity
+from services.agent.images import Images
 from services.agent.inputs import Inputs
 from services.agent.lease_file import HOLD, SUSPEND_PARTS, boot_ms
 from services.agent.local import Launched, Local, mono_ms
@@ -94,6 +95,7 @@ class _Agent:
         self._attempts = Attempts(node, hold=str(node.data / HOLD), made=machine.executors)
         bridge = bus.peer() if isinstance(bus, EdgeBus) else by_bridges(node.bridges, node.peers)
         self._inputs = Inputs(node, peer or by_address(lambda name: self._feed.address_of(name), bridge, node.peers))
+        self._images = Images(node)
         self._reporter = Reporter(bus, node)
         self._events = self._attempts.open_events()
         self._archive = Archive(node, lambda: self._feed.time, machine.put_away)
@@ -138,6 +140,7 @@ class _Agent:
             for events in self._events:
                 loop.remove_reader(events)
             self._inputs.close()
+            self._images.close()
             self._attempts.close()
             CAUGHT_UP.remove(self._node.name)
             await self._reporter.drop()
@@ -145,7 +148,7 @@ class _Agent:
     async def _serve(self, stop: asyncio.Event) -> None:
         """Until `stop`, or the first error of any part."""
         lives: list[Coroutine[object, object, object]] = [self._follow(), self._keep_time(), self._hold()]
-        lives += [self._inputs.watch(), stop.wait()]
+        lives += [self._inputs.watch(), self._images.watch(), stop.wait()]
         if self._node.departing:
             lives.append(self._registered.wait())
         else:
@@ -279,11 +282,26 @@ class _Agent:
             self._archive.runs.began(live_name(local.name.job, local.admitted), local.run_name)
             if start.stage.inputs:
                 self._inputs.begin(local, self._feed.handed_to(start), partial(self._brought, local, start))
+            else:
+                self._fetch(local, start)
         if at_once := [(local, start) for local, start in prepared if not local.waits]:
             await self._launch(at_once)
 
+    def _fetch(self, local: Local, start: Start) -> bool:
+        """Whether an attempt has to wait until its image is fetched."""
+        said = start.stage.container
+        if said is None or self._images.is_there(said):
+            return False
+        self._images.begin(local, said, partial(self._fetched, local, start))
+        return True
+
     async def _brought(self, local: Local, start: Start, outcome: Launched | None) -> None:
         """Results of earlier stages are in place, or cannot be brought."""
+        if outcome is not None or not self._fetch(local, start):
+            await self._fetched(local, start, outcome)
+
+    async def _fetched(self, local: Local, start: Start, outcome: Launched | None) -> None:
+        """All that an attempt needs is here, or cannot be had."""
         if outcome is not None:
             self._take_in([outcome])
             return
