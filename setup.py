@@ -136,6 +136,7 @@ COMPILED = {
     ),
     "services/leftover/core/backfill": ("gather", "running"),
     "services/leftover/core/copies": ("overdue", "speculation", "stragglers"),
+    "services/leftover/core/preemption": ("changes", "claims", "ending", "lending", "runs", "wants"),
     "services/leftover/core/reservations": ("foresight", "peaks", "promises", "reserved", "revocable", "runs"),
     "services/leftover/core/shadow": ("cell", "cluster", "keys", "leaves", "state", "works"),
     "services/leftover/placement": (
@@ -178,6 +179,7 @@ COMPILED = {
         "waiting_jobs",
     ),
     "services/leftover/placement/backfill": ("headroom", "lending", "timeline"),
+    "services/leftover/placement/preemption": ("holdings", "taking"),
     "services/planner/core": ("decide", "fold", "nodes", "progress", "promises", "state", "waiting"),
     "services/simulator": ("attempts", "cluster", "drive", "engine", "metrics", "steps", "usage_watch"),
 }

@@ -6,6 +6,7 @@ from schemas.cache import Cache
 from schemas.checkpoints import Checkpoint, KeptState
 from schemas.envelope import Header, Record
 from schemas.grants import (
+    Claim,
     ClassWait,
     Grant,
     Grants,

@@ -43,8 +43,24 @@ class Grant:
 
 
 @dataclass(slots=True)
+class Claim:
+    """Why attempts are taken back for a guarantee: `queue` holds less than it is guaranteed, and claims their room.
+    `at`: the queue where its path and that of the queue that loses them meet, empty for the whole cell. `share`: what
+    the attempts hold, as a dominant share in 10^-9 of what the queues divide. `rooms`: the room that the queue claims
+    in this round, by node, for tasks of it that wait; nobody else uses it. All of it is with a queue's first entry.
+    """
+
+    queue: str
+    at: str
+    share: int
+    rooms: "list[HeldRoom]" = field(default_factory=list)
+
+
+@dataclass(slots=True)
 class Revocation:
-    """Attempts that the node must give back. `reservation`: whose promise needs the room; empty where none does."""
+    """Attempts that the node must give back. `reservation`: whose promise needs the room; empty where none does.
+    `claim`: which queue takes the room back, as it holds less than it is guaranteed.
+    """
 
     job: str
     stage: str
@@ -54,6 +70,7 @@ class Revocation:
     node: str
     epoch: str
     reservation: str = ""
+    claim: Claim | None = None
 
 
 @dataclass(slots=True)

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from schemas.policy import Policy
+from schemas.presets import PRESETS
 
 
 def with_knobs(policy: Policy, knobs: Mapping[str, object]) -> Policy:
@@ -28,4 +29,7 @@ def knob_conflict(policy: Policy, changed: Iterable[str]) -> tuple[str, str] | N
     if named & {theta, further} and below:
         text = f"{further} has to lie above {theta}, which would be {policy.theta_permille}, and names {below[0]}"
         return further if further in named else theta, f"{text}: set both"
+    if "preemption" in named and policy.preemption == "on" and not PRESETS[policy.preset].has_queues:
+        text = f"under the preset {policy.preset} no queue is guaranteed anything that could be taken back for it"
+        return "preemption", f"{text}: choose another preset, or leave preemption off"
     return None

@@ -313,6 +313,20 @@ class Policy:
     speculation_copies_max: int = knob(
         10, "most copies of one job's tasks at a time", least=1, most=SPECULATION_COPIES_MAX
     )
+    preemption: Literal["off", "on"] = knob(
+        "off",
+        "`on`: a queue that has waited below its guarantee takes capacity back that others hold beyond theirs; their"
+        " tasks have `revoke_grace_ms` to end by themselves",
+    )
+    preempt_after_ms: int = knob(
+        60_000, "how long a queue waits below its guarantee before tasks are taken back for it"
+    )
+    preempt_min_run_ms: int = knob(60_000, "a task that has run for less is never taken back for a guarantee")
+    preempt_rate_permille: int = knob(
+        100,
+        "most that is taken back for guarantees within any `preempt_window_ms`, of what the queues divide; 0: nothing",
+    )
+    preempt_window_ms: int = knob(60_000, "the time over which `preempt_rate_permille` counts", least=1)
 
 
 def _declared() -> dict[str, Knob]:

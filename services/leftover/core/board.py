@@ -93,6 +93,15 @@ def divide(state: State, table: NodeTable) -> None:
     table.divide(divisible(table.totals(), promised))
 
 
+def divisible_of(state: State) -> Vector:
+    """What the queues divide."""
+    total: Vector = {}
+    for node in state.nodes.values():
+        for kind, amount in node.capacity.items() if not node.lost else ():
+            total[kind] = total.get(kind, 0) + amount
+    return divisible(total, counted_promises(state.policy, state.promises))
+
+
 def is_reserved(state: State, name: str) -> bool:
     """Whether a live job stands outside the board, as its reservation is accepted."""
     reserving = state.reserving.get(name) if state.reserving else None

@@ -12,6 +12,7 @@ from services.leftover.core.copies.speculation import speculate
 from services.leftover.core.levels import said_levels
 from services.leftover.core.locality import note_delays
 from services.leftover.core.pool_breaches import pool_breaches
+from services.leftover.core.preemption.claims import begin_claims, end_claims, is_on, note_owed
 from services.leftover.core.reservations.foresight import Foresight
 from services.leftover.core.reservations.promises import finish_promises, keep_promises
 from services.leftover.core.round import Round
@@ -47,16 +48,23 @@ def decide(state: State, opened: OpenRound) -> list[Grants]:
 
     # Promises to reservations come first, and gangs before single tasks could take their room.
     foresight = Foresight(round_, keep_promises(round_)) if _has_promises(state, board) else None
+    claims = None
+    if is_on(state):
+        if foresight is not None:
+            foresight.bar()
+        claims = begin_claims(round_, foresight)
     if state.short:
         _keep_room_for_short(round_)
 
     # Everybody else, best claim first. Then room is gathered for what has found none.
     if foresight is None:
-        round_.placements = board.place(round_.now_ms, state.policy.ageing_ms)
+        round_.placements += board.place(round_.now_ms, state.policy.ageing_ms)
         gather_room(round_)
     else:
         foresight.place()
         foresight.gather_room()
+    if claims is not None:
+        end_claims(round_, claims, foresight)
     if board.classes.bounded or state.delays or state.awaited:
         note_delays(round_)
 
@@ -143,9 +151,9 @@ def _answer(round_: Round) -> Grants:
     """The round as a record, without what is said of promises."""
     state, board = round_.state, round_.board
     grants = [_grant(round_, placement) for placement in round_.placements]
-    wake_ms = min([at_ms for at_ms in round_.wakes_ms if at_ms is not None], default=None)
-    answer = Grants(grants, round_.held, round_.revoked, _waits(state, board), wake_ms=wake_ms)
+    answer = Grants(grants, round_.held, round_.revoked, _waits(state, board))
     answer.shortfalls = _shortfalls(round_)
+    answer.wake_ms = min([at_ms for at_ms in round_.wakes_ms if at_ms is not None], default=None)
     if board.pools.beyond or state.pool_breaches:
         answer.pool_breaches = pool_breaches(state, board, board.pools.take_breaches())
     answer.locality_waits = round_.delayed
@@ -189,6 +197,8 @@ def _shortfalls(round_: Round) -> list[Shortfall]:
             work[name] = work.get(name, 0) + task.size // task.gang * placed.count * lasts_ms
     for name, amount in work.items():
         said.setdefault(name, Shortfall(name)).turn_ms = turn_after(state, board.leaf(name), amount, round_.now_ms)
+    if is_on(state):
+        note_owed(round_, are_short)
     return [said[name] for name in sorted(said)]
 
 

@@ -44,6 +44,8 @@ from services.leftover.core.board import add_job, leaf_at, work_left
 from services.leftover.core.copies import stragglers
 from services.leftover.core.job import Job
 from services.leftover.core.mix import note_admitted
+from services.leftover.core.preemption.changes import note_change
+from services.leftover.core.preemption.runs import note_release, recount
 from services.leftover.core.reservations.runs import forget_promised, forget_runs
 from services.leftover.core.round_fold import (
     fold_abandoned,
@@ -74,6 +76,7 @@ def fold(state: State, record: Record) -> None:
 
 def _config(state: State, record: Record[ConfigChanged]) -> None:
     body = record.body
+    note_change(state)
     served = uses_shadow_order(state.policy)
     if body.policy is not None:
         state.policy = body.policy
@@ -87,6 +90,7 @@ def _config(state: State, record: Record[ConfigChanged]) -> None:
     leaves = {serving_leaf(state.groups, queue): True for queue in state.groups}
     state.served = {leaf: seq for leaf, seq in state.served.items() if leaf in leaves}
     forget_board(state)
+    recount(state)
     if body.queues is not None:
         queues = [(name, job.queue) for name, job in state.jobs.items()]
         begin(state, relimit(state.running_limits, body.queues, queues), record)
@@ -103,6 +107,7 @@ def _regroup(state: State, time: int, *, served: bool) -> None:
 
 def _registered(state: State, record: Record[NodeRegistered]) -> None:
     body = record.body
+    note_change(state)
     before = state.nodes.get(body.node)
     draining = before is not None and before.draining
     devices = devices_of(body.capacity, body.devices)
@@ -122,6 +127,7 @@ def _usable(node: Node | None) -> Vector:
 
 def _reported(state: State, record: Record[NodeReported]) -> None:
     body = record.body
+    note_change(state)
     node = state.nodes[body.node]
     note_capacity(state, _usable(node), body.capacity if not node.lost else {})
     node.capacity, node.labels, node.devices = body.capacity, body.labels, devices_of(body.capacity, body.devices)
@@ -131,12 +137,14 @@ def _reported(state: State, record: Record[NodeReported]) -> None:
 
 def _drained(state: State, record: Record[NodeDrained]) -> None:
     body = record.body
+    note_change(state)
     state.nodes[body.node].draining = body.draining
     forget_board(state)
 
 
 def _lost(state: State, record: Record[NodeLost]) -> None:
     body = record.body
+    note_change(state)
     note_capacity(state, _usable(state.nodes[body.node]), {})
     state.nodes[body.node].lost = True
     forget_board(state)
@@ -150,6 +158,7 @@ def _forgotten(state: State, record: Record[NodeForgotten]) -> None:
 
 def _admitted(state: State, record: Record[JobAdmitted]) -> None:
     body = record.body
+    note_change(state)
     spec, _ = informed(state.history, counted_spec(body), state.policy)
     graph = graph_of(spec)
     job = Job(spec.queue, record.seq, spec.priority, graph, resumed(graph, body.kept), body.job_class, spec.user)
@@ -296,6 +305,8 @@ def _release(state: State, node: str, job: str, stage: str, first: int, count: i
                 board.run(leaf_at(state, held.queue), shape, -1)
         if state.copied:
             stragglers.leave(state, node, job, f"{stage}/{index}", spare=spare)
+        if state.policy.preemption == "on":
+            note_release(state, key, held, leaf_at(state, held.queue))
     if not on_node:
         del state.held[node]
     if state.reserving or state.lent:
@@ -303,6 +314,7 @@ def _release(state: State, node: str, job: str, stage: str, first: int, count: i
 
 
 def _plans(state: State, record: Record[Plans]) -> None:
+    note_change(state)
     if fold_plans(state.promises, record.body):
         forget_board(state)
 

@@ -2,6 +2,7 @@
 
 from schemas import Level, Shares
 from schemas.quantities import SHARE_UNITS
+from services.leftover.core.preemption.changes import note_change
 from services.leftover.core.state import State
 from services.leftover.placement.board import LeafLevel
 
@@ -22,6 +23,9 @@ def keep_levels(state: State, shares: Shares) -> None:
     for queue in shares.gone:
         state.levels.pop(queue, None)
     for level in shares.levels:
+        before = state.levels.get(level.queue)
+        if before is None or before.guaranteed != level.guaranteed:
+            note_change(state)
         state.levels[level.queue] = level
 
 

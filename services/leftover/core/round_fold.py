@@ -26,6 +26,7 @@ from services.leftover.core.copies import stragglers
 from services.leftover.core.job import NO_ASKS
 from services.leftover.core.levels import keep_levels
 from services.leftover.core.pool_breaches import breach_key
+from services.leftover.core.preemption.runs import close_claims, note_opening, note_start
 from services.leftover.core.reservations.runs import note_runs, take_back
 from services.leftover.core.shadow_order import follow
 from services.leftover.core.state import Allocation, State
@@ -69,6 +70,8 @@ def fold_opening(state: State, record: Record[RoundOpened]) -> None:
             if state.pools_ppm:
                 forget_board(state)
     follow(state, record.time)
+    if state.claimed:
+        note_opening(state)
 
 
 def fold_shares(state: State, record: Record[Shares]) -> None:
@@ -151,6 +154,8 @@ def fold_closing(state: State, record: Record[RoundClosed]) -> None:
         _bind(state, grant, time, tasks[i] if tasks else None)
     if body.revoked:
         take_back(state, body.revoked, time)
+    if state.policy.preemption == "on":
+        close_claims(state, body, time)
     if state.board is not None:
         if body.struck:
             _undo_struck(state, body.struck)
@@ -186,7 +191,7 @@ def _bind(state: State, grant: Grant, time: int, task: TaskClass | None) -> None
         state.served[leaf] = state.opened
         if board is not None:
             board.serve(leaf, state.opened)
-    prefix, on_node = f"{name}/{named}/", state.held.setdefault(grant.node, {})
+    prefix, on_node, attempt = f"{name}/{named}/", state.held.setdefault(grant.node, {}), grant.attempt
     ending = state.ending.get(grant.node)
     if ending is not None and len(ending.started) > len(ending.order) + UNASKED_MAX:
         ending = None  # Nobody has asked for long: who does will look at the node again.
@@ -197,7 +202,7 @@ def _bind(state: State, grant: Grant, time: int, task: TaskClass | None) -> None
     counted = counters_of(rules)
     for index in range(count):
         devices = granted_devices[index] if granted_devices else []
-        held = Allocation(name, named, job.queue, time, demand, devices, job.user)
+        held = Allocation(name, named, job.queue, time, demand, devices, job.user, attempt)
         key = f"{prefix}{first + index}"
         on_node[key] = held
         if ending is not None:
@@ -206,6 +211,8 @@ def _bind(state: State, grant: Grant, time: int, task: TaskClass | None) -> None
             held.counted = counted
     if grant.revocable or name in state.reserving:
         note_runs(state, grant)
+    if state.policy.preemption == "on":
+        note_start(state, grant, job, leaf, demand)
     if state.policy.speculation_permille:
         stragglers.note_start(state, grant, stage, time)
     if state.starved:

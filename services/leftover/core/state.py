@@ -85,6 +85,7 @@ class Allocation:
     demand: Vector
     devices: list[DeviceShare]
     user: str = ""
+    attempt: int = 0
     counted: list[str] = field(default_factory=list)
     expected: Cache[Expected | None] = field(default=None, repr=False, compare=False)
 
@@ -97,6 +98,7 @@ class Allocation:
         demand: Vector,
         devices: list[DeviceShare],
         user: str = "",
+        attempt: int = 0,
     ) -> None:
         self.job = job
         self.stage = stage
@@ -105,6 +107,7 @@ class Allocation:
         self.demand = demand
         self.devices = devices
         self.user = user
+        self.attempt = attempt
         self.counted = NOWHERE_COUNTED
         self.expected = None
 
@@ -124,6 +127,15 @@ class Lent:
 
     attempt: int
     taken: bool = False
+
+
+@dataclass(slots=True)
+class ClaimedRoom:
+    """Room of a node that was taken back for a leaf, by the class of tasks that it is for: see `HeldRoom`."""
+
+    leaf: str
+    room: HeldRoom
+    tasks: int
 
 
 @dataclass(slots=True)
@@ -320,6 +332,24 @@ class State:
     """By "job/stage", what promises have cost it."""
     promised: dict[str, PromisedWait] = field(default_factory=dict)
     """By "job/stage", what was last said of tasks that wait for room that is not promised."""
+
+    # ---------------------------------------------------------------- capacity taken back for guarantees
+    leaf_held: dict[str, Vector] = field(default_factory=dict)
+    """By leaf, what its attempts hold, where capacity is taken back for guarantees."""
+    owed: dict[str, int] = field(default_factory=dict)
+    """Since when, in ms, a leaf that is short has held less than it is guaranteed, in the same cells."""
+    claimed: dict[str, ClaimedRoom] = field(default_factory=dict)
+    """By node, room that was taken back for a leaf and has not come to its tasks yet."""
+    ripe: dict[str, bool] = field(default_factory=dict)
+    """Nodes with such room for which nothing was ending any more when the last round was opened."""
+    losers: dict[str, dict[str, bool]] = field(default_factory=dict)
+    """By leaf with such room, those that it was taken from."""
+    spared: dict[str, list[str]] = field(default_factory=dict)
+    """By "job/stage/index", of tasks that run in such room, the leaves for which they are not taken back."""
+    takings: dict[str, dict[str, bool]] = field(default_factory=dict)
+    """By leaf, from whom it has taken capacity since weights, submissions or capacity last changed."""
+    taken: list[list[int]] = field(default_factory=list)
+    """What was taken back within the last `preempt_window_ms`, as [ms, share units], the oldest first."""
 
     # ---------------------------------------------------------------- order and copies
     shadow: ShadowCell = field(default_factory=ShadowCell)

@@ -16,6 +16,7 @@ from typing import NamedTuple
 from schemas.quantities import Vector
 from schemas.sharing import ServingOrder
 from services.leftover.placement.apart import counters_of
+from services.leftover.placement.backfill.timeline import fits_now
 from services.leftover.placement.barred_stages import BarredStages
 from services.leftover.placement.buckets import Buckets
 from services.leftover.placement.class_pools import ONE_STAGE, Stage
@@ -252,6 +253,24 @@ class Board:
         """One task of a span starts on a node that has the room, whoever that is held for. `placed` tells of it."""
         self._note(leaf, job, span, number, self.node_table.take(span.task, number))
         self._note_placed(leaf, job, span, 1)
+
+    def put_gang(self, leaf: LeafEntry, job: JobEntry, span: TaskSpan, numbers: list[int]) -> bool:
+        """All tasks of a gang start on these nodes, whoever they are held for, or none of them."""
+        table, task, taken = self.node_table, span.task, list[tuple[int, list[tuple[int, int]]]]()
+        for number in numbers[: span.count]:
+            if not fits_now(table, task, table.nodes[number]):
+                break
+            taken.append((number, table.take(task, number)))
+        if len(taken) < span.count:
+            for number, devices in reversed(taken):
+                table.give(number, task.pairs, devices)
+                if task.bounds is not None:
+                    task.bounds.count(table.nodes[number].name, table.nodes[number].labels, -1)
+            return False
+        for number, devices in taken:
+            self._note(leaf, job, span, number, devices)
+        self._note_placed(leaf, job, span, span.count)
+        return True
 
     def _note_placed(self, leaf: LeafEntry, job: JobEntry, span: TaskSpan, count: int) -> None:
         """Tasks of a span have found their nodes: everything that ranks what waits follows."""

@@ -69,6 +69,16 @@ class Foresight:
             return lasts_ms
         return lost.longest_ms + (BACK_OFF_MS << min(lost.times - 1, DOUBLINGS_MAX))
 
+    def would_start(self, name: str, stage: str, number: int) -> bool:
+        """Whether a task could start on a node once the grace is over that tasks have which are taken back there."""
+        needs_ms, first = self.needs_ms(name, stage), self._first(name)
+        if needs_ms is None:
+            return True
+        job = self._state.jobs[name]
+        task = stage_class(self._state, self._board, name, job, stage_of(job, stage), -1)
+        end = self._moments.before(self._now_ms + self._state.policy.revoke_grace_ms + needs_ms)
+        return end <= first or self._moments.stop_on(number, task, first, end) is None
+
     def _first(self, name: str) -> int:
         """The first moment that counts for a job: that something is promised now does not say that it is needed."""
         return 0 if self._state.revocable.get(name) == "never" else 1

@@ -36,6 +36,10 @@ def take_back(state: State, revoked: list[Revocation], time: int) -> None:
         for index in range(item.first, item.first + item.count):
             key = f"{item.job}/{item.stage}/{index}"
             lent = lent_of(state, item.node, key)
+            if lent is None and item.claim is not None:
+                held = state.held.get(item.node, {}).get(key)
+                if held is not None and held.attempt == item.attempt:
+                    lent = state.lent.setdefault(item.node, {})[key] = Lent(item.attempt)
             if lent is None or lent.attempt != item.attempt:
                 continue
             lent.taken = True

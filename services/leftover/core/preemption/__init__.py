@@ -1,0 +1,1 @@
+"""How queues below their guarantee take capacity back (docs/concepts/preemption.md)."""
