@@ -228,10 +228,14 @@ def _closed(body: RoundClosed) -> str:
     if body.grants:
         parts.append(_some([f"{_tasks(grant)} on {grant.node}" for grant in body.grants]))
     if body.revoked:
-        parts.append("takes back " + _some([f"{_tasks(each)} on {each.node}" for each in body.revoked]))
+        parts.append("takes back " + _some([f"{_tasks(each)} on {each.node}{_claimed(each)}" for each in body.revoked]))
     if body.struck:
         parts.append("strikes " + _some([f"{_tasks(each.grant)} ({each.reason})" for each in body.struck]))
     return "; ".join(parts) or "starts nothing"
+
+
+def _claimed(each: Revocation) -> str:
+    return "" if each.claim is None else f" for queue {each.claim.queue}"
 
 
 def _opened(body: RoundOpened) -> str:

@@ -96,6 +96,11 @@ def _of_jobs(state: State, counts: Counts, shown: dict[str, bool]) -> Iterator[G
         if found.since_ms is not None:
             oldest.add_metric((queue, reason), max(0, state.time - found.since_ms) / 1_000)
     yield from (pending, oldest)
+    taken: dict[str, int] = {}
+    for leaf, tasks in state.taken_tasks.items():
+        taken[label_of(leaf, shown)] = taken.get(label_of(leaf, shown), 0) + tasks
+    text = "Attempts of tasks that were taken back for queues below their guarantee, by the queue that lost them"
+    yield _gauge("largesse_preempted_tasks", text, "queue", taken)
     yield from _shares(state, shown)
 
 

@@ -10,6 +10,7 @@ from services.gateway.view.copies import begin_copy
 from services.gateway.view.jobs import STRIKES_KEPT, StruckRow
 from services.gateway.view.ledger import fold_ledger
 from services.gateway.view.places import move, place
+from services.gateway.view.preempted import note_taken
 from services.gateway.view.revocable import begin_lent, take_back
 from services.gateway.view.state import SHORT_LEAST, Allocation, ShortRow, State, note, touch
 from services.gateway.view.user_tasks import count_user
@@ -63,6 +64,7 @@ def fold_closed(state: State, record: Record) -> None:
         touch(state, grant.job, grant.node)
     for item in body.revoked:
         take_back(state, item)
+        note_taken(state, record, item)
     for struck in body.struck:
         _note_struck(state, record, struck)
 

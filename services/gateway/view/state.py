@@ -92,6 +92,30 @@ class LentRow:
 
 
 @dataclass(slots=True)
+class TakenRow:
+    """An attempt that is being taken back by record `seq`, as the queue `claimant` holds less than it is guaranteed.
+    `at`: the queue where its path and the attempt's meet.
+    """
+
+    attempt: int
+    claimant: str
+    at: str
+    seq: int
+
+
+@dataclass(slots=True)
+class TakingRow:
+    """A queue took the room of `tasks` of another back, by record `seq`. `at`: where their paths meet."""
+
+    seq: int
+    at_ms: int
+    claimant: str
+    at: str
+    loser: str
+    tasks: int
+
+
+@dataclass(slots=True)
 class DrainRow:
     """A drain: by whom, why and when. `within_ms`: after so long what runs there is revoked; None: it runs on."""
 
@@ -369,6 +393,12 @@ class State:
     """By "job/stage", the lease that keeps it from starting."""
     lent: dict[str, dict[str, LentRow]] = field(default_factory=dict)
     """By job and "stage/index", attempts that may be taken back for a promise."""
+    taken: dict[str, dict[str, TakenRow]] = field(default_factory=dict)
+    """By job and "stage/index", attempts that are being taken back for a guarantee."""
+    takings: list[TakingRow] = field(default_factory=list)
+    """The last times that a queue took something from another, the latest at the end."""
+    taken_tasks: dict[str, int] = field(default_factory=dict)
+    """By queue, how many attempts it has lost so."""
     reservations: dict[str, ReservationRow] = field(default_factory=dict)
     reservations_over: dict[str, bool] = field(default_factory=dict)
     """Reservations that are over, the oldest first."""

@@ -10,6 +10,7 @@ from schemas.tasks import TaskEnd, TaskFailure, TaskRange
 from services.gateway.view.copies import end_spare, find_hold, leave_over, own
 from services.gateway.view.jobs import FailedAttempt, add_span
 from services.gateway.view.places import move
+from services.gateway.view.preempted import end_taken, taken_for_text
 from services.gateway.view.revocable import end_lent, taken_text
 from services.gateway.view.rounds import (
     add_amounts,
@@ -65,9 +66,10 @@ def _begin(state: State, record: Record, tasks: TaskRange, index: int) -> None:
 
 
 def _fail(state: State, name: str, failed: FailedAttempt) -> None:
+    taken = end_taken(state, name, failed.stage, failed.index, failed.attempt) if state.taken else None
     lent = _release(state, name, failed.stage, failed.index)
     if failed.reason == "revoked":
-        failed.detail = taken_text(lent, failed.detail)
+        failed.detail = taken_for_text(taken, taken_text(lent, failed.detail))
     job = state.jobs.get(name)
     if job is None:
         return
@@ -128,4 +130,6 @@ def _release(state: State, name: str, stage: str, index: int) -> LentRow | None:
         counts = job.running if hold.started else job.starting
         counts[at] -= 1
         move(job.nodes[at], hold.node, -1)
+    if state.taken:
+        end_taken(state, name, stage, index, hold.attempt)  # It has ended by itself.
     return end_lent(state, name, stage, index) if state.lent else None

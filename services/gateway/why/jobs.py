@@ -10,6 +10,7 @@ from services.gateway.documents.specs import kept_spec
 from services.gateway.documents.starts import start_document
 from services.gateway.view.jobs import EndedJob, FailedAttempt, LiveJob, StageUse, waiting_of
 from services.gateway.view.places import indexes_of
+from services.gateway.view.preempted import taken_for_text
 from services.gateway.view.state import Allocation, State
 from services.gateway.view.used import use_of
 from services.gateway.view.waited import waited_until
@@ -39,7 +40,9 @@ def live_why(state: State, job: LiveJob, stage: str | None, index: int | None) -
             return {
                 "kind": "task",
                 "state": "running" if held[0].started else "starting",
-                "reasons": [_granted(state, job, stage, each) for each in held] + _failed(job.failures, stage, index),
+                "reasons": _ending(state, job, f"{stage}/{index}")
+                + [_granted(state, job, stage, each) for each in held]
+                + _failed(job.failures, stage, index),
                 "start": None,
                 "waited": None,
             }
@@ -193,6 +196,16 @@ def _granted(state: State, job: LiveJob, stage: str, hold: Allocation) -> Docume
         "overtook_jobs": len(before),
     }
     return {"reason": word, "text": text, "numbers": numbers, "unblocks": []}
+
+
+def _ending(state: State, job: LiveJob, task: str) -> list[Document]:
+    """That a task which runs is being taken back, and for whom."""
+    row = state.taken.get(job.spec.job, {}).get(task)
+    if row is None:
+        return []
+    numbers = {"seq": row.seq, "claimant": row.claimant, "at": row.at, "attempt": row.attempt}
+    text = f"attempt {row.attempt} has to end: {taken_for_text(row, '')}"
+    return [{"reason": "taken_back", "text": text, "numbers": numbers, "unblocks": []}]
 
 
 def _at_work(state: State, job: LiveJob, stages: "range | list[int]") -> Document:

@@ -2,7 +2,7 @@
 
 from schemas import Queue
 from schemas.quantities import SHARE_UNITS, quantity_text
-from schemas.queue_tree import walk, with_default
+from schemas.queue_tree import is_below, walk, with_default
 from schemas.reasons import Reason
 from schemas.wording import plural
 from services.gateway.documents import Document
@@ -10,10 +10,12 @@ from services.gateway.documents.promised_waits import span
 from services.gateway.documents.queueing import named
 from services.gateway.documents.queues import queue_document
 from services.gateway.view.pending import Pending
+from services.gateway.view.preempted import ending_for
 from services.gateway.view.starts import Starts
 from services.gateway.view.state import ShortRow, State
 
 SIBLINGS_SHOWN_MAX = 5
+TAKINGS_SHOWN_MAX = 3
 
 
 def paths_of(state: State) -> dict[str, Queue]:
@@ -44,6 +46,7 @@ def queue_why(state: State, path: str) -> Document:
     )
     siblings.sort(key=lambda each: (-each["allocated"], each["queue"]))
     reasons += [_beside(row, each, waiting, pending.tasks(each["queue"])) for each in siblings[:SIBLINGS_SHOWN_MAX]]
+    reasons += _taken(state, path)
     return {
         "kind": "queue",
         "state": "waiting" if waiting else "satisfied",
@@ -51,6 +54,24 @@ def queue_why(state: State, path: str) -> Document:
         "start": None,
         "waited": None,
     }
+
+
+def _taken(state: State, path: str) -> list[Document]:
+    """What is being taken back for a queue, and the last times that it, or one below it, took or lost something so."""
+    rows: list[Document] = []
+    if tasks := ending_for(state, path):
+        text = (
+            f"{plural(tasks, 'task')} of others end{'s' * (tasks == 1)} for it, as it holds less than it is guaranteed"
+        )
+        rows.append({"reason": "guarantee", "text": text, "numbers": {"tasks": tasks}, "unblocks": ["they end"]})
+    about = [row for row in state.takings if is_below(row.claimant, path) or is_below(row.loser, path)]
+    for row in about[: -TAKINGS_SHOWN_MAX - 1 : -1]:
+        text = f"{plural(row.tasks, 'task')} of {named(row.loser)} gave way to {named(row.claimant)}"
+        text += f", which held less than it is guaranteed (record {row.seq}, {span(state.time - row.at_ms)} ago)"
+        lost = {"seq": row.seq, "at_ms": row.at_ms, "claimant": row.claimant, "at": row.at, "loser": row.loser}
+        word: Reason = "taken_back" if is_below(row.loser, path) else "guarantee"
+        rows.append({"reason": word, "text": text, "numbers": lost | {"tasks": row.tasks}, "unblocks": []})
+    return rows
 
 
 def _flat(row: Document) -> list[Document]:
