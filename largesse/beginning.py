@@ -22,6 +22,8 @@ VARIABLE = "LARGESSE_ARCHIVE"
 SHARDED_SERVICE = "altruism"
 NODES = "bridge"
 """Whose state of nodes and their work is kept: a bridge's, from which every agent takes its own."""
+PAST = "past"
+"""What is left to say of the records before (services/replay/past.py), beside the states of cores."""
 
 TRIED = 2
 """Behind the older of two checkpoints logs are trimmed: one of these two has to do."""

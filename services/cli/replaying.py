@@ -3,11 +3,13 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from os import environ
 from pathlib import Path
 
 from largesse.archive.archiver import AnotherLog
 from largesse.archive.manifest import ArchiveDamaged, NoArchive
 from largesse.archive.store import StoreError
+from largesse.beginning import VARIABLE
 from largesse.bus.file.bus import JournalDamaged
 from largesse.bus.kafka.cluster import is_cluster
 from largesse.bus.port import BusError
@@ -155,6 +157,14 @@ def source_of(log: str) -> Source:
         return joined(open_source(archive), live) if archive else live
     except (NoLog, ExportDamaged) as error:
         raise Wrong(str(error)) from None
+
+
+def store_of(log: str) -> str:
+    """The store that may have checkpoints of what `source_of` is asked for: that of its archive, or of the cell. Empty
+    where there is none.
+    """
+    archive = log.partition(_BEHIND)[0]
+    return archive.removeprefix(ARCHIVE) if archive.startswith(ARCHIVE) else environ.get(VARIABLE, "")
 
 
 def routes_of(log: str) -> Source:

@@ -18,12 +18,12 @@ from services.cli.documents import read_cluster_of, read_config_file
 from services.cli.ending import Wrong, out, out_json
 from services.cli.moments import point_of
 from services.cli.progress import progress_of
-from services.cli.replaying import reading, source_of
+from services.cli.replaying import reading, source_of, store_of
 from services.cli.simulating import Asked, values_of
 from services.cli.what_if_options import Said
 from services.cli.what_if_text import Document, shown
 from services.replay.whatif.answer import document_of
-from services.replay.whatif.run import NotThere, Question, ask
+from services.replay.whatif.run import NotThere, Question, ask_from
 
 SEEDS_MAX = 1_000
 SLOWER_MAX = 1_000
@@ -75,7 +75,7 @@ def _answer(
 ) -> Document:
     try:
         with reading():
-            return document_of(ask(source_of(log), question, tell, listener), question)
+            return document_of(ask_from(source_of(log), store_of(log), question, tell, listener), question)
     except Malformed as fault:
         raise Wrong(f"--set, with the log's policy: {fault}") from None
     except NotThere as fault:

@@ -32,7 +32,9 @@ def shown(answers: dict[str, Document]) -> str:
     """The answers, by name, to questions about one log."""
     first = next(iter(answers.values()))
     shared = f"after record {first['from_seq']:,}" if first["from_seq"] else "from the first record on"
-    text = f"decided again {shared}: {plural(len(first['jobs']), 'job')}\n{_changes(answers)}\n"
+    # Of an earlier version's answer nobody knows where it began.
+    begun = f", going on from the states behind record {first['begun_seq']:,}" if first.get("begun_seq") else ""
+    text = f"decided again {shared}{begun}: {plural(len(first['jobs']), 'job')}\n{_changes(answers)}\n"
     alike = _alike(answers)
     heads, rows = ["", "recorded", *answers], _rows(answers, alike)
     remarks = dict.fromkeys(remark for answer in answers.values() for remark in answer["explained"])

@@ -74,6 +74,11 @@ class Follower:
         return self._settings.bus
 
     @property
+    def archive(self) -> str:
+        """The store with its checkpoints, as the settings name it; empty where they name none."""
+        return self._settings.archive
+
+    @property
     def partition(self) -> int:
         """Where the cell's messages lie in every topic."""
         return self._settings.partition

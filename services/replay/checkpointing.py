@@ -5,14 +5,14 @@ themselves wrote to the topic `snapshots`: where one of them comes by, the first
 closing both have to. A difference names the service and the record behind which it was found.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass, field
 from hashlib import sha256
 
 from largesse.archive.state_file import StateFile
-from largesse.beginning import NODES
+from largesse.beginning import NODES, PAST
 from largesse.bus.port import Message
 from largesse.ids import content_hash
 from largesse.lifecycle import node_work
@@ -28,6 +28,7 @@ from schemas import Record, RoundAbandoned, RoundClosed, RoundOpened
 from schemas.policy import SHARDS_MAX
 from schemas.topics import DECISIONS, INPUTS, LOG, SHARDED
 from services.altruism import core as altruism
+from services.replay import past
 from services.replay.refold import Refold
 from services.replay.viewing import viewing
 
@@ -110,8 +111,8 @@ class _Kept:
 
     def fold(self, record: Record) -> None:
         """A record, or a claim."""
-        if self.service == NODES:
-            node_work.fold(self.hosted.state, record)
+        if (told := _TOLD_ALL.get(self.service)) is not None:
+            told(self.hosted.state, record)
         elif (fold := self.hosted.core.FOLDS.get(type(record.body))) is not None:
             fold(self.hosted.state, record)
 
@@ -126,14 +127,20 @@ def _all() -> list[_Kept]:
     """Every core, nothing folded yet; altruism twice: its shard 0, and then the spare one."""
     hosts = [*Refold(2).all(), viewing(None)]
     kept = [_Kept(each.core.NAME, each.shard, each.core.LAYOUT, type(each.state), each) for each in hosts]
-    nodes = Hosted(_Nodes, node_work.start_for_all())  # type: ignore[arg-type]
-    return [*kept, _Kept(NODES, 0, node_work.LAYOUT, node_work.State, nodes)]
+    nodes = Hosted(_NoCore, node_work.start_for_all())  # type: ignore[arg-type]
+    said = Hosted(_NoCore, past.start())  # type: ignore[arg-type]
+    others = (_Kept(NODES, 0, node_work.LAYOUT, node_work.State, nodes), _Kept(PAST, 0, past.LAYOUT, past.State, said))
+    return [*kept, *others]
 
 
-class _Nodes:
+class _NoCore:
     """Answers no rounds, and reads no decisions."""
 
     TOPIC, READS = "", ()
+
+
+_TOLD_ALL: dict[str, Callable[..., None]] = {NODES: node_work.fold, PAST: past.fold}
+"""States that no service writes snapshots of: each is told of every record."""
 
 
 class Fold:
@@ -148,6 +155,8 @@ class Fold:
         fold = cls(_all())
         if start is None:
             return fold
+        if start.states.get((PAST, 0), (0, b""))[0] != past.LAYOUT:
+            fold.kept = [each for each in fold.kept if each.service != PAST]  # What was said before is gone.
         fold.grow(start.shards)
         for at, each in enumerate(fold.kept):
             layout, data = start.states.get((each.service, each.shard), (0, b""))
@@ -233,7 +242,7 @@ def agree(
 def _due(first: Fold, snapshots: Iterable[Snapshot], after: int) -> dict[int, list[Snapshot]]:
     """By seq, what services wrote behind it. Raises NothingToKeep."""
     due: dict[int, list[Snapshot]] = {}
-    layouts = {each.service: each.layout for each in first.kept if each.service != NODES}
+    layouts = {each.service: each.layout for each in first.kept if each.service not in _TOLD_ALL}
     for snapshot in snapshots:
         if layouts.get(snapshot.service) == snapshot.layout and snapshot.order.seq > after:
             due.setdefault(snapshot.order.seq, []).append(snapshot)

@@ -4,8 +4,10 @@ carried across. The live log may begin anywhere up to there: what its bus has no
 
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import chain as chained
 
+from largesse.archive.state_file import StateFile
 from largesse.bus.port import Message
 from largesse.ids import PREFIX_OF_NOTHING, chain
 from largesse.log.answers import name_of
@@ -13,7 +15,7 @@ from largesse.log.codec import Undecodable, heading, unwrap
 from largesse.log.fencing import LogOrder, read_piece
 from schemas import RoundOpened
 from schemas.topics import LOG
-from services.replay.source import Hear, NoLog, Source, Step, steps_of
+from services.replay.source import Hear, NoLog, NotItsLog, Source, Step, steps_of
 
 
 class SeamBroken(Exception):
@@ -29,7 +31,23 @@ def joined(archive: Source, live: Source) -> Source:
         f"{archive.name} and {live.name}",
         lambda hear: _Seam(archive, live, read).steps(hear),
         lambda: max(archive.shards_max(), live.shards_max()),
+        behind=lambda file: lambda hear: _behind(archive, live, read, file, hear),
     )
+
+
+def _behind(
+    archive: Source, live: Source, read: Callable[[None], Iterator[Message]], file: StateFile, hear: Hear
+) -> Iterator[Step]:
+    """From a checkpoint on: the live log where it still has that place, else both. Raises NotItsLog, SeamBroken."""
+    assert live.behind is not None
+    assert archive.behind is not None
+    steps = live.behind(file)(hear)
+    with suppress(NotItsLog):
+        first = next(steps, None)
+        return steps if first is None else chained([first], steps)
+    begun = replace(archive, read=archive.behind(file))
+    order = replace(file.order, offset=0, void=0, positions={}, pieces=[], open="")
+    return _Seam(begun, live, read, order, file.order.seq, bytes.fromhex(file.order.prefix)).steps(hear)
 
 
 @dataclass(slots=True)

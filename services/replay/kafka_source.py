@@ -156,18 +156,26 @@ def follow_log(place: CellTopics, at_end: Callable[[], None]) -> Iterator[Messag
             runner.run(bus.close())
 
 
-def messages(place: CellTopics, *, whole: bool = False) -> Iterator[Message]:
+def messages(
+    place: CellTopics, *, whole: bool = False, firsts: dict[tuple[str, int], int] | None = None
+) -> Iterator[Message]:
     """The messages of the log and, before each that ends a round, those that may answer it; at the end what is left of
-    decisions. `whole`: only if the log begins with its first record. Raises as log_messages.
+    decisions. `whole`: only if the log begins with its first record. `firsts`: where a topic is read from, by its name
+    and partition, if not from its start. Raises as log_messages.
     """
+    firsts = firsts or {}
     with asyncio.Runner() as runner:
         bus = open_bus(place.bus, client_id="largesse-replay")
         try:
             # The log's end is taken first: what it names was there before it.
-            log = _Topic(runner, bus, LOG, place.partition)
+            log = _Topic(runner, bus, LOG, place.partition, firsts.get((LOG, place.partition), 0))
             if whole:
                 log.check_whole()
-            topics = [_Topic(runner, bus, topic, number) for topic in DECISIONS for number in _numbers(topic, place)]
+            topics = [
+                _Topic(runner, bus, topic, number, firsts.get((topic, number), 0))
+                for topic in DECISIONS
+                for number in _numbers(topic, place)
+            ]
             last = log.last_seq()
             for message in log.rest():
                 ended = _seq_of_end(message)
@@ -239,12 +247,12 @@ def _seq_of_answer(message: Message) -> int:
 
 
 class _Topic:
-    """One partition, from its start to where it ends now."""
+    """One partition, from its start, or from `begin` on, to where it ends now."""
 
-    def __init__(self, runner: asyncio.Runner, bus: Bus, topic: str, partition: int) -> None:
+    def __init__(self, runner: asyncio.Runner, bus: Bus, topic: str, partition: int, begin: int = 0) -> None:
         self._runner, self._bus, self._topic, self._partition = runner, bus, topic, partition
         self._first, self._end = runner.run(bus.bounds(topic, partition))
-        self._at = self._first
+        self._at = max(self._first, min(begin, self._end))
         self._messages = self._read_on()
         self._later: list[tuple[int, int, Message]] = []
 

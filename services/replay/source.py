@@ -8,12 +8,16 @@ ArchiveDamaged).
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
+from copy import deepcopy
 from dataclasses import dataclass, field
+from hashlib import sha256
 from pathlib import Path
 
 from largesse.archive.manifest import ArchiveDamaged, NoArchive, read_all
+from largesse.archive.manifest import Noted as ArchivedSegment
 from largesse.archive.reader import read_archive
-from largesse.archive.store import StoreError, StoreUrlWrong, open_store
+from largesse.archive.state_file import StateFile
+from largesse.archive.store import Store, StoreError, StoreUrlWrong, open_store
 from largesse.beginning import LogTrimmed, trimmed_text
 from largesse.bus.file.journal import has_journal
 from largesse.bus.file.reading import follow_journal, read_journal
@@ -21,7 +25,7 @@ from largesse.bus.file.trimming import read_trimmed
 from largesse.bus.kafka.cluster import is_cluster
 from largesse.bus.open import BusUrlWrong
 from largesse.bus.port import BusError, Message
-from largesse.ids import content_hash, decision_id
+from largesse.ids import PREFIX_OF_NOTHING, chain, content_hash, decision_id
 from largesse.log.answers import Shelf, fits, name_of
 from largesse.log.codec import Undecodable, decode, heading, unwrap
 from largesse.log.decisions import FORECASTS, DecisionGap
@@ -50,6 +54,10 @@ class NoLog(Exception):
     """There is no log where one was asked for: says what was looked for."""
 
 
+class NotItsLog(Exception):
+    """A checkpoint that is not of a log, or of a part that it has no more: says which."""
+
+
 @dataclass(slots=True)
 class Step:
     """One record of the log. `decisions`: what decision topics held then of rounds that are not over, by record id."""
@@ -75,6 +83,8 @@ class Source:
     from its end (endings.py); None: only a whole reading shows them.
     `start`: what there is where it begins; None: nothing, it begins with the log's first record. `messages`: what lies
     in the topics of its `partition`, where it is that of a bus; given a function as `follow` is, without end.
+    `behind`: how it is read from the place of a checkpoint on, which raises NotItsLog where that is none of this log;
+    None: it cannot be.
     """
 
     name: str
@@ -85,6 +95,7 @@ class Source:
     last: Callable[[int], Last | None] = lambda _: None
     messages: Callable[[Callable[[], None] | None], Iterator[Message]] | None = None
     partition: int = 0
+    behind: Callable[[StateFile], Callable[[Hear], Iterator[Step]]] | None = None
 
     def steps(self, hear: Hear = deaf) -> Iterator[Step]:
         """The log from its start."""
@@ -111,6 +122,7 @@ def open_source(location: Path | str, partition: int = 0) -> Source:
             last=lambda messages: last_in_folder(path, partition, messages),
             messages=lambda at_end: read_journal(path) if at_end is None else follow_journal(path, at_end),
             partition=partition,
+            behind=lambda file: lambda hear: steps_behind(read_journal(path), partition, file, str(path), hear),
         )
     if not path.exists():
         raise NoLog(f"{path}: there is no such file or folder")
@@ -124,6 +136,7 @@ def open_source(location: Path | str, partition: int = 0) -> Source:
         lambda hear: _exported(path, read_export(path), hear),
         lambda: _exported_shards(path),
         last=lambda records: last_in_export(path, records),
+        behind=lambda file: lambda hear: _exported(path, _rest(read_export(path), file, str(path)), hear),
     )
 
 
@@ -189,15 +202,19 @@ def records_of(messages: Iterable[Message], partition: int = 0, topic: str = LOG
 
 
 def steps_of(
-    messages: Iterable[Message], partition: int = 0, hear: Hear = deaf, order: LogOrder | None = None
+    messages: Iterable[Message],
+    partition: int = 0,
+    hear: Hear = deaf,
+    order: LogOrder | None = None,
+    forgotten: int = 0,
 ) -> Iterator[Step]:
     """The steps that messages of several topics come to, each topic in its order, decisions before their closing.
-    `order`: where a log stands that begins behind its first record.
+    `order`: where a log stands that begins behind its first record; rounds up to `forgotten` are over there.
     """
     order = order if order is not None else LogOrder()
     documents = _Documents(hear)
     shelves: dict[tuple[str, int], Shelf] = {}
-    opened = forgotten = 0
+    opened = forgotten
     for message in messages:
         if message.topic == LOG and message.partition == partition:
             accepted = advance(order, message.offset, message.value)
@@ -219,6 +236,52 @@ def steps_of(
                 shelf.take(message, forgotten)
             with suppress(Undecodable):
                 documents.take(message)
+
+
+def steps_behind(
+    messages: Iterable[Message], partition: int, file: StateFile, name: str, hear: Hear = deaf
+) -> Iterator[Step]:
+    """The steps behind the place of a checkpoint, of messages that begin before it. Raises NotItsLog."""
+    order = deepcopy(file.order)
+    return steps_of(_messages_behind(messages, partition, file, name), partition, hear, order, order.seq)
+
+
+def _messages_behind(messages: Iterable[Message], partition: int, file: StateFile, name: str) -> Iterator[Message]:
+    """Without those of the log before a place, and those of decisions that nobody behind it reads."""
+    place, is_its = file.order.offset, False
+    for message in messages:
+        if message.topic != LOG:
+            if message.offset >= file.decisions.get(f"{message.topic}/{message.partition}", 0):
+                yield message
+        elif message.partition == partition and message.offset >= place - 1:
+            if is_its:
+                yield message
+            elif message.offset != place - 1 or sha256(message.value).hexdigest() != file.landmark:
+                break
+            else:
+                is_its = True
+    if not is_its:
+        raise NotItsLog(f"the checkpoint behind record {file.order.seq:,} is of another log than {name}")
+
+
+def _rest(
+    items: Iterable[Exported], file: StateFile, name: str, prefix: bytes = PREFIX_OF_NOTHING
+) -> Iterator[Exported]:
+    """Of the records of a log, those behind a checkpoint. `prefix`: the chain before them. Raises NotItsLog."""
+    seq, is_its = 0, file.order.seq == 0
+    for item in items:
+        if is_its:
+            yield item
+        elif item.topic == LOG:
+            prefix = chain(prefix, item.content)
+            with suppress(Undecodable):
+                seq = heading(item.content)[0]
+            if seq >= file.order.seq:
+                if seq > file.order.seq or prefix.hex() != file.order.prefix:
+                    break
+                is_its = True
+    if not is_its:
+        raise NotItsLog(f"the checkpoint behind record {file.order.seq:,} is of another log than {name}")
 
 
 class _Documents:
@@ -273,6 +336,11 @@ def _on_kafka(url: str) -> Source:
         follow=lambda at_end: records_of(kafka_source.follow_log(place, at_end), partition),
         messages=lambda at_end: kafka_source.messages(place) if at_end is None else kafka_source.follow(place, at_end),
         partition=partition,
+        behind=lambda file: (
+            lambda hear: steps_behind(
+                kafka_source.messages(place, firsts=file.needed(partition)), partition, file, url, hear
+            )
+        ),
     )
 
 
@@ -298,7 +366,16 @@ def _in_archive(url: str) -> Source:
         lambda hear: _exported(store.url, read_archive(store, manifests), hear),
         lambda: max(each.manifest.shards for each in manifests),
         last=lambda records: last_in_archive(store, manifests, records),
+        behind=lambda file: lambda hear: _archived_behind(store, manifests, file, hear),
     )
+
+
+def _archived_behind(store: Store, manifests: list[ArchivedSegment], file: StateFile, hear: Hear) -> Iterator[Step]:
+    """What an archive has behind a checkpoint; segments before it are not read. Raises NotItsLog."""
+    name, seq = f"{ARCHIVE}{store.url}", file.order.seq
+    rest = [each for each in manifests if each.manifest.end.seq >= seq]
+    prefix = bytes.fromhex(rest[0].manifest.start.prefix) if rest else PREFIX_OF_NOTHING
+    return _exported(store.url, _rest(read_archive(store, rest), file, name, prefix), hear)
 
 
 # ---------------------------------------------------------------- an exported file

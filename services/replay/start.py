@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
+from largesse.beginning import SHARDED_SERVICE
 from largesse.core import Core
 from largesse.log.snapshots import SnapshotRefused, load
 from schemas import (
@@ -47,6 +48,7 @@ class Start:
 
     `states`: by service and shard the layout and the JSON of its state; altruism has `shards`. `before`: what the
     records up to there say of what still lives, for those who follow jobs, nodes and reservations and are no cores.
+    `heard_ms`: when each node was heard of last; `over`: how many jobs had ended; neither is known of a bundle.
     """
 
     cell: str
@@ -59,6 +61,8 @@ class Start:
     version: str
     states: dict[tuple[str, int], tuple[int, bytes]] = field(default_factory=dict)
     before: list[Record] = field(default_factory=list)
+    heard_ms: dict[str, int] = field(default_factory=dict)
+    over: int = 0
 
     def last(self) -> Record:
         """The record before the first, as far as those behind it have to agree with it."""
@@ -67,18 +71,23 @@ class Start:
     def state(self, core: Core[S], kind: type[S], shard: int = 0) -> S:
         """The state of a core, of type `kind`. Each call gives one of its own. Raises StartRefused."""
         name = f"{core.NAME}, shard {shard}" if shard else core.NAME
-        if (core.NAME, shard) not in self.states:
+        # Behind its shards a checkpoint has the state of any further one.
+        kept = min(shard, self.shards) if core.NAME == SHARDED_SERVICE else shard
+        if (core.NAME, kept) not in self.states:
             raise StartRefused(f"there is no state of {name} where the log begins (it has {self.shards} of altruism)")
-        layout, data = self.states[core.NAME, shard]
+        layout, data = self.states[core.NAME, kept]
         if layout != core.LAYOUT:
             raise StartRefused(
                 f"the state of {name} has layout {layout}, this version has {core.LAYOUT}: "
                 f"version {self.version} reads it"
             )
         try:
-            return load(kind, data)
+            state = load(kind, data)
         except SnapshotRefused as refused:
             raise StartRefused(f"the state of {name}: {refused}") from None
+        if kept != shard:
+            state.shard = shard  # type: ignore[attr-defined]
+        return state
 
 
 Item = TypeVar("Item", TaskRange, TaskEnd, TaskFailure, KnownAttempt, Grant, Revocation)

@@ -151,6 +151,7 @@ class Metrics:
         self._present = 0
         self._equal = self._equal_at = self._equal_open = 0
         self._tally = _Tally()
+        self._skips = False
         self._spent = dict.fromkeys(self._capacity, 0)
         self._submit_ms_first: int | None = None
         self._end_ms_last = 0
@@ -235,6 +236,20 @@ class Metrics:
             entry.row.end_ms = t
         self._end_ms_last = max(self._end_ms_last, entry.row.end_ms)
 
+    def begin(self, t: int) -> None:
+        """Measures from here on: what is over counts no more, nor what was used, nor the window that is open."""
+        self._move(t)
+        self._rows = [row for row in self._rows if row.outcome is None]
+        self._rejected, self._placements = [], 0
+        self._tasks = sum(row.tasks for row in self._rows)
+        self._submit_ms_first = self._end_ms_last = t
+        self._tally, self._skips = _Tally(), True
+        self._spent = dict.fromkeys(self._capacity, 0)
+        self._touched = {job: entry for job, entry in self._touched.items() if entry.end_ms is None}
+        for entry in self._jobs.values():
+            for use in entry.uses.values():
+                use.spent = -use.held * t
+
     def result(self) -> Measured:
         """The measured part of simulate's JSON result, so far; may be asked at any time.
 
@@ -292,7 +307,9 @@ class Metrics:
 
     def _roll(self, t: int) -> None:
         """Closes the open window, and as many after it as nothing changes in, and opens the one of `t`."""
-        self._tally.add(self._index(), 1)
+        if not self._skips:
+            self._tally.add(self._index(), 1)
+        self._skips = False
         self._settle()
         unchanged = t // WINDOW_MS - self._open // WINDOW_MS - 1
         self._shift(1)
@@ -367,7 +384,7 @@ class Metrics:
 
     def _jain(self) -> JainIndex:
         tally = replace(self._tally)
-        if not self._present:  # A window that is not over for every job cannot be judged.
+        if not self._present and not self._skips:  # A window that is not over for every job cannot be judged.
             tally.add(self._index(), 1)
         if not tally.windows:
             tally = _Tally(1, _X, _X, _X)

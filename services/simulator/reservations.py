@@ -73,12 +73,14 @@ class Reservations:
         body = record.body
         if isinstance(body, ReservationRequested):
             row = _Row(body.reservation, body.queue, record.time, _deadline_ms(body.rdl), series=body.series)
+            self.of_job = {job: name for job, name in self.of_job.items() if name != body.reservation}
             self.rows[body.reservation] = row
         elif isinstance(body, ReservationUpdated):
-            self.rows[body.reservation].deadline_ms = _deadline_ms(body.rdl)
+            if (known := self.rows.get(body.reservation)) is not None:
+                known.deadline_ms = _deadline_ms(body.rdl)
         elif isinstance(body, Plans):
             self._answers(body, record.time)
-        elif isinstance(body, JobAdmitted) and body.spec.reservation is not None:
+        elif isinstance(body, JobAdmitted) and body.spec.reservation in self.rows:
             row = self.rows[body.spec.reservation]
             row.jobs += 1
             row.open[body.spec.job] = True
@@ -92,6 +94,11 @@ class Reservations:
                     row.succeeded += end.outcome == "succeeded"
                     row.end_ms = record.time
 
+    def begin(self) -> None:
+        """Jobs that are over by now count no more."""
+        for row in self.rows.values():
+            row.jobs, row.succeeded, row.end_ms = len(row.open), 0, None
+
     def refused(self, body: Asked | JobSpec, to: Record) -> None:
         """Admission refused a request, an update or a deletion: it has a row of its own beside one of that name."""
         if isinstance(body, JobSpec):
@@ -104,7 +111,9 @@ class Reservations:
 
     def _answers(self, body: Plans, time: int) -> None:
         for answer in body.answers:
-            row = self.rows[answer.reservation]
+            row = self.rows.get(answer.reservation)
+            if row is None:
+                continue  # It was over before this log begins.
             if answer.reason == "moved" and row.broken:
                 row.broken, row.restored, row.detail = False, row.restored + 1, ""
             elif answer.reason == "moved":

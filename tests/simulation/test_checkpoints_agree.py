@@ -27,7 +27,7 @@ from tests.stepped_cell import SteppedCell, play, tell
 from tests.strategies import for_all
 
 LATER = ((8_000, 4), (14_000, 2))
-SERVICES = {"admission", "altruism", "bridge", "estimator", "fairness", "gateway", "leftover", "planner"}
+SERVICES = {"admission", "altruism", "bridge", "estimator", "fairness", "gateway", "leftover", "past", "planner"}
 
 
 async def _everything(bus, topic, partition):

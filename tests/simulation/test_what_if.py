@@ -6,7 +6,7 @@ from typing import get_args
 import pytest
 
 from largesse.log.export import ExportWriter
-from schemas import JobAdmitted, RoundOpened, TaskFailed
+from schemas import JobAdmitted, JobEnded, RoundOpened, TaskFailed
 from schemas.edge.base import Malformed
 from schemas.edge.cluster import ClusterNode
 from schemas.edge.read import read_cluster, read_workload_line
@@ -35,14 +35,14 @@ def recorded(path, arrivals, nodes, values=None, outages=()):
     return open_source(path), result
 
 
-def drawn(path, seed, preset, *, outages=False):
+def drawn(path, seed, preset, *, outages=False, jobs=ARRIVALS):
     """A drawn history: gangs, graphs, failures, reservations under presets that plan them, and nodes that fail."""
     nodes = drawn_cluster(seed)
     spans = [Outage(node.name, 20_000 + 1_000 * at, 55_000) for at, node in enumerate(nodes.nodes[:3])]
     spans += [Outage(nodes.nodes[-1].name, 30_000, 34_000)]  # Back before its lease has run out.
     values = {"preset": preset, "seed": seed, **KNOBS}
     arrivals = sorted(drawn_arrivals(seed, preset), key=lambda arrival: arrival[0])
-    return recorded(path, arrivals[:ARRIVALS], nodes, values, spans if outages else ())
+    return recorded(path, arrivals[:jobs], nodes, values, spans if outages else ())
 
 
 def jobs_of(world):
@@ -279,6 +279,29 @@ def test_what_is_not_in_the_log_is_named(tmp_path):
     ):
         with pytest.raises(NotThere, match=fault):
             ask(source, question)
+
+
+def test_what_was_over_before_the_fork_stands_in_neither_world(tmp_path):
+    jobs = [job(name, stage(duration_ms=1_000)) | {"user": f"of {name}"} for name in "abc"]
+    source = one_by_one(tmp_path / "log", *jobs)
+    records = [step.accepted.record for step in source.steps()]
+    fork = next(each.seq for each in records if isinstance(each.body, JobEnded))
+    question = Question(fork=fork)
+    document = document_of(answer := ask(source, question), question)
+
+    assert [row["job"] for row in document["jobs"]] == ["b", "c"]
+    assert document["explained"] == ["jobs that had ended before, and stand in neither world: 1"]
+    for world in (document["recorded"], document["decided"]):
+        assert (world["jobs"], world["makespan_ms"], world["utilisation"]["cpu"]) == (2, 2_000, 1)
+        assert world["jct_ms"]["mean"] == 2_500
+    assert answer.told.over == 1
+    with pytest.raises(NotThere, match=f"job 'a' is not in this log behind record {fork}, or has ended before"):
+        ask(source, Question(fork=fork, without_jobs=["a"]))
+    with pytest.raises(
+        NotThere, match=f"user 'of a' is not in this log with a job that had not ended by record {fork}"
+    ):
+        ask(source, Question(fork=fork, without_users=["of a"]))
+    ask(source, Question(fork=fork, without_jobs=["b"], without_users=["of c"]))
 
 
 def test_knobs_that_contradict_the_logs_are_refused(tmp_path):

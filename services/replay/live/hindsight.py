@@ -8,20 +8,21 @@ import os
 import resource
 import threading
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from json import dumps, loads
 from time import monotonic
 from typing import BinaryIO
 
+from largesse.archive.state_file import StateFile
 from largesse.bus.port import BusError
 from largesse.log.codec import Undecodable
 from largesse.log.decisions import DecisionGap
 from schemas.edge.base import Malformed
 from schemas.edge.what_ifs import read_what_if
 from services.gateway.documents import Document
-from services.replay.source import NoLog, Source, Step, open_source
+from services.replay.source import Hear, NoLog, Source, Step, open_source
 from services.replay.whatif.answer import document_of
-from services.replay.whatif.run import NotThere, Question, ask
+from services.replay.whatif.run import NotThere, Question, ask_from
 
 NICE = 19
 TOLD_S = 0.5
@@ -58,7 +59,7 @@ def _end_with(into: BinaryIO) -> None:
 def _answered(asked: Document, tell: Callable[[int, int], None]) -> Document:
     try:
         source = open_source(asked["source"], asked["partition"])
-        return {"answer": what_if(source, asked["asked"], asked["seq"], tell)}
+        return {"answer": what_if(source, asked["asked"], asked["seq"], tell, asked.get("archive", ""))}
     except Malformed as fault:
         return _problem(409, "refused:input", str(fault), field=fault.field)
     except NotThere as fault:
@@ -73,9 +74,12 @@ def _problem(status: int, kind: str, detail: str, **more: str) -> Document:
     return {"problem": {"status": status, "type": f"urn:largesse:{kind}", "detail": detail, **more}}
 
 
-def what_if(source: Source, document: Document, seq: int, tell: Callable[[int, int], None]) -> Document:
-    """The answer over a log up to record `seq`, as `replay --what-if` gives it. Raises Malformed, NotThere, and what
-    reading the log raises."""
+def what_if(
+    source: Source, document: Document, seq: int, tell: Callable[[int, int], None], archive: str = ""
+) -> Document:
+    """The answer over a log up to record `seq`, as `replay --what-if` gives it. `archive`: a store that may have
+    checkpoints of it. Raises Malformed, NotThere, and what reading the log raises.
+    """
     said = read_what_if(document)
     question = Question(
         said.values,
@@ -90,20 +94,38 @@ def what_if(source: Source, document: Document, seq: int, tell: Callable[[int, i
         seq if said.to_seq is None else min(seq, said.to_seq),  # The log goes on meanwhile.
         said.to_ms,
     )
-    return document_of(ask(_watched(source, seq, tell), question), question)
+    return document_of(ask_from(_watched(source, seq, tell), archive, question), question)
 
 
 def _watched(source: Source, seq: int, tell: Callable[[int, int], None]) -> Source:
     """The same log; `tell` hears how many records of how many were read in all passes."""
-    done, said_s = 0, monotonic()
+    said_s = monotonic()
 
-    def steps() -> Iterator[Step]:
-        nonlocal done, said_s
-        for step in source.steps():
+    def counted(steps: Iterator[Step]) -> Iterator[Step]:
+        nonlocal said_s
+        for step in steps:
             yield step
-            done += 1
+            progress.done += 1
             if (now_s := monotonic()) - said_s >= TOLD_S:
                 said_s = now_s
-                tell(min(done, PASSES * seq), PASSES * seq)
+                tell(min(progress.done, progress.of), progress.of)
 
-    return replace(source, read=lambda _: steps())
+    progress = _Progress(PASSES * seq)
+    behind = source.behind
+    if behind is None:
+        return replace(source, read=lambda _: counted(source.steps()))
+
+    def read_behind(file: StateFile) -> Callable[[Hear], Iterator[Step]]:
+        progress.of = PASSES * max(1, seq - file.order.seq)
+        read = behind(file)
+        return lambda hear: counted(read(hear))
+
+    return replace(source, read=lambda _: counted(source.steps()), behind=read_behind)
+
+
+@dataclass(slots=True)
+class _Progress:
+    """How many records of how many were read."""
+
+    of: int
+    done: int = 0

@@ -16,6 +16,7 @@ def document_of(answer: Answer, question: Question) -> dict[str, object]:
     jobs = [_job(seq, answer) for seq in sorted({*answer.recorded.jobs, *answer.decided.jobs})]
     return {
         "from_seq": answer.fork,
+        "begun_seq": answer.begun,
         "changed": changed_of(answer, question),
         "recorded": measures_of(answer.recorded),
         "decided": {**measures_of(answer.decided), "digest": answer.digest},
@@ -153,6 +154,8 @@ def _groups(jobs: list[dict[str, object]], by: str) -> list[dict[str, object]]:
 def _explained(answer: Answer) -> Iterator[str]:
     """Where this world can be no more than likely."""
     told, outcomes = answer.told, answer.outcomes
+    if told.over:
+        yield f"jobs that had ended before, and stand in neither world: {told.over:,}"
     if outcomes.guessed:
         text = f"how long {plural(outcomes.guessed, 'attempt')} would have run is not in the log"
         yield f"{text}: each takes what others of its stage took, or its estimate, and at least twice what it had run"

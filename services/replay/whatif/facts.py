@@ -11,8 +11,10 @@ from schemas import (
     JobAdmitted,
     JobCancelled,
     JobChanged,
+    JobEnded,
     JobRejected,
     NodeDrained,
+    NodeForgotten,
     NodeLost,
     NodeRegistered,
     NodeRemoved,
@@ -32,6 +34,7 @@ from schemas import (
     Vector,
 )
 from schemas.queues import Queue
+from services.replay.start import Start
 
 OUTSIDE = (
     *(JobAdmitted, JobRejected, JobCancelled, JobChanged, ConfigChanged),
@@ -61,9 +64,10 @@ class Fact:
 @dataclass(slots=True)
 class Told:
     """What a first reading of a recording finds beside the facts. `fails`: the nodes that stopped; `jobs`, `records`:
-    how many; `last`: the seq of the last one; `refused`: inputs whose content the log has not, since they were;
-    `proposed`: plans that a solver improved. `shards`: of altruism, at most. `policy`, `queues`: in force at the end of
-    what was read. `nodes`: what each node that there was had last.
+    how many; `last`: the seq of the last one. Behind the fork: `refused`, inputs whose content the log has not, since
+    they were, and `proposed`, plans that a solver improved. `shards`: of altruism, at most. `policy`, `queues`: in
+    force at the end of what was read. `nodes`: what each node had last, but for those that were forgotten before the
+    fork. `over`: jobs that had ended by then.
     """
 
     fails: list[NodeFails] = field(default_factory=list)
@@ -78,6 +82,9 @@ class Told:
     policy: Policy = field(default_factory=Policy)
     queues: Queue | None = None
     nodes: dict[str, Vector] = field(default_factory=dict)
+    over: int = 0
+    _ended: int = 0
+    _forgotten: dict[str, bool] = field(default_factory=dict)
     _heard_ms: dict[str, int] = field(default_factory=dict)
 
     def learn(self, record: Record) -> None:
@@ -95,6 +102,11 @@ class Told:
                 self.fails.append(NodeFails(body.node, min(heard_ms + 1, record.time), record.seq))
             self.nodes[body.node] = body.capacity
             self._heard_ms[body.node] = record.time
+            self._forgotten.pop(body.node, None)
+        elif isinstance(body, NodeForgotten):
+            self._forgotten[body.node] = True
+        elif isinstance(body, JobEnded):
+            self._ended += len(body.jobs)
         elif isinstance(body, NodeLost):
             silent_ms = 0 if body.left else self.policy.node_lease_ms
             self.fails.append(NodeFails(body.node, record.time - silent_ms, record.seq))
@@ -109,9 +121,22 @@ class Told:
         elif isinstance(body, PlanProposed):
             self.proposed += 1
 
+    def take_up(self, start: Start) -> None:
+        """The recording begins there, behind the records that were learned."""
+        self._heard_ms |= start.heard_ms
+        self._ended, self.shards = start.over, max(self.shards, start.shards)
+
+    def forks(self) -> None:
+        """Both worlds share what was learned so far."""
+        self.refused, self.proposed, self.over = 0, 0, self._ended
+        for node in self._forgotten:
+            self.nodes.pop(node, None)
+            self._heard_ms.pop(node, None)
+        self._forgotten.clear()
+
     @property
     def capacity(self) -> Vector:
-        """The sum over all nodes that were ever registered, as they were last."""
+        """The sum over all nodes, as they were last."""
         total: Vector = {}
         for node in self.nodes.values():
             for resource, amount in node.items():

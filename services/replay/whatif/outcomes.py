@@ -139,6 +139,10 @@ class Outcomes:
         stage.total_ms += lasts_ms
         self._cut_ms.pop(task, None)
 
+    def forks(self) -> None:
+        """Both worlds share what was learned so far: how late tasks were is counted behind it."""
+        del self.delays_ms[:]
+
     # ---------------------------------------------------------------- what is decided again
     def admitted(self, job: str, seq: int) -> None:
         """The job of that name is, from now on, the one that the record `seq` of the recording admitted or refused."""

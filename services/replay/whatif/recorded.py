@@ -67,6 +67,14 @@ class RecordedRuns:
                 row["end_ms"] = self._end_ms[place]
         return {**measured, "jct_ms": completion_times(measured["per_job"])}
 
+    def begin(self, time: int) -> None:
+        """What is over by now counts no more."""
+        self.metrics.begin(time)
+        places = list(self._rows.values())
+        self._rows = {job: at for at, job in enumerate(self._rows)}
+        self.seqs = [self.seqs[place] for place in places]
+        self._end_ms = {at: self._end_ms[place] for at, place in enumerate(places) if place in self._end_ms}
+
     def living(self) -> list[int]:
         """The seqs of the admissions of jobs that have not ended."""
         return [self.seqs[place] for place in self._rows.values()]

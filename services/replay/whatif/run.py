@@ -1,12 +1,14 @@
 """One what-if: reads the recording, decides it again from a fork on, and measures both alike."""
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from itertools import chain
 
+from largesse.archive.state_file import StateFile
 from schemas import (
     ConfigChanged,
     JobAdmitted,
+    JobEnded,
     JobRejected,
     NodeLost,
     NodeRegistered,
@@ -25,7 +27,8 @@ from schemas.knobs import knob_conflict, with_knobs
 from schemas.policy import KnobValue
 from schemas.queue_tree import tree_conflict
 from services.replay.refold import Refold
-from services.replay.source import Source, write_step
+from services.replay.source import NotItsLog, Source, write_step
+from services.replay.taken_up import newest_before, taken_up
 from services.replay.verify import recorded_winners
 from services.replay.whatif.drive import WhatIfDrive
 from services.replay.whatif.facts import NodeFails, Told, facts_after, user_of
@@ -82,6 +85,7 @@ class World:
 class Answer:
     """Both worlds. `fork`: the last record that they share. `told`: of the recording. `end_ms`: when nothing was left
     to happen. `users`: by seq of a submission, where somebody is named; `left_out`: those that the question leaves out.
+    `begun`: the record behind which reading began, since states of it were at hand; 0: with the first one.
     """
 
     told: Told
@@ -93,6 +97,34 @@ class Answer:
     end_ms: int
     users: dict[int, str]
     left_out: dict[int, bool]
+    begun: int = 0
+
+
+def ask_from(
+    source: Source,
+    archive: str,
+    question: Question,
+    told: Callable[[int, int], None] | None = None,
+    listener: Listener | None = None,
+) -> Answer:
+    """The same as `ask`, from the states of the newest checkpoint before the fork, where the store `archive` has one of
+    this log; from its first record where not. Raises as `ask`.
+    """
+    file = None
+    if archive and listener is None and source.start is None and source.behind is not None:
+        file = _checkpoint(archive, question)
+    if file is not None:
+        with suppress(NotItsLog):
+            return ask(taken_up(source, file), question, told)
+    return ask(source, question, told, listener)
+
+
+def _checkpoint(archive: str, question: Question) -> StateFile | None:
+    """The newest one before the fork and the end of the recording."""
+    seqs = [question.fork if question.fork_ms is None else None, question.until]
+    times = [question.fork_ms, question.until_ms]
+    least_seq = min((each for each in seqs if each is not None), default=None)
+    return newest_before(archive, least_seq, min((each for each in times if each is not None), default=None))
 
 
 def ask(
@@ -116,8 +148,8 @@ def ask(
 
 
 class NotThere(Exception):
-    """The question names a job, user or node that the recording has not, or adds one that it has: says which. `kind`:
-    what is named, empty for what is added.
+    """The question names a job, user or node that the recording has not behind the fork, or adds one that it has: says
+    which. `kind`: what is named, empty for what is added.
     """
 
     def __init__(self, text: str, kind: str = "") -> None:
@@ -127,35 +159,88 @@ class NotThere(Exception):
 
 def _read(source: Source, question: Question, outcomes: Outcomes, heard: Told) -> int:
     """Reads the whole recording once; returns the seq of the last record that both worlds share."""
-    start, in_round = source.start, False
+    start, in_round, named = source.start, False, _Named()
     fork, before = (start.seq, start.before) if start is not None else (0, [])
-    jobs, users = dict.fromkeys(question.without_jobs, False), dict.fromkeys(question.without_users, False)
-    for record in chain(before, records_of(source, question)):
+    for record in before:
+        outcomes.learn(record)
+        heard.learn(record)
+        named.learn(record)
+    if start is not None:
+        heard.take_up(start)
+        _forks(outcomes, heard, named)
+    for record in records_of(source, question):
         body = record.body
         outcomes.learn(record)
         heard.learn(record)
+        named.learn(record)
         if isinstance(body, RoundOpened):
             in_round = True
         elif isinstance(body, RoundClosed | RoundAbandoned):
             in_round = False
-        elif isinstance(body, JobAdmitted | JobRejected):
-            if body.spec.job in jobs:
-                jobs[body.spec.job] = True
-            if user_of(body) in users:
-                users[user_of(body)] = True
         shared = record.time <= question.fork_ms if question.fork_ms is not None else record.seq <= question.fork
         if not in_round and (shared or (fork == record.seq - 1 and isinstance(body, Releases | Plans))):
             fork = max(fork, record.seq)  # Forecasts that follow a closing were made with its round.
+            _forks(outcomes, heard, named)
     heard.fails.sort(key=lambda fail: fail.time)
-    nodes = {name: name in heard.nodes for name in question.removed}
-    for kind, found in (("job", jobs), ("user", users), ("node", nodes)):
-        for name, is_there in found.items():
-            if not is_there:
-                raise NotThere(f"{kind} {name!r} is not in this log", kind)
-    for node in question.added:
-        if node.name in heard.nodes:
-            raise NotThere(f"node {node.name!r} is in this log already: give the node that is added another name")
+    named.check(question, heard, fork)
     return fork
+
+
+def _forks(outcomes: Outcomes, heard: Told, named: "_Named") -> None:
+    """Both worlds share what was read so far, so nothing that is over counts in either."""
+    outcomes.forks()
+    heard.forks()
+    named.forks()
+
+
+class _Named:
+    """Who submitted which jobs: those that live at the fork, and those that come behind it."""
+
+    def __init__(self) -> None:
+        self._submitted: dict[int, tuple[str, str]] = {}
+        self._live: dict[str, int] = {}
+        self._over: list[int] = []
+
+    def learn(self, record: Record) -> None:
+        """One record, in order."""
+        body = record.body
+        if isinstance(body, JobAdmitted | JobRejected):
+            self._submitted[record.seq] = body.spec.job, user_of(body)
+            if isinstance(body, JobAdmitted):
+                self._live[body.spec.job] = record.seq
+            else:
+                self._over.append(record.seq)
+        elif isinstance(body, JobEnded):
+            self._over += [self._live.pop(end.job) for end in body.jobs]
+
+    def forks(self) -> None:
+        """What is over by now is over in both worlds."""
+        for seq in self._over:
+            del self._submitted[seq]
+        self._over.clear()
+
+    def check(self, question: Question, heard: Told, fork: int) -> None:
+        """Raises NotThere."""
+        jobs = {job: True for job, _ in self._submitted.values()}
+        users = {user: True for _, user in self._submitted.values()}
+        behind = f" behind record {fork:,}, or has ended before" if fork else ""
+        named = (
+            ("job", question.without_jobs, jobs, behind),
+            (
+                "user",
+                question.without_users,
+                users,
+                f" with a job that had not ended by record {fork:,}" if fork else "",
+            ),
+            ("node", question.removed, dict.fromkeys(heard.nodes, True), ""),
+        )
+        for kind, names, there, where in named:
+            for name in names:
+                if name not in there:
+                    raise NotThere(f"{kind} {name!r} is not in this log{where}", kind)
+        for node in question.added:
+            if node.name in heard.nodes:
+                raise NotThere(f"node {node.name!r} is in this log already: give the node that is added another name")
 
 
 def _check(question: Question, heard: Told) -> None:
@@ -233,6 +318,7 @@ class _Run:
             cell.time,
             self._users_of,
             self._left_out,
+            0 if self._source.start is None else self._source.start.seq,
         )
 
     def _begin(self, shards: int) -> tuple[Cell, SimCluster, Iterator[Record]]:
@@ -257,9 +343,17 @@ class _Run:
                     write_step(self._listener, step)
                 self._share(last)
             cell.take_up(cores.all(), last, cores.prefix)
+            self._fork_here(last.time)
             self._go_on(cell, agents)
         cell.observers = [agents.observe, self._outcomes.observe, self._before_reserved.observe]
         return cell, agents, self._following(step.accepted.record for step in steps)
+
+    def _fork_here(self, time: int) -> None:
+        """What is over by now counts in neither world."""
+        for runs in (self._recorded, self._before):
+            runs.begin(time)
+        for reserved in (self._reserved, self._before_reserved):
+            reserved.begin()
 
     def _go_on(self, cell: Cell, agents: SimCluster) -> None:
         nodes = {name: node.capacity for name, node in cell.admission.nodes.items() if not node.lost}

@@ -49,6 +49,7 @@ async def answers(follower: Follower, asked: Document, log: str = "") -> AsyncGe
         "partition": follower.partition,
         "seq": follower.state.seq,
         "asked": asked,
+        "archive": follower.archive,
         "memory_bytes": MEMORY_MIB << 20,
         "way_out": WAY_OUT,
     }
