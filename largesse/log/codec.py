@@ -13,10 +13,12 @@ import orjson
 from pydantic import TypeAdapter, ValidationError
 
 from schemas.envelope import Header, Record
+from schemas.grants import Grants
 from schemas.history import lift
 from schemas.jobs import JobCancelled
 from schemas.nodes import NodeRegistered, NodeReported
 from schemas.registry import NEWEST, VERSION_OF
+from schemas.rounds import RoundClosed
 
 _OPEN = b'{"header":'
 _BETWEEN = b',"content":'
@@ -51,7 +53,10 @@ def record_of(body: object, *, cell: str, seq: int, round_number: int, time: int
 
 
 _DEVICE = b',"memory_mib":0,"numa":null,"link":"","uuid":"","out":""'
+_CLAIM = b',"claim":null'
 _LATER: dict[type, tuple[bytes, ...]] = {
+    Grants: (_CLAIM,),
+    RoundClosed: (_CLAIM,),
     JobCancelled: (b',"if_unstarted":false,"admitted":0,"moved_to":""',),
     NodeRegistered: (_DEVICE,),
     NodeReported: (_DEVICE,),
