@@ -7,7 +7,8 @@ import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 
-from largesse.log.codec import Undecodable, decode, encode, unwrap, wrap
+from largesse.log.codec import Undecodable, decode, encode, record_of, unwrap, wrap
+from schemas.grants import Claim, Grants, Revocation
 from schemas.registry import NEWEST
 from tests.strategies import for_all, headers, records
 
@@ -75,3 +76,17 @@ def test_readers_of_equal_bytes_share_a_record_that_is_as_it_was_written(record)
 
     assert decode(bytes(bytearray(content))) is first
     assert encode(first) == content
+
+
+REVOKED = b'"job":"j","stage":"s","first":0,"count":1,"attempt":1,"node":"n","epoch":"e","reservation":"r"'
+
+
+def test_what_was_added_to_a_decision_is_written_only_where_it_says_something():
+    def written(claim):
+        body = Grants([], revoked=[Revocation("j", "s", 0, 1, 1, "n", "e", "r", claim)])
+        content = encode(record_of(body, cell="c", seq=0, round_number=1, time=0, id_="i", cause=""))
+        assert decode(content).body == body
+        return content
+
+    assert b"{%b}" % REVOKED in written(None)
+    assert b'{%b,"claim":{"queue":"ads","at":"","share":5,"rooms":[]}}' % REVOKED in written(Claim("ads", "", 5))
