@@ -16,4 +16,4 @@ NAME = "estimator"
 TOPIC = "releases"
 UPSTREAM = ()
 READS = ()
-LAYOUT = 9
+LAYOUT = 10

@@ -121,8 +121,9 @@ def take_sample(state: State, now_ms: int) -> None:
 def _by(sums: Sums, forecaster: int, job_class: int, now_ms: int, horizon_s: int) -> Vector:
     until_s = now_ms // SECOND_MS + horizon_s
     found: Vector = {}
-    for kind, seconds in sums.seconds[forecaster][job_class].items():
-        amount = 0
+    by_kind = sums.seconds[forecaster][job_class]
+    for kind in sorted(by_kind):  # A state has one order, also where these sums were built again.
+        seconds, amount = by_kind[kind], 0
         for second in sums.order[forecaster][job_class][kind]:
             if second > until_s:
                 break
