@@ -32,12 +32,14 @@ class AnotherLog(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Archived:
-    """What an archiver has written: records of the log, segments, and their bytes."""
+    """What an archiver has written: records of the log, segments, and their bytes. `read`: messages of a bus that it
+    has read for that."""
 
     records: int = 0
     segments: int = 0
     bytes: int = 0
     unpacked_bytes: int = 0
+    read: int = 0
 
 
 NOTHING = Archived()

@@ -74,10 +74,10 @@ def run(
 
     configure("console", level="warning")
     limits = Limits(segment_mib << 20, span_ms("--segment-age", segment_age), follow)
-    source = source_of(log if log is not None else _log_here())
+    source = source_of(log if log is not None else log_here())
     if source.start is not None:
         raise Wrong(f"--log: {source.name} is a bundle, and an archive has a whole log")
-    if follow and source.messages is None:
+    if follow and source.messages_behind is None:
         raise Wrong(f"--follow: {source.name} does not grow")
     opened = opened_store(store)
 
@@ -101,7 +101,7 @@ def _tell_written(manifest: "Manifest", *, json: bool) -> None:
         out(f"records {manifest.start.seq + 1:,} to {manifest.end.seq:,}: {manifest.segment.name}")
 
 
-def _log_here() -> str:
+def log_here() -> str:
     """The log of the cell that this process's environment names. Raises Wrong."""
     from largesse.settings import SettingWrong, read_settings
 
@@ -129,7 +129,7 @@ def _tell_archived(store: "Store", done: "Archived", *, json: bool) -> None:
 
     if json:
         said = {"records": done.records, "segments": done.segments, "bytes": done.bytes}
-        out_json({"archive": store.url, **said, "unpacked_bytes": done.unpacked_bytes})
+        out_json({"archive": store.url, **said, "unpacked_bytes": done.unpacked_bytes, "messages_read": done.read})
     elif done.segments:
         sizes = f"{done.unpacked_bytes:,} bytes in {done.bytes:,}"
         out(f"{plural(done.records, 'record')} in {plural(done.segments, 'segment')} ({sizes})")

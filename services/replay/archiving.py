@@ -1,11 +1,11 @@
 """Puts a log into an archive: what the archive has of it is passed over or compared, the rest is written behind that.
 
-A log that lies on a bus is passed over up to the message behind which the archive ends, which has to be that one; any
-other log is read from its first record, and has to come to the archive's hash chain.
+A log that lies on a bus is read from the message on behind which the archive ends, which has to be that one; any other
+log is read from its first record, and has to come to the archive's hash chain.
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from time import sleep, time
 
@@ -14,6 +14,7 @@ from largesse.archive.manifest import Manifest, Place
 from largesse.archive.store import Store
 from largesse.bus.port import Message
 from largesse.ids import PREFIX_OF_NOTHING, chain
+from largesse.log.decisions import DecisionGap
 from largesse.log.fencing import LogOrder
 from schemas import RoundClosed
 from schemas.topics import LOG
@@ -37,33 +38,53 @@ class Limits:
     follow: bool = False
 
 
+def nothing() -> None:
+    """What is done beside archiving, if nothing is."""
+
+
 def archive_log(
-    source: Source, store: Store, limits: Limits, told: Callable[[int], None], wrote: Callable[[Manifest], None]
+    source: Source,
+    store: Store,
+    limits: Limits,
+    told: Callable[[int], None],
+    wrote: Callable[[Manifest], None],
+    beside: Callable[[], None] = nothing,
 ) -> Archived:
     """Archives a log up to the last round that is over. `told`: hears the seq of each record, `wrote`: of each segment.
-    Raises AnotherLog, ArchiveDamaged, StoreError, DecisionGap, and what reading the source raises.
+    `beside`: is called whenever all of a log that is followed has been read, and may raise to end this. Raises
+    AnotherLog, ArchiveDamaged, StoreError, DecisionGap, and what reading the source raises.
     """
-    done = Archived()
+    done, is_wary = Archived(), False
     while True:
-        run = _Run(source, Archiver(store, limits.segment_bytes, done), limits, told, wrote)
+        run = _Run(source, Archiver(store, limits.segment_bytes, done), limits, told, wrote, beside, is_wary)
         try:
-            return run.archived()
-        except Overtaken:
-            done = run.archiver.archived
+            return replace(run.archived(), read=done.read + run.read)
+        except (Overtaken, DecisionGap) as why:
+            if isinstance(why, DecisionGap) and is_wary:
+                raise
+            is_wary = isinstance(why, DecisionGap)
+            done = replace(run.archiver.archived, read=done.read + run.read)
 
 
 @dataclass(slots=True)
 class _Run:
-    """One pass over the log. `message`: the last one of the log that was read, and `time`: of its record."""
+    """One pass over the log. `is_wary`: decisions are read from their first on. `read`: how many messages of the bus
+    were. `message`: the last one of the log, and `time`: of its record. `decisions`: where those of rounds to come
+    begin.
+    """
 
     source: Source
     archiver: Archiver
     limits: Limits
     told: Callable[[int], None]
     wrote: Callable[[Manifest], None]
+    beside: Callable[[], None]
+    is_wary: bool = False
+    read: int = 0
     message: Message | None = None
     place: Place | None = None
     time: int = 0
+    decisions: dict[str, int] = field(default_factory=dict)
 
     def archived(self) -> Archived:
         for step in self._steps():
@@ -88,22 +109,26 @@ class _Run:
         """Behind the record that was read last."""
         if self.message is None:
             return None
-        return Place(self.message.offset, sha256(self.message.value).hexdigest(), step.accepted.header.token)
+        digest = sha256(self.message.value).hexdigest()
+        return Place(self.message.offset, digest, step.accepted.header.token, self.decisions)
 
     def _at_end(self) -> None:
         since_ms = self.archiver.since_ms
         if since_ms is not None and time() * 1_000 - since_ms >= self.limits.age_ms:
             self._close()
+        self.beside()
         sleep(LOOK_S)
 
     def _steps(self) -> Iterator[Step]:
         """What the log has behind the archive."""
-        if self.source.messages is None:
+        if self.source.messages_behind is None:
             yield from self._compared(self.source.steps())
             return
-        messages = self._noted(self.source.messages(self._at_end if self.limits.follow else None))
         newest = self.archiver.newest
         place = newest.manifest.place if newest is not None else None
+        at_end = self._at_end if self.limits.follow else None
+        since = replace(place, decisions={}) if place is not None and self.is_wary else place
+        messages = self._noted(self.source.messages_behind(since, at_end, self._learn))
         if place is None:
             yield from self._compared(steps_of(messages, self.source.partition))
             return
@@ -112,8 +137,12 @@ class _Run:
         order = LogOrder(place.offset + 1, place.token, end.seq, end.prefix, end.time)
         yield from steps_of(messages, self.source.partition, deaf, order)
 
+    def _learn(self, decisions: dict[str, int]) -> None:
+        self.decisions = decisions
+
     def _noted(self, messages: Iterator[Message]) -> Iterator[Message]:
         for message in messages:
+            self.read += 1
             if message.topic == LOG and message.partition == self.source.partition:
                 self.message = message
             yield message

@@ -58,7 +58,7 @@ class _Seam:
 
     archive: Source
     live: Source
-    messages: Callable[[None], Iterator[Message]]
+    messages: Callable[[], Iterator[Message]]
     order: LogOrder = field(default_factory=LogOrder)
     seq: int = 0
     prefix: bytes = PREFIX_OF_NOTHING
@@ -86,7 +86,7 @@ class _Seam:
         """What the live log has behind the archive, once it was shown to be the same log up to there."""
         seq, prefix, is_shown = self.order.seq, bytes.fromhex(self.order.prefix), False
         self._check(seq, prefix)
-        for step in steps_of(self.messages(None), self.live.partition, self._deaf_before(hear), self.order):
+        for step in steps_of(self.messages(), self.live.partition, self._deaf_before(hear), self.order):
             record = step.accepted.record
             seq = record.seq
             if not is_shown and isinstance(record.body, RoundOpened) and seq > self.seq:
@@ -124,7 +124,7 @@ class _Seam:
         """The seq of the first record that the live log may have, and its writer's token: of its first message that
         begins one; 1 where it has none.
         """
-        for message in self.messages(None):
+        for message in self.messages():
             if message.topic == LOG and message.partition == self.live.partition and (begun := _begun(message)):
                 return begun
         return 1, ""

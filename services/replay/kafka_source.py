@@ -9,6 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from heapq import heappop, heappush
 
+from largesse.archive.manifest import Place
 from largesse.beginning import LogTrimmed, trimmed_text
 from largesse.bus.kafka.cluster import cluster_of
 from largesse.bus.open import BusUrlWrong, open_bus
@@ -189,20 +190,34 @@ def messages(
             runner.run(bus.close())
 
 
-def follow(place: CellTopics, at_end: Callable[[], None]) -> Iterator[Message]:
-    """The same, and then without end what comes, as `follow_log`."""
+def behind(
+    place: CellTopics, since: Place | None, at_end: Callable[[], None] | None, told: Callable[[dict[str, int]], None]
+) -> Iterator[Message]:
+    """The same from the message on that `since` names, if it does, and with `at_end` without end what comes, as
+    `follow_log`. `told` hears before each message that ends a round from where a reader of decisions finds those of
+    later rounds: "topic/partition" -> position.
+    """
+    begins = {} if since is None else since.decisions
     with asyncio.Runner() as runner:
         bus = open_bus(place.bus, client_id="largesse-replay")
         try:
-            log = _Topic(runner, bus, LOG, place.partition)
-            topics = [_Topic(runner, bus, topic, number) for topic in DECISIONS for number in _numbers(topic, place)]
+            # The log's end is taken first: what it names was there before it.
+            log = _Topic(runner, bus, LOG, place.partition, 0 if since is None else since.offset)
+            topics = [
+                _Topic(runner, bus, topic, number, begins.get(f"{topic}/{number}", 0))
+                for topic in DECISIONS
+                for number in _numbers(topic, place)
+            ]
             while True:
                 for message in log.rest():
                     ended = _seq_of_end(message)
                     if ended is not None:
                         for topic in topics:
                             yield from topic.up_to(ended, _NO_LAST)
+                        told({topic.name: topic.needed for topic in topics if topic.needed})
                     yield message
+                if at_end is None:
+                    return
                 at_end()
                 log.look_on()  # Before the others: what it names was there before it.
                 for topic in topics:
@@ -247,12 +262,13 @@ def _seq_of_answer(message: Message) -> int:
 
 
 class _Topic:
-    """One partition, from its start, or from `begin` on, to where it ends now."""
+    """One partition, from its start, or where one begins in it, to where it ends now."""
 
     def __init__(self, runner: asyncio.Runner, bus: Bus, topic: str, partition: int, begin: int = 0) -> None:
+        self.name = f"{topic}/{partition}"
         self._runner, self._bus, self._topic, self._partition = runner, bus, topic, partition
         self._first, self._end = runner.run(bus.bounds(topic, partition))
-        self._at = max(self._first, min(begin, self._end))
+        self._at = self._taken = max(self._first, min(begin, self._end))
         self._messages = self._read_on()
         self._later: list[tuple[int, int, Message]] = []
 
@@ -260,6 +276,11 @@ class _Topic:
         """Raises LogTrimmed where it does not begin with its first message."""
         if self._first:
             raise LogTrimmed(trimmed_text(f"{self._topic} partition {self._partition}", self._first))
+
+    @property
+    def needed(self) -> int:
+        """The offset from which a reader that starts again finds all that has not been given out."""
+        return min((offset for _, offset, _ in self._later), default=self._taken)
 
     def rest(self) -> Iterator[Message]:
         """All messages that are left."""
@@ -296,6 +317,8 @@ class _Topic:
         if message is None and self._at < self._end:
             self._messages = self._read_on()  # It has ended where the end was then.
             message = next(self._messages, None)
+        if message is not None:
+            self._taken = message.offset + 1
         return message
 
     def _read_on(self) -> Iterator[Message]:

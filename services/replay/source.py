@@ -13,14 +13,14 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
 
-from largesse.archive.manifest import ArchiveDamaged, NoArchive, read_all
+from largesse.archive.manifest import ArchiveDamaged, NoArchive, Place, read_all
 from largesse.archive.manifest import Noted as ArchivedSegment
 from largesse.archive.reader import read_archive
 from largesse.archive.state_file import StateFile
 from largesse.archive.store import Store, StoreError, StoreUrlWrong, open_store
 from largesse.beginning import LogTrimmed, trimmed_text
 from largesse.bus.file.journal import has_journal
-from largesse.bus.file.reading import follow_journal, read_journal
+from largesse.bus.file.reading import follow_journal, read_behind, read_journal
 from largesse.bus.file.trimming import read_trimmed
 from largesse.bus.kafka.cluster import is_cluster
 from largesse.bus.open import BusUrlWrong
@@ -43,6 +43,10 @@ from services.replay.start import Start
 Hear = Callable[[str, bytes], None]
 """Is given name and content of every decision document, also of one that came second or too late and is otherwise not
 read."""
+
+Behind = Callable[[Place | None, Callable[[], None] | None, Callable[[dict[str, int]], None]], Iterator[Message]]
+"""Is given a place, None for the beginning; a function as `follow` is, to go on without end, else None; and what hears
+before the end of each round where decisions of later rounds begin."""
 
 ARCHIVE = "archive:"
 """Before the store of an archive, where a log is named."""
@@ -82,7 +86,7 @@ class Source:
     been read, which waits. None: this log does not grow. `last`: its last records, as many as asked for or more, read
     from its end (endings.py); None: only a whole reading shows them.
     `start`: what there is where it begins; None: nothing, it begins with the log's first record. `messages`: what lies
-    in the topics of its `partition`, where it is that of a bus; given a function as `follow` is, without end.
+    in the topics of its `partition`, where it is that of a bus; `messages_behind`: the same from a place on.
     `behind`: how it is read from the place of a checkpoint on, which raises NotItsLog where that is none of this log;
     None: it cannot be.
     """
@@ -93,7 +97,8 @@ class Source:
     start: Start | None = None
     follow: Callable[[Callable[[], None]], Iterator[Accepted]] | None = None
     last: Callable[[int], Last | None] = lambda _: None
-    messages: Callable[[Callable[[], None] | None], Iterator[Message]] | None = None
+    messages: Callable[[], Iterator[Message]] | None = None
+    messages_behind: Behind | None = None
     partition: int = 0
     behind: Callable[[StateFile], Callable[[Hear], Iterator[Step]]] | None = None
 
@@ -120,7 +125,10 @@ def open_source(location: Path | str, partition: int = 0) -> Source:
             lambda: _most_shards(read_journal(path), partition),
             follow=lambda at_end: records_of(_followed(path, partition, at_end), partition),
             last=lambda messages: last_in_folder(path, partition, messages),
-            messages=lambda at_end: read_journal(path) if at_end is None else follow_journal(path, at_end),
+            messages=lambda: read_journal(path),
+            messages_behind=lambda since, at_end, _: read_behind(
+                path, (LOG, partition), 0 if since is None else since.offset, at_end
+            ),
             partition=partition,
             behind=lambda file: lambda hear: steps_behind(read_journal(path), partition, file, str(path), hear),
         )
@@ -334,7 +342,8 @@ def _on_kafka(url: str) -> Source:
         lambda hear: steps_of(kafka_source.messages(place, whole=True), partition, hear),
         lambda: _most_shards(kafka_source.topic_messages(place, LOG), partition),
         follow=lambda at_end: records_of(kafka_source.follow_log(place, at_end), partition),
-        messages=lambda at_end: kafka_source.messages(place) if at_end is None else kafka_source.follow(place, at_end),
+        messages=lambda: kafka_source.messages(place),
+        messages_behind=lambda since, at_end, told: kafka_source.behind(place, since, at_end, told),
         partition=partition,
         behind=lambda file: (
             lambda hear: steps_behind(

@@ -11,6 +11,8 @@ from largesse.archive.manifest import read_all
 from largesse.archive.reader import check_archive
 from largesse.archive.store import FolderStore
 from largesse.bus.file.bus import FileBus
+from largesse.bus.file.packing import pack_closed
+from largesse.bus.file.reading import read_journal
 from largesse.bus.port import Outgoing
 from services.gateway import view
 from services.replay.onto_bus import put_onto
@@ -63,6 +65,35 @@ def test_a_log_of_a_bus_is_taken_up_where_the_archive_ends(log, tmp_path):
     assert exported(f"archive:{tmp_path / 'archive'}", tmp_path / "a") == exported(longer, tmp_path / "b")
     store = FolderStore(tmp_path / "archive")
     assert check_archive(store, read_all(store), lambda _: None, 1) == []
+
+
+def packed(source, folder):
+    """Puts a log onto the bus in a folder, in small files, of which all but the last are packed."""
+
+    async def send():
+        bus = FileBus(folder, segment_bytes=20_000)
+        await put_onto(source, bus.writer(), view.NAME, lambda _: None)
+        await bus.close()
+
+    asyncio.run(send())
+    for _ in range(2):
+        pack_closed(folder)
+    return folder
+
+
+def test_what_an_archiver_reads_follows_what_is_new(log, tmp_path):
+    bus = packed(open_source(log), tmp_path / "bus")
+    messages = sum(1 for _ in read_journal(bus))
+    first = archived(open_source(bus), tmp_path / "archive")
+    again = archived(open_source(bus), tmp_path / "archive")
+    short = packed(up_to(open_source(log), 400), tmp_path / "short")
+    begun = archived(open_source(short), tmp_path / "behind")
+    rest = archived(open_source(bus), tmp_path / "behind")
+
+    assert (first.read, first.records) == (messages, 431)
+    assert again.records == 0
+    assert begun.records + rest.records == 431
+    assert max(again.read, rest.read) < messages / 5
 
 
 def test_another_log_of_a_bus_is_refused(log, tmp_path):

@@ -8,7 +8,8 @@ import structlog
 from largesse.bus.file.compacted import COMPACTED
 from largesse.bus.file.journal import Repair
 from largesse.bus.file.lines import message_of
-from largesse.bus.file.scan import Scan
+from largesse.bus.file.packed import read_summary
+from largesse.bus.file.scan import Line, Scan
 from largesse.bus.port import Message
 
 _log = structlog.get_logger(__name__)
@@ -22,9 +23,7 @@ def read_journal(directory: Path | str) -> Iterator[Message]:
     """
     scan = Scan(Path(directory))
     for line in scan:
-        for topic, partition, offset, item in line.items:
-            if topic not in COMPACTED:
-                yield message_of(topic, partition, offset, item)
+        yield from _messages(line)
     if scan.repair is not None:
         report(scan.repair, None)
     report_missing(scan)
@@ -34,15 +33,42 @@ def follow_journal(directory: Path | str, at_end: Callable[[], None]) -> Iterato
     """The same, and then without end what a process appends. `at_end` is called each time that all has been read; it
     waits for a while, and may raise to end this. Raises as `read_journal`.
     """
+    yield from _follow(Scan(Path(directory)), at_end)
+
+
+def read_behind(
+    directory: Path | str, place: tuple[str, int], offset: int, at_end: Callable[[], None] | None
+) -> Iterator[Message]:
+    """The messages from the one at an offset of a topic's partition on, and what lies before it in the same file:
+    packed files that end before it are passed over by what they say of themselves. `at_end`: as in `follow_journal`;
+    None: to where the journal ends now. Raises as `read_journal`.
+    """
     scan = Scan(Path(directory))
+    for first in scan.segments[:-1]:
+        summary = read_summary(scan.directory, first)
+        if summary is None or any((*place,) == each[:2] and each[3] > offset for each in summary.ends):
+            break
+        scan.pass_over(summary)
+    if at_end is not None:
+        yield from _follow(scan, at_end)
+        return
+    for line in scan:
+        yield from _messages(line)
+
+
+def _follow(scan: Scan, at_end: Callable[[], None]) -> Iterator[Message]:
     lines = iter(scan)
     while True:
         for line in lines:
-            for topic, partition, offset, item in line.items:
-                if topic not in COMPACTED:
-                    yield message_of(topic, partition, offset, item)
+            yield from _messages(line)
         at_end()
         lines = scan.again()
+
+
+def _messages(line: Line) -> Iterator[Message]:
+    for topic, partition, offset, item in line.items:
+        if topic not in COMPACTED:
+            yield message_of(topic, partition, offset, item)
 
 
 def report(repair: Repair, kept: Path | None) -> None:
