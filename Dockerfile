@@ -21,11 +21,11 @@ RUN LARGESSE_COMPILE=1 /opt/venv/bin/pip install --no-cache-dir --disable-pip-ve
       --target /app .
 
 FROM python:3.12-slim
-# /data: what an agent keeps of its tasks, in the container itself. /shared: a volume of all nodes, of the same user.
+# /archive: a volume with the archive of the log. /data: what an agent keeps of its tasks, in the container itself. /shared: a volume of all nodes, of the same user.
 # /mqtt: where each volume with passwords of the compose profile `edge` is mounted when they are made.
 RUN useradd --uid 10001 --create-home --home-dir /home/largesse largesse \
- && mkdir -p /data /shared /mqtt/broker /mqtt/bridge /mqtt/edge-a /mqtt/edge-b \
- && chown -R largesse:largesse /data /shared /mqtt \
+ && mkdir -p /archive /data /shared /mqtt/broker /mqtt/bridge /mqtt/edge-a /mqtt/edge-b \
+ && chown -R largesse:largesse /archive /data /shared /mqtt \
  && printf '#!/bin/sh\nexec python -m services.cli.main "$@"\n' >/usr/local/bin/largesse \
  && chmod 755 /usr/local/bin/largesse
 COPY --from=packages /opt/venv /opt/venv

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 VARIABLE = "LARGESSE_FAILPOINT"
 
 PLACES = ("consume", "judge", "append", "read_back", "decide", "publish", "close", "snapshot", "task_start", "mark",
-          "solve", "pack", "send", "segment", "manifest", "trim", "remove")  # fmt: skip
+          "solve", "pack", "send", "segment", "manifest", "trim", "remove", "states", "note")  # fmt: skip
 POINTS = tuple(f"{when}_{place}" for place in PLACES for when in ("before", "after"))
 ACTIONS = ("kill", "raise", "pause")
 

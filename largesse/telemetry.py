@@ -72,6 +72,14 @@ ROUTES = Gauge("largesse_router_jobs", "Jobs that named no cell and are not over
 ROUTED = Counter("largesse_router_sent_jobs", "Jobs that were sent to a cell by this instance", ["cell", "why"])
 ROUTER_SEQ = Gauge("largesse_router_log_seq", "Seq of the last record of the router's log that this gateway has read")
 MOVES = Counter("largesse_router_moves", "Jobs that were to move, by what became of it", ["outcome"])
+ARCHIVE_SEQ = Gauge("largesse_archive_seq", "Seq of the last record that the archive has")
+ARCHIVE_BEHIND = Gauge("largesse_archive_behind_records", "Records that were read and are not in the archive yet")
+ARCHIVE_FAILURES = Counter("largesse_archive_failures", "What an archiver tried in vain", ["step"])
+CHECKPOINT_TIME = Gauge(
+    "largesse_checkpoint_time_seconds", "Log time of the newest checkpoint that the log has noted, in Unix time"
+)
+CHECKPOINT_BEHIND = Gauge("largesse_checkpoint_behind_records", "Records of the log behind the newest checkpoint")
+TRIMMED_SEQ = Gauge("largesse_trimmed_seq", "Seq of the checkpoint behind which this archiver had the log trimmed")
 STRUCK = Counter("largesse_struck_tasks", "Granted tasks that newer facts overtook")
 
 

@@ -36,7 +36,7 @@ def make(store: StoreUrl, log: LogOption, url: Url = None, json: Json = False) -
     from services.replay.checkpoint_logs import StoreOfAnother, newest
     from services.replay.checkpointing import FoldsDiffer, NothingToKeep, agree, told
 
-    kept, source = opened_store(store), _log(log)
+    kept, source = opened_store(store), log_of(log)
     with _reading():
         try:
             agreed = agree(source.messages(), source.partition, source.snapshots(), newest(kept, source))
@@ -114,7 +114,7 @@ def verify(store: StoreUrl, log: AlsoLog = None, json: Json = False) -> None:
     with _reading():
         files, wrong = states_in(kept)
         seqs = list(files)
-        same = None if log is None else [each.file.order.seq for each in noted(kept, _log(log))]
+        same = None if log is None else [each.file.order.seq for each in noted(kept, log_of(log))]
     unknown = [] if same is None else [seq for seq in seqs if seq not in same]
     if unknown:
         wrong.append(f"the log does not note those behind {', '.join(f'{seq:,}' for seq in unknown)}")
@@ -139,7 +139,7 @@ def trim(
     """
     from services.replay.checkpoint_logs import noted, states_in, why_not_archived
 
-    kept, source = _existing(store), _log(log)
+    kept, source = _existing(store), log_of(log)
     with _reading():
         found = noted(kept, source)
         if len(found) < 2:
@@ -173,7 +173,7 @@ def _refuse(wrong: list[str]) -> None:
         raise Refused(wrong[-1])
 
 
-def _log(location: str) -> "CheckpointLog":
+def log_of(location: str) -> "CheckpointLog":
     """The log that an option names. Raises Wrong."""
     from largesse.bus.file.journal import has_journal
     from largesse.bus.kafka.cluster import is_cluster

@@ -205,6 +205,9 @@ def up(
     ] = None,
     http: Annotated[int, typer.Option("--http", help="the gateway's port; 0: any free one", min=0, max=65_535)] = 8642,
     stop_tasks: Annotated[bool, _option("--stop-tasks", text="end running tasks when the cell stops")] = False,
+    archive: Annotated[
+        str | None, _option("--archive", text="keep its log there, as `largesse archive keep` does", metavar="STORE")
+    ] = None,
     verbose: Annotated[bool, _option("--verbose", text="log every round")] = False,
 ) -> None:
     """Run a cell on this machine until Ctrl-C: every service, local agents, and the gateway.
@@ -216,7 +219,7 @@ def up(
     from services.cli import upping
     from services.cli.client import user
 
-    upping.up(upping.Asked(data, nodes, cluster, http, user(), not stop_tasks, verbose))
+    upping.up(upping.Asked(data, nodes, cluster, http, user(), not stop_tasks, verbose, archive))
 
 
 @app.command(short_help="Print the completion script for a shell.")

@@ -34,6 +34,7 @@ from services.agent.settings import NodeSettings
 from services.agent.task_output import attempt_with_output, made_ns, read_piece
 from services.agent.task_results import read_results
 from services.altruism import core as altruism
+from services.cli.archive_beside import keep_archive
 from services.cli.ending import Broken, Ending, Wrong
 from services.cli.leaving import departing_nodes
 from services.estimator import core as estimator
@@ -88,7 +89,7 @@ class Given:
 @dataclass(frozen=True, slots=True)
 class Plan:
     """What is to be run. `nodes`: agents; their data folders lie below `data`. `given` counts where the cell has had no
-    config yet.
+    config yet. `archive`: the store in which the log is kept; empty: in none.
     """
 
     data: Path
@@ -97,6 +98,7 @@ class Plan:
     host: str = "127.0.0.1"
     author: str = "unknown"
     given: Given | None = None
+    archive: str = ""
 
 
 async def opened(plan: Plan, stop: asyncio.Event) -> "Host":
@@ -145,7 +147,9 @@ class Host:
         started = [node.name for node in plan.nodes]
         self.departing = departing_nodes(plan.data / NODES, started, plan.nodes[0]) if plan.nodes else []
         # Paces may come from the environment; where and which the cell is, this process says.
-        self._settings = replace(read_settings(), bus=f"file:{plan.data / BUS}", cell=CELL, partition=0)
+        said = read_settings()
+        store = plan.archive or said.archive
+        self._settings = replace(said, bus=f"file:{plan.data / BUS}", cell=CELL, partition=0, archive=store)
         self._rested = replace(self._settings, wait_ms=max(REST_MS, self._settings.wait_ms))
         self._hosts = served_hosts(self._settings, plan.host)
         self._bus = bus
@@ -170,7 +174,7 @@ class Host:
         self._begin("planner", planner.run(self._bus, self._rested, stop=stop))
         self._begin("gateway", self.follower.run())
         for node in plan.nodes:
-            placed = replace(node, data=self._folder_of(node), alone=True, archive=settings.archive)
+            placed = replace(node, data=self._folder_of(node), alone=True, archive=plan.archive or settings.archive)
             self._begin(f"agent {node.name}", agent.run(self._bus, placed, stop, by_folder(self._folder_named)))
         for node in self.departing:
             self._begin(f"agent {node.name}, which leaves", self._depart(node))
@@ -251,6 +255,8 @@ class Host:
             hosts=self._hosts,
         )
         self._begin("gateway's HTTP", serve(app, self._socket, self.stop))
+        if plan.archive:
+            self._begin("archive", keep_archive(plan.archive, plan.data, self.url, self.stop))
         on_ready()
 
     async def _keep_shards(self) -> None:

@@ -22,7 +22,7 @@ class CellGroup(LateGroup):
 
 
 class ArchiveGroup(LateGroup):
-    source = ("services.cli.archiving", "archive_app")
+    source = ("services.cli.keeping", "archive_app")
 
 
 class CheckpointGroup(LateGroup):

@@ -70,6 +70,15 @@ _CLIENT = (
     ("LARGESSE_DEBUG", "", "1: show the traceback of an internal error"),
 )
 
+_ARCHIVER = (
+    ("LARGESSE_ARCHIVE", "", "where the archive and the checkpoints lie"),
+    ("LARGESSE_CHECKPOINT_EVERY", "`6h`", "a checkpoint is due once the newest is so old"),
+    ("LARGESSE_CHECKPOINT_RECORDS", "1,000,000", "or so many records behind the log"),
+    ("LARGESSE_KEEP_LOG", "all", "what is older goes, behind the older of two checkpoints, once the archive has it"),
+    ("LARGESSE_SEGMENT_AGE", "`1h`", "a segment of the archive ends when its first record is so old"),
+    ("LARGESSE_ARCHIVE_KEY_FILE", "", "file with the private key with which the archive is signed"),
+)
+
 _LIMITS = (
     ("any message, job or config", f"{INPUT_BYTES_MAX:,} bytes"),
     (
@@ -131,6 +140,12 @@ def settings_page() -> str:
             "An agent whose `LARGESSE_BUS` is that broker, `mqtt://` or `mqtts://`, reads the two files, too.",
             *("", *_table(("variable", "default", "unit", "meaning"), _variables(BRIDGE)), ""),
             *_router(),
+            "## The archiver",
+            "",
+            "`largesse archive keep` reads these and `LARGESSE_METRICS_PORT`, and as every command those below.",
+            "",
+            *_table(("variable", "default", "meaning"), ((f"`{name}`", *rest) for name, *rest in _ARCHIVER)),
+            "",
             "## The command line",
             "",
             *_table(("variable", "default", "meaning"), ((f"`{name}`", *rest) for name, *rest in _CLIENT)),
@@ -154,7 +169,7 @@ def _router() -> tuple[str, ...]:
 
 def variables() -> frozenset[str]:
     """All variables that the page names, without LARGESSE_."""
-    client = (name.removeprefix(PREFIX) for name, *_ in _CLIENT if name.startswith(PREFIX))
+    client = (name.removeprefix(PREFIX) for name, *_ in (*_ARCHIVER, *_CLIENT) if name.startswith(PREFIX))
     return frozenset([*GATEWAY, *AGENT, *BRIDGE, *ROUTER, *(knob.name.upper() for knob in fields(Settings)), *client])
 
 

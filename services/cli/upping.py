@@ -8,7 +8,7 @@ import shutil
 import signal
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from largesse.access import URL_DEFAULT
@@ -28,6 +28,8 @@ from services.agent.cgroup_trees import NoCgroups
 from services.agent.cgroups import open_groups
 from services.agent.settings import NodeSettings, TaskUser, TaskUsers, read_task_user, with_limits
 from services.cli import interrupts
+from services.cli.archive_beside import store_of
+from services.cli.arguments import given
 from services.cli.documents import config_of, read_cluster_of
 from services.cli.ending import Broken, Wrong, note, out
 from services.cli.hosting import BUS, Given, Host, Plan, opened
@@ -57,6 +59,7 @@ class Asked:
     author: str
     keep_running: bool
     verbose: bool
+    archive: str | None = None
 
 
 INSTEAD = {
@@ -97,6 +100,8 @@ def up(asked: Asked) -> None:
     check_environment(os.environ, asked.port)
     configure("console", level="info" if asked.verbose else "warning")
     plan = plan_of(asked)
+    if asked.archive is not None:
+        plan = replace(plan, archive=store_of(given("--archive", asked.archive)))
     calm_collector()
     set_up_heap()
     raise_limit()

@@ -203,6 +203,16 @@ def _first_seq(log: CheckpointLog) -> int:
     return 0
 
 
+def last_seq(log: CheckpointLog) -> int:
+    """The greatest seq that a message of a log says. Raises what reading it does."""
+    last = 0
+    for message in log.messages():
+        if message.topic == LOG and message.partition == log.partition:
+            with suppress(Undecodable):
+                last = max(last, heading(unwrap(message.value)[1])[0])
+    return last
+
+
 def _prefix_at(store: Store, noted: ArchivedSegment, seq: int) -> str:
     """The hash chain up to a record of a segment."""
     prefix = bytes.fromhex(noted.manifest.start.prefix)

@@ -219,6 +219,7 @@ def test_a_variable_or_knob_of_the_docs_is_one(page):
         PREFIX + name for name in (*AGENT, *BRIDGE, *GATEWAY, *ROUTER)
     }
     clients = ("ARCHIVE", "URL", "USER", "CONTEXT", "DEBUG", "TOKEN", "TOKEN_FILE", "CA_FILE")
+    clients += ("ARCHIVE_KEY_FILE", "CHECKPOINT_EVERY", "CHECKPOINT_RECORDS", "KEEP_LOG", "SEGMENT_AGE")
     known |= {PREFIX + name for name in (*clients, "UP_OPTIONS", "ATTEMPT_KEY")}
     known |= {*TASK_VARIABLES}
 

@@ -27,7 +27,7 @@ COMPONENTS = ("agent", "bridge", "router")
 COMPOSE = yaml.safe_load((ROOT / "docker-compose.yml").read_text())["services"]
 SECURE = yaml.safe_load((ROOT / "docker-compose.secure.yml").read_text())["services"]
 NOT_OURS = {"kafka", "mosquitto", "prometheus", "grafana"}
-OF_DOCKER = {"passwords", "edge-a", "edge-b"}
+OF_DOCKER = {"archive", "passwords", "edge-a", "edge-b"}
 """What stands for machines elsewhere, in a cell on one machine."""
 SCHEMAS = json.loads(gzip.decompress(PATH.read_bytes()))
 PAGE = (ROOT / "docs/kubernetes.md").read_text()

@@ -233,12 +233,12 @@ def has_compose():
     return asked.returncode == 0
 
 
-@pytest.mark.parametrize("profile", [None, "observability"])
+@pytest.mark.parametrize("profile", [None, "observability", "archive"])
 def test_compose_takes_the_file_with_the_profile_and_without(profile):
     if not has_compose():
         pytest.skip("no docker compose")
     command = ["docker", "compose", *(["--profile", profile] if profile else []), "config", "--format", "json"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=GUARD_S, check=False)
     assert done.returncode == 0, done.stderr
-    assert {"prometheus", "grafana"} <= set(json.loads(done.stdout)["services"]) or profile is None
-    assert ("prometheus" in json.loads(done.stdout)["services"]) == (profile is not None)
+    own = {"prometheus", "grafana", "archive"} & set(json.loads(done.stdout)["services"])
+    assert own == {None: set(), "observability": {"prometheus", "grafana"}, "archive": {"archive"}}[profile]

@@ -19,6 +19,7 @@ NEWER = re.compile("Unknown key( name)? 'DelegateSubgroup'")
 OF_TASKS = (FOLDER / "largesse-agent.service", FOLDER / "largesse-cell.service")
 """Units that have tasks, which outlive them."""
 TEMPLATE = FOLDER / "largesse-service@.service"
+ARCHIVE = FOLDER / "largesse-archive@.service"
 DROP_INS = sorted(FOLDER.glob("*.conf"))
 COMMAND = re.compile(r"python -m services\.(\w+)")
 SERVICES = sorted(
@@ -84,6 +85,14 @@ def test_systemd_finds_nothing_wrong_with_the_template_under_the_name_of_a_servi
     assert complaints_of(tmp_path / f"largesse-{name}@default.service") == (0, [])
 
 
+def test_systemd_finds_nothing_wrong_with_the_archivers_unit(tmp_path):
+    installed(ARCHIVE, tmp_path, ARCHIVE.name)
+
+    assert complaints_of(tmp_path / "largesse-archive@default.service") == (0, [])
+    words = read(ARCHIVE)["Service"]["ExecStart"].split()[1:]
+    assert largesse(*words, "--help").code == 0
+
+
 def test_a_mistake_in_the_template_or_a_drop_in_is_found(tmp_path):
     unit = installed(TEMPLATE, tmp_path, "largesse-admission@.service")
     unit.write_text(unit.read_text().replace("ProtectSystem=strict", "ProtectSystem=stict"))
@@ -131,7 +140,7 @@ def test_the_template_leaves_nothing_behind_and_is_started_again():
 def test_there_is_a_unit_for_each_service_and_what_they_start_is_there():
     agent, cell = (read(path)["Service"] for path in OF_TASKS)
 
-    assert sorted(FOLDER.glob("*.service")) == sorted((*OF_TASKS, TEMPLATE))
+    assert sorted(FOLDER.glob("*.service")) == sorted((*OF_TASKS, TEMPLATE, ARCHIVE))
     assert agent["ExecStart"].endswith("python -m services.agent")
     for name in (*SERVICES, "agent"):
         assert (ROOT / "services" / name / "__main__.py").is_file()
@@ -144,7 +153,7 @@ def test_there_is_a_unit_for_each_service_and_what_they_start_is_there():
     assert "NODE_DATA" in VARIABLES
 
 
-@pytest.mark.parametrize("path", [*OF_TASKS, TEMPLATE, *DROP_INS], ids=lambda path: path.name)
+@pytest.mark.parametrize("path", [*OF_TASKS, TEMPLATE, ARCHIVE, *DROP_INS], ids=lambda path: path.name)
 def test_the_variables_of_units_and_drop_ins_are_read_by_something(path):
     assert set(re.findall(r"LARGESSE_([A-Z_]+[A-Z])\b", path.read_text())) <= READ | ELSEWHERE
 
@@ -163,5 +172,5 @@ def test_the_page_on_operations_installs_the_template_for_each_service():
     (listed,) = re.findall(r"^for each in (.*); do\n  install .*largesse-service@\.service", page, re.MULTILINE)
 
     assert sorted(listed.split()) == sorted(set(SERVICES) - {"bridge", "router"})
-    for path in (*OF_TASKS, TEMPLATE, *DROP_INS):
+    for path in (*OF_TASKS, TEMPLATE, ARCHIVE, *DROP_INS):
         assert f"`{path.name}`" in page or path.name in page
