@@ -36,6 +36,7 @@ _JOIN = _stage("join", 3, 7, 2, after=["scan"])
 JOBS = [
     *(_job(f"query-{n}", "ads", 17 * n, _stage("scan", 9, 11), _JOIN) for n in range(20)),
     *(_job(f"train-{n}", "ml/train", 40 * n, _stage("fit", 4, 25, 2)) for n in range(9)),
+    _job("steady", "ads", 380, _stage("run", 4, 120)),
     _job("long", "research", 390, _stage("run", 60, 170)),
     _job("campaign", "ads", 400, _stage("score", 40, 15)),
     _job("nightly", "ml/train", 410, _stage("fit", 2, 30, 6, gang=True, labels={"zone": "b"})),

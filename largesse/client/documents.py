@@ -94,6 +94,7 @@ class StageStatus(TypedDict):
     nodes: dict[str, int]
     indexes: dict[str, list[int]] | None
     demand: dict[str, str] | None
+    labels: dict[str, str]
 
 
 class FailedAttempt(TypedDict):

@@ -164,7 +164,8 @@ def _stage(state: State, queueing: Queueing, job: LiveJob, at: int, whole: bool)
         document |= {"copies": job.copies[at], "ending": job.ending[at], "nodes": dict(job.nodes[at])}
         document["revocable"] = revocable_document(state, job, at)
         document["indexes"] = indexes_of(state, job, at) if few else None
-        document["demand"] = quantity_texts(job.graph.stages[at].demand)
+        document["demand"] = quantity_texts(stage.demand)
+        document["labels"] = stage.labels
         document["counted"] = counted_document(counted_row(job, at))
         document["usage"] = usage_document(job.used[at], job.places[at], each=few)
     return document
@@ -303,6 +304,7 @@ def ended_document(state: State, job: EndedJob, whole: bool) -> Document:
                 "indexes": {},
                 "revocable": None,
                 "demand": None if spec is None else _demand(spec.stages[at], stage),
+                "labels": {} if spec is None else spec.stages[at].labels,
                 "counted": counted_document(stage.counted),
                 "usage": _usage(state, job, at, stage.tasks),
             }

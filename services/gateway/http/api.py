@@ -32,6 +32,7 @@ from services.gateway.attempts import AttemptTables
 from services.gateway.documents import Document
 from services.gateway.documents.jobs import job_document
 from services.gateway.documents.metrics import CellMetrics
+from services.gateway.documents.promised_waits import moment
 from services.gateway.follow import Follower
 from services.gateway.http.agents.asking import Way
 from services.gateway.http.agents.output import ReadOutput, fetch_output
@@ -225,10 +226,20 @@ class Api:
         view = self.follower.state if view is None else view
         document = job_document(view, name)
         if document is None:
-            close = _nearest_job(view, name)
-            text = f'did you mean "{close}"?' if close else "ended jobs are remembered for a while only"
+            text = self._why_unknown(name, view)
             raise Problem(404, "unknown_job", f'job "{name}" is unknown; {text}')
         return document
+
+    def _why_unknown(self, name: str, view: State) -> str:
+        """What to say of a job that a view does not have."""
+        now = self.follower.state
+        if view is not now and (document := job_document(now, name)) is not None:
+            submitted_ms = int(document["submitted_ms"])
+            if submitted_ms > view.time:
+                return f"it was submitted later, at {moment(submitted_ms)}"
+        if close := _nearest_job(view, name):
+            return f'did you mean "{close}"?'
+        return "ended jobs are remembered for a while only"
 
     def check_job(self, caller: Caller, name: str, view: State | None = None) -> None:
         """Raises Problem for a job that is not the caller's, or whose queue is not, unless they may act for others."""

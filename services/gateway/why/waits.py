@@ -49,7 +49,16 @@ class Waits:
         found = []
         for said in why_waiting(self._state, self._queueing, job, at, waiting, whole=True):
             found += self._reasons(job, at, said)
-        return found + self._behind(job, at, found)
+        found += self._behind(job, at, found)
+        for row in found:
+            if names := self._named_nodes(row["text"]):
+                row["numbers"]["named_nodes"] = names
+        return found
+
+    def _named_nodes(self, text: str) -> list[str]:
+        """The nodes that a sentence names."""
+        words = dict.fromkeys(word.strip(",;:()") for word in text.split())
+        return [word for word in words if word in self._state.nodes]
 
     def _reasons(self, job: LiveJob, at: int, said: Document) -> list[Document]:
         """A reason of the gateway's, behind it what is found when the nodes are looked at."""

@@ -27,7 +27,7 @@ export function Action({ label, title, what, run, log, done, grave = false, offe
     }
     setBusy(false);
   };
-  return html`${offered && html`<button type="button" class=${grave ? "grave" : ""} disabled=${fixed.value !== ""} title=${fixed.value || null} onClick=${() => { setDone(false); setProblem(null); setOpen(true); }}>${label}</button>`}
+  return html`${offered && html`<button type="button" class=${grave ? "grave" : ""} disabled=${fixed.value !== ""} onClick=${() => { setDone(false); setProblem(null); setOpen(true); }}>${label}</button>`}
     ${open && html`<${Dialog} title=${title} onClose=${() => setOpen(false)}>
       ${isDone ? html`<p class="done" role="status">${done} <a href=${href(["log"], { ...log, order: "desc" })} onClick=${() => setOpen(false)}>Its record</a></p>
         <form method="dialog"><button>Close</button></form>`

@@ -3,10 +3,12 @@ import { silentMs, watchSilence } from "./changes.js";
 import { html, useEffect } from "./lib.js";
 import { nowMs, past, recorded } from "./moment.js";
 import { Ago, Time } from "./parts.js";
+import { isShort } from "./queue_bar.js";
 import { href, queueHref } from "./route.js";
 import { ofInstances } from "./services.js";
 import { counted, duration, iso, number, percent } from "./text.js";
 import { walked } from "./tree.js";
+import { recordHref, Words } from "./words.js";
 
 /** Inputs that were refused are told for so long. */
 const REFUSED_MS = 3_600_000;
@@ -28,17 +30,6 @@ export function Alarms({ cell, reservations, services, again }) {
   const alarms = [...ofQueues(cell), ...ofNodes(cell), ...ofPromises(cell, reservations), ...ofInputs(cell), ...ofServices(cell, openMs), ...ofInstances(services)];
   if (!alarms.length) return null;
   return html`<section class="card" aria-label="Needs attention"><h2 class="attention">Needs attention</h2><ul class="alarms">${alarms}</ul></section>`;
-}
-
-/** A queue that holds less than its guarantee for longer is told before all that runs has started since. */
-const SHORT_MS = 30_000;
-/** It has to lack so much of the cell. */
-const SHORT_LEAST = 0.005;
-
-/** Whether a queue has held less than its limits guarantee for a while. @param {any} queue */
-export function isShort(queue) {
-  return queue.breach === null && queue.short_since_ms !== null && Object.keys(queue.limits.guaranteed).length > 0
-    && queue.guaranteed - queue.allocated > SHORT_LEAST && nowMs.value - queue.short_since_ms > SHORT_MS;
 }
 
 /** Queues below their guarantees. @param {any} cell */
@@ -64,7 +55,7 @@ function ofNodes(cell) {
 /** Promises that are broken, or late. @param {any} cell @param {any[]} reservations */
 function ofPromises(cell, reservations) {
   return [
-    ...reservations.filter((row) => row.state === "broken").map((row) => html`<li key=${`r${row.reservation}`}>The promise to reservation <a href=${href(["reservations", row.reservation])}>${row.reservation}</a> is broken. ${row.moved_why} <a href=${href(["log"], { reservation: row.reservation })}>Its records</a>.</li>`),
+    ...reservations.filter((row) => row.state === "broken").map((row) => html`<li key=${`r${row.reservation}`}>The promise to reservation <a href=${href(["reservations", row.reservation])}>${row.reservation}</a> is broken. <${Words} text=${row.moved_why} /> <a href=${href(["log"], { reservation: row.reservation })}>Its records</a>.</li>`),
     ...cell.late.map((/** @type {any} */ row) => html`<li key=${`l${row.job}`}>Job <a href=${href(["jobs", row.job])}>${row.job}</a> is late: the window of its reservation <a href=${href(["reservations", row.reservation])}>${row.reservation}</a> ended <${Ago} ms=${row.since_ms} /> ago. <a href=${href(["log"], { reservation: row.reservation })}>Its records</a>.</li>`),
   ];
 }
@@ -75,7 +66,7 @@ function ofInputs(cell) {
   if (!rows.length) return [];
   const isMore = rows.length === cell.refused.latest.length && cell.refused.count > rows.length;
   return [html`<li key="refused"><a href=${href(["log"], { type: "InputRefused" })}>${isMore ? `More than ${number(rows.length)}` : number(rows.length)} ${rows.length === 1 && !isMore ? "input was" : "inputs were"} refused for good in the last hour</a>; what was sent lies in <code>deadletter</code>.
-    <ul>${rows.slice(0, SHOWN).map((/** @type {any} */ row) => html`<li key=${row.seq}><${Time} ms=${row.time_ms} /> <code>${row.topic}</code> by ${row.author}: ${row.field && html`<code>${row.field}</code> `}${row.reason}. <a href=${href(["log"], { from: row.seq, to: row.seq })}>Record ${number(row.seq)}</a>.</li>`)}</ul>${rows.length > SHOWN && html`<p class="hint">The last ${SHOWN} of ${counted(rows.length, "input")}.</p>`}</li>`];
+    <ul>${rows.slice(0, SHOWN).map((/** @type {any} */ row) => html`<li key=${row.seq}><${Time} ms=${row.time_ms} /> <code>${row.topic}</code> by ${row.author}: ${row.field && html`<code>${row.field}</code> `}${row.reason}. <a href=${recordHref(row.seq)}>Record ${number(row.seq)}</a>.</li>`)}</ul>${rows.length > SHOWN && html`<p class="hint">The last ${SHOWN} of ${counted(rows.length, "input")}.</p>`}</li>`];
 }
 
 /** Services that lag. @param {any} cell @param {number} openMs */

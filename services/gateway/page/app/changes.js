@@ -104,6 +104,10 @@ export function listen() {
   const open = async () => {
     await stand();
     if (!wanted || stream !== null || head.peek()?.results) return; // Results do not change.
+    if (head.peek() === null) {
+      timer = setTimeout(open, LOOK_MS); // The gateway still reads its log, and only that says whether it is a recorded one.
+      return;
+    }
     stream = new EventSource(`v1/changes?min_interval_ms=${INTERVAL_MS}`);
     stream.addEventListener("changes", (event) => {
       const said = JSON.parse(event.data);

@@ -75,6 +75,12 @@ export function Frame({ children }) {
     first.current = false;
   }, [place]);
 
+  const views = useRef(/** @type {HTMLElement | null} */ (null));
+  useEffect(() => {
+    const current = /** @type {HTMLElement | null} */ (views.current?.querySelector("[aria-current]"));
+    if (views.current && current) views.current.scrollLeft = current.offsetLeft - (views.current.clientWidth - current.clientWidth) / 2;
+  }, [view]);
+
   return html`
     <a class="skip" href="#main" onClick=${(/** @type {Event} */ event) => { event.preventDefault(); main.current?.focus(); }}>To the content</a>
     <header class="top">
@@ -90,7 +96,7 @@ export function Frame({ children }) {
       </form>
       <${Choices} onKeys=${() => setHelp(true)} />
     </header>
-    ${isBare ? html`<nav class="views" aria-label="Views"><ul><li><a href="#/results" aria-current="page">Results</a></li></ul></nav>` : html`<nav class="views" aria-label="Views"><ul>
+    ${isBare ? html`<nav class="views" aria-label="Views"><ul><li><a href="#/results" aria-current="page">Results</a></li></ul></nav>` : html`<nav class="views" ref=${views} aria-label="Views"><ul>
       ${VIEWS.filter(([name]) => name !== "whatif" || may("operator")).map(([name, label]) => html`<li key=${name}><a href=${href([name])} aria-current=${view === name ? "page" : null}>${label}</a></li>`)}
       ${may("submitter") && html`<li><a href=${href(["submit"])} aria-current=${view === "submit" ? "page" : null}>Submit</a></li>`}
     </ul></nav>

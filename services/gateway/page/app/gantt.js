@@ -8,6 +8,8 @@ import { Empty, Shown } from "./parts.js";
 import { clock, counted, duration } from "./text.js";
 
 const [ROW, BAR, AXIS, NAMES_MAX] = [15, 13, 20, 150];
+/** With more lanes than this the chart scrolls by itself, and has its times on top as well. */
+const LANES_OPEN_MAX = 30;
 /** A bar so wide has its name in it. */
 const NAMED_MIN = 46;
 const LANES_MAX = 400;
@@ -100,6 +102,8 @@ function Chart({ rows, by, from, until }) {
   const { names, bars, count } = lanes(rows, by, until);
   const to = by === "job" ? Math.max(from + 1, until) : Math.max(from + 1, ...bars.map((bar) => bar.end));
   const shownLanes = Math.min(count, LANES_MAX);
+  const isTall = shownLanes > LANES_OPEN_MAX;
+  const top = isTall ? AXIS : 0;
   const left = (/** @type {number} */ wide) => by === "node" ? Math.min(NAMES_MAX, wide * 0.3) : 0;
   const x = (/** @type {number} */ ms, /** @type {number} */ wide) => left(wide) + (Math.max(from, ms) - from) / (to - from) * (wide - left(wide) - 2);
 
@@ -118,14 +122,15 @@ function Chart({ rows, by, from, until }) {
       context.stroke();
       const text = step < 1_000 ? `${clock(ms)}.${String(ms % 1_000).padStart(3, "0")}` : clock(ms);
       if (at + 60 < wide) context.fillText(text, at + 2, high - AXIS / 2);
+      if (at + 60 < wide && isTall) context.fillText(text, at + 2, AXIS / 2);
     }
     for (const { name, first, count: tall } of names) {
       if (first >= shownLanes) continue;
       context.fillStyle = /** @type {string} */ (ink);
-      context.fillText(cut(context, name, left(wide) - 8), 0, first * ROW + ROW / 2);
+      context.fillText(cut(context, name, left(wide) - 8), 0, top + first * ROW + ROW / 2);
       context.beginPath();
-      context.moveTo(0, (first + tall) * ROW + 0.5);
-      context.lineTo(wide, (first + tall) * ROW + 0.5);
+      context.moveTo(0, top + (first + tall) * ROW + 0.5);
+      context.lineTo(wide, top + (first + tall) * ROW + 0.5);
       context.stroke();
     }
     for (const { row, lane, end } of bars) {
@@ -135,20 +140,20 @@ function Chart({ rows, by, from, until }) {
       context.fillStyle = /** @type {string} */ (!isOver ? mid : row.outcome === "succeeded" ? calm : isBad ? bad : soft);
       const begin = x(row.start_ms, wide);
       const long = Math.max(1.5, x(end, wide) - begin - 0.5);
-      context.fillRect(begin, lane * ROW + (ROW - BAR) / 2, long, BAR);
+      context.fillRect(begin, top + lane * ROW + (ROW - BAR) / 2, long, BAR);
       if (by === "job" && long > NAMED_MIN) {
         context.fillStyle = /** @type {string} */ (isOver && row.outcome === "succeeded" ? surface : ink);
-        context.fillText(cut(context, `${row.job}/${row.stage}/${row.index}`, long - 6), begin + 3, lane * ROW + ROW / 2 + 0.5);
+        context.fillText(cut(context, `${row.job}/${row.stage}/${row.index}`, long - 6), begin + 3, top + lane * ROW + ROW / 2 + 0.5);
       }
     }
-  }, () => shownLanes * ROW + AXIS, [rows, from, until]);
+  }, () => top + shownLanes * ROW + AXIS, [rows, from, until]);
 
   const find = (/** @type {MouseEvent} */ event) => {
-    const lane = Math.floor(event.offsetY / ROW);
+    const lane = Math.floor((event.offsetY - top) / ROW);
     const bar = bars.find((each) => each.lane === lane && x(each.row.start_ms, width) - 2 <= event.offsetX && event.offsetX <= x(each.end, width) + 2);
-    setAt(bar ? { x: Math.min(event.offsetX, width - 260), y: (lane + 1) * ROW + 4, text: said(bar.row, until) } : null);
+    setAt(bar ? { x: Math.min(event.offsetX, width - 260), y: top + (lane + 1) * ROW + 4, text: said(bar.row, until) } : null);
   };
-  return html`<div class="canvas"><canvas ref=${ref} role="img" aria-label=${`${counted(rows.length, "attempt")} from ${clock(from)} to ${clock(to)}, by ${by}`} onMouseMove=${find} onMouseLeave=${() => setAt(null)}></canvas>
+  return html`<div class=${`canvas${isTall ? " tall" : ""}`} role=${isTall ? "group" : null} aria-label=${isTall ? "Attempts, by line" : null} tabindex=${isTall ? 0 : null}><canvas ref=${ref} role="img" aria-label=${`${counted(rows.length, "attempt")} from ${clock(from)} to ${clock(to)}, by ${by}`} onMouseMove=${find} onMouseLeave=${() => setAt(null)}></canvas>
     ${at && html`<p class="tip" style=${{ left: `${Math.max(0, at.x)}px`, top: `${at.y}px` }}>${at.text}</p>`}</div>
     ${count > LANES_MAX && html`<p class="note">The first ${LANES_MAX} lines are drawn.</p>`}`;
 }

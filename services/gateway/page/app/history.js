@@ -50,5 +50,5 @@ function Over({ children }) {
 function drawn(series) {
   const looks = /** @type {const} */ ([["capacity", "ink"], ["held", "held"], ["promised", "dashed"]]);
   const one = amount(series.unit);
-  return looks.map(([name, look]) => ({ name, look, values: series[name].map((value) => value * one) }));
+  return looks.filter(([name]) => name !== "promised" || series.promised.some((value) => value > 0)).map(([name, look]) => ({ name, look, values: series[name].map((value) => value * one) }));
 }

@@ -8,12 +8,13 @@ import { JobShare } from "./job_share.js";
 import { html } from "./lib.js";
 import { nowMs } from "./moment.js";
 import { Output } from "./output.js";
-import { Bar, Fact, Facts, Shown, State, Table, Time } from "./parts.js";
+import { Bar, Fact, Facts, Fixed, Shown, State, Table, Time } from "./parts.js";
 import { Records, SIZE_BESIDE } from "./records.js";
 import { href, queueHref } from "./route.js";
 import { mayChange } from "./session.js";
-import { amount, duration, measured, number, percent } from "./text.js";
+import { amount, amounts, counted, duration, measured, number, percent } from "./text.js";
 import { Why } from "./why.js";
+import { recordHref, Words } from "./words.js";
 
 /** @param {{name: string}} props */
 export function Job({ name }) {
@@ -65,7 +66,7 @@ function Actions({ job, again }) {
   const where = path("jobs", name);
   const log = { job: name };
   const isLive = job.ended_ms === null;
-  return html`
+  return html`<${Fixed} />
     <${Action} label="Run again" offered=${!isLive} title=${`Run ${name} again`} what="All of it runs again, as it was submitted, under the same name." run=${() => send("POST", `${where}/rerun`, {})} log=${log} done="It runs again." after=${again} />
     ${isLive ? "" : html`<a class="button" href=${href(["submit"], { like: name, at: null })}>Submit another like it</a>`}
     <${Action} label="Release" offered=${isLive && job.held !== null} title=${`Release ${name}`} what="Its tasks may start again." run=${() => send("PATCH", where, { hold: false })} log=${log} done="It is released." after=${again} />
@@ -75,16 +76,17 @@ function Actions({ job, again }) {
 
 /** @param {{job: any}} props */
 function Stages({ job }) {
-  return html`<section class="card wide" aria-label="Stages"><h2>Stages</h2><${Table} label="Stages"><thead><tr><th>Stage</th><th>State</th><th class="num">Succeeded</th><th class="num">Running</th><th class="num">Waiting</th><th class="num">Failed</th><th class="num">Tasks</th><th>Nodes</th><th>Waits for</th></tr></thead>
+  return html`<section class="card wide" aria-label="Stages"><h2>Stages</h2><${Table} label="Stages"><thead><tr><th>Stage</th><th>State</th><th class="num">Succeeded</th><th class="num">Running</th><th class="num">Waiting</th><th class="num">Failed</th><th class="num">Tasks</th><th>A task asks for</th><th>Nodes</th><th>Waits for</th></tr></thead>
     <tbody>${job.stages.map((/** @type {any} */ stage) => {
       const count = (/** @type {string} */ field) => html`<${Fact} kind="stage" name=${`${job.job}/${stage.stage}`} field=${`tasks.${field}`} value=${stage.tasks[field]}>${number(stage.tasks[field])}<//>`;
       const nodes = Object.entries(stage.nodes);
-      return html`<tr key=${stage.stage}><th scope="row" class="name">${stage.stage}${stage.gang ? html` <span class="none">gang</span>` : ""}
+      return html`<tr key=${stage.stage}><th scope="row" class="name">${stage.stage}${stage.gang ? html` <span class="none">gang of ${number(stage.tasks.total)}</span>` : ""}
           <${Bar} label="tasks" parts=${[{ share: stage.tasks.succeeded / stage.tasks.total, look: "held" }, { share: (stage.tasks.running + stage.tasks.starting) / stage.tasks.total, look: "mid" }, { share: stage.tasks.failed / stage.tasks.total, look: "bad" }]} /></th>
         <td><${State} state=${stage.state} /></td><td class="num">${count("succeeded")}</td><td class="num">${count("running")}</td><td class="num">${count("waiting")}</td>
         <td class=${`num${stage.tasks.failed ? " attention" : ""}`}>${count("failed")}</td><td class="num">${count("total")}</td>
+        <td>${stage.demand ? amounts(stage.demand) || "nothing" : html`<span class="none">kept no longer</span>`}${Object.keys(stage.labels ?? {}).length > 0 && html`<br /><span class="hint">on nodes with ${Object.entries(stage.labels).map(([key, value]) => `${key}=${value}`).join(", ")}</span>`}</td>
         <td class="name">${nodes.slice(0, 6).map(([node, tasks]) => html`<a key=${node} href=${href(["nodes", node])}>${node}</a> ${number(Number(tasks))} `)}${nodes.length > 6 && `and ${number(nodes.length - 6)} more`}</td>
-        <td class="text">${stage.why.map((/** @type {any} */ row) => html`<p key=${row.reason}>${number(row.tasks)}: ${row.text}</p>`)}${stage.revocable && html`<p>${stage.revocable.text}</p>`}</td></tr>`;
+        <td class="text">${stage.why.map((/** @type {any} */ row) => html`<p key=${row.reason}>${counted(row.tasks, "task")}: <code title=${row.text}>${row.reason}</code></p>`)}${stage.revocable && html`<p><${Words} text=${stage.revocable.text} /></p>`}</td></tr>`;
     })}</tbody><//></section>`;
 }
 
@@ -93,7 +95,7 @@ function Failures({ job }) {
   return html`<section class="card wide" aria-label="Failed attempts"><h2>Failed attempts</h2><${Table} label="Failed attempts"><thead><tr><th>Task</th><th class="num">Attempt</th><th>Node</th><th>Reason</th><th class="num">Exit code</th><th>When</th><th class="num">Ran</th><th>Record</th></tr></thead>
     <tbody>${job.failures.map((/** @type {any} */ row) => html`<tr key=${`${row.stage}/${row.index}/${row.attempt}`}><th scope="row">${row.stage}/${row.index}</th><td class="num">${row.attempt}</td><td><a href=${href(["nodes", row.node])}>${row.node}</a></td>
       <td class="text"><span class="attention">${row.reason}</span> ${row.detail}</td><td class="num">${row.exit_code ?? "–"}</td><td class="when"><${Time} ms=${row.at_ms} /></td><td class="num">${duration(row.run_ms)}</td>
-      <td>${row.seq ? html`<a href=${href(["log"], { from: row.seq, to: row.seq })}>${number(row.seq)}</a>` : "–"}</td></tr>`)}</tbody><//></section>`;
+      <td>${row.seq ? html`<a href=${recordHref(row.seq)}>${number(row.seq)}</a>` : "–"}</td></tr>`)}</tbody><//></section>`;
 }
 
 /** What tasks used against what they asked for. @param {{job: any}} props */

@@ -7,6 +7,7 @@ import { Bar, Empty, Fact, Shown, SortHead, State, Table, Time, Window } from ".
 import { go, here, href, queueHref, route } from "./route.js";
 import { may } from "./session.js";
 import { duration, number } from "./text.js";
+import { Words } from "./words.js";
 
 const SIZE = 50;
 const STATES = ["waiting", "running", "succeeded", "failed", "cancelled", "rejected"];
@@ -87,6 +88,11 @@ function Row({ job }) {
       ${job.ended_ms === null && html`<${Bar} label=${`${succeeded} of ${total} tasks succeeded, ${running} run`} parts=${[{ share: succeeded / total, look: "held" }, { share: (running + starting) / total, look: "mid" }, { share: job.tasks.failed / total, look: "bad" }]} />`}</td>
     <td class="when">${fact("submitted_ms", job.submitted_ms, html`<${Time} ms=${job.submitted_ms} />`)}</td>
     <td class="num">${duration((job.ended_ms ?? nowMs.value) - job.submitted_ms)}</td>
-    <td class="text">${job.why ?? (job.detail || job.reason || "")}</td>
+    <td class="text"><${WaitsFor} job=${job} /></td>
   </tr>`;
+}
+
+/** What a job waits for; of one that runs, its other tasks. @param {{job: any}} props */
+export function WaitsFor({ job }) {
+  return html`${job.why && job.state === "running" ? "its other tasks wait: " : ""}<${Words} text=${job.why ?? (job.detail || job.reason || "")} />`;
 }

@@ -11,9 +11,17 @@ export function colour(name) {
   return getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
 }
 
+/** Labels of axes have room for so many letters at the least, so that charts one below the other begin at the same place. */
+const LETTERS_MIN = 10;
+
 /** How much room the longest label of an axis takes. @param {any} _ @param {string[] | null} labels */
 function widthOf(_, labels) {
-  return 16 + 6.3 * Math.max(5, ...(labels ?? []).map((each) => each.length));
+  return 16 + 6.3 * Math.max(LETTERS_MIN, ...(labels ?? []).map((each) => each.length));
+}
+
+/** The legend tells of the end, until one points at another moment. @param {any} plot */
+function ofTheEnd(plot) {
+  plot.setLegend({ idx: plot.data[0].length - 1 }, false);
 }
 
 const POWERS = Array.from({ length: 41 }, (_, index) => 2 ** (index + 16));
@@ -39,6 +47,8 @@ export function Lines({ times, lines, unit = number, height = 180, kind = "", at
       width: into.clientWidth || 300,
       height,
       tzDate: (/** @type {number} */ s) => uPlot.tzDate(new Date(s * 1_000), zone()),
+      legend: { markers: { width: 2, dash: (/** @type {any} */ of, /** @type {number} */ index) => of.series[index].dash?.length ? "dashed" : "solid" } },
+      hooks: { ready: [ofTheEnd], setCursor: [(/** @type {any} */ of) => { if (of.cursor.idx === null) ofTheEnd(of); }] },
       cursor: { points: { size: 6 }, drag: { x: false, y: false } },
       scales: { x: { time: at === undefined }, y: { range: (/** @type {any} */ _, /** @type {number} */ least, /** @type {number} */ most) => [Math.min(0, least ?? 0), (most || 1) * 1.08] } },
       axes: [{ ...axis, values: (/** @type {any} */ _, /** @type {number[]} */ ticks) => ticks.map((s) => at ? at(s * 1_000) : clock(s * 1_000).slice(0, (ticks[1] ?? 0) - (ticks[0] ?? 0) < 60 ? 8 : 5)), space: 70 },
@@ -61,7 +71,7 @@ export function Lines({ times, lines, unit = number, height = 180, kind = "", at
 
   useEffect(() => {
     plot.current?.setData(data);
-    plot.current?.setLegend({ idx: times.length - 1 }); // Of the end, until one points at another moment.
+    if (plot.current) ofTheEnd(plot.current);
   }, [times, lines]);
 
   const last = lines.map(({ name, values }) => `${name} ${values.length ? unit(values.at(-1) ?? 0) : "none"}`).join(", ");

@@ -14,7 +14,7 @@ export const past = computed(() => at.value !== null);
 export const recorded = computed(() => head.value?.recorded === true);
 
 /** Why nothing can be changed; empty: it can. */
-export const fixed = computed(() => (past.value ? "the past cannot be changed" : recorded.value ? "this is a recorded log, not a cell" : ""));
+export const fixed = computed(() => (recorded.value ? "this is a recorded log, not a cell" : past.value ? "this is the past" : ""));
 
 const found = signal(/** @type {(Moment & {of: string}) | null} */ (null));
 
@@ -27,13 +27,27 @@ export const logBegins = signal(/** @type {number | null} */ (null));
 /** The moment that is shown; null until it is known. */
 export const shown = computed(() => (at.value === null ? head.value : found.value));
 
+/** Whether the moment of the address has been read for a while, and is not there yet. */
+const isLate = signal(false);
+/** Steps follow each other faster than this: until then what is shown stays. */
+const LATE_MS = 250;
+
+/** Whether it is not known yet which moment the address means, or what the page shows is still of another one. */
+export const reading = computed(() => at.value !== null && found.value?.of !== at.value && momentProblem.value === null && (found.value === null || isLate.value));
+
+/** The time that the address names, where that is no record. */
+export const asked = computed(() => {
+  const ms = at.value === null || /^[0-9]+$/.test(at.value) ? NaN : Date.parse(at.value);
+  return Number.isNaN(ms) ? null : ms;
+});
+
 /** How long ago the last record came, in steps. */
 const sinceMs = signal(0);
 const TICK_MS = 5_000;
 
 /** The time by which to reckon how long ago something was: now, that of the last record and what has gone by since. */
 export const nowMs = computed(() => {
-  if (!shown.value) return Date.now();
+  if (!shown.value) return asked.value ?? head.value?.time ?? Date.now();
   return shown.value.time + (past.value || recorded.value ? 0 : sinceMs.value);
 });
 
@@ -52,13 +66,19 @@ export function followMoment() {
   effect(() => {
     const wanted = at.value;
     momentProblem.value = null;
+    isLate.value = false;
+    if (wanted === null) found.value = null;
     if (!isIn.value || wanted === null || found.peek()?.of === wanted) return undefined;
     const control = new AbortController();
+    const timer = setTimeout(() => { isLate.value = true; }, LATE_MS);
     read(`v1/summary?at=${encodeURIComponent(wanted)}`, control.signal).then(
       ({ seq, round, time }) => { found.value = { of: wanted, seq, round, time }; },
       (error) => { if (error.name !== "AbortError") momentProblem.value = error; },
     );
-    return () => control.abort();
+    return () => {
+      clearTimeout(timer);
+      control.abort();
+    };
   });
 }
 

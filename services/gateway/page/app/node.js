@@ -4,7 +4,7 @@ import { Action } from "./act.js";
 import { useAhead, useDocument } from "./documents.js";
 import { Gantt } from "./gantt.js";
 import { html, useState } from "./lib.js";
-import { Bar, Empty, Fact, Facts, Shown, State, Table, Time } from "./parts.js";
+import { Bar, Empty, Fact, Facts, Fixed, Shown, State, Table, Time } from "./parts.js";
 import { Records, SIZE_BESIDE } from "./records.js";
 import { href } from "./route.js";
 import { may } from "./session.js";
@@ -64,7 +64,7 @@ function Actions({ node, again }) {
   const log = { node: name };
   if (!may("operator")) return null;
   const isGone = node.state === "lost" || node.state === "left";
-  return html`<${Action} label="Remove" offered=${isGone} grave title=${`Remove ${name}`} what="It is forgotten until its agent registers again." run=${() => send("DELETE", where)} log=${log} done="It is removed." after=${again} />
+  return html`<${Fixed} /><${Action} label="Remove" offered=${isGone} grave title=${`Remove ${name}`} what="It is forgotten until its agent registers again." run=${() => send("DELETE", where)} log=${log} done="It is removed." after=${again} />
     <${Action} label="Resume" offered=${!isGone && node.drain !== null} title=${`Resume ${name}`} what="It takes new tasks again." run=${() => send("POST", `${where}/resume`)} log=${log} done="It takes tasks again." after=${again} />
     <${Action} label="Drain" offered=${!isGone && node.drain === null} title=${`Drain ${name}`} run=${() => send("POST", `${where}/drain?reason=${encodeURIComponent(reason)}`)} log=${log} done="It takes no new tasks." after=${again}
     what=${html`<p>No new task starts there. What runs there runs on.</p><label class="field">Reason, for the log<input maxlength="200" value=${reason} onInput=${(/** @type {any} */ event) => setReason(event.target.value)} /></label>`} />`;

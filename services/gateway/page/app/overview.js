@@ -4,6 +4,7 @@ import { useDocument } from "./documents.js";
 import { History } from "./history.js";
 import { html } from "./lib.js";
 import { Ago, Bar, Empty, Fact, Shown, State, Table } from "./parts.js";
+import { QueueBar, QueueLegend } from "./queue_bar.js";
 import { queueHref, href } from "./route.js";
 import { Services, useServices } from "./services.js";
 import { amount, label, measured, number, percent } from "./text.js";
@@ -17,7 +18,7 @@ export function Overview() {
     <h1 class="unseen">Overview</h1>
     <${Shown} read=${summary} what="the cell">${(/** @type {any} */ cell) => html`
       <${Alarms} cell=${cell} reservations=${reservations.data?.reservations ?? []} services=${services} again=${summary.again} />
-      <div class="grid">
+      <div class="grid halves">
         <${Resources} cell=${cell} />
         <${Standing} cell=${cell} />
         <${Waiting} cell=${cell} reasons=${reasons.data?.reasons ?? []} />
@@ -94,10 +95,11 @@ function TopQueues({ root }) {
   return html`<section class="card"><h2><a href=${href(["queues"])}>Queues</a></h2>
     <${Table} label="Queues"><thead><tr><th>Queue</th><th class="num">Holds</th><th class="num">Fair</th><th class="num">Running</th><th class="num">Waiting</th></tr></thead>
     <tbody>${root.children.map((/** @type {any} */ queue) => html`<tr key=${queue.queue}>
-      <th scope="row" class="name"><a href=${queueHref(queue.queue)}>${queue.queue}</a><${Bar} label=${`holds ${percent(queue.allocated)} of the cell`} parts=${[{ share: queue.allocated, look: queue.breach ? "bad" : "held" }]} marks=${queue.fair === null ? [] : [{ share: queue.fair, look: "fair" }]} /></th>
+      <th scope="row" class="name"><a href=${queueHref(queue.queue)}>${queue.queue}</a><${QueueBar} queue=${queue} /></th>
       <td class="num"><${Fact} kind="queue" name=${queue.queue} field="allocated" value=${queue.allocated}>${percent(queue.allocated)}<//></td>
       <td class="num"><${Fact} kind="queue" name=${queue.queue} field="fair" value=${queue.fair}>${percent(queue.fair)}<//></td>
       <td class="num"><${Fact} kind="queue" name=${queue.queue} field="jobs.running" value=${queue.jobs.running}>${number(queue.jobs.running)}<//></td>
       <td class="num"><${Fact} kind="queue" name=${queue.queue} field="jobs.waiting" value=${queue.jobs.waiting}>${number(queue.jobs.waiting)}<//></td></tr>`)}</tbody><//>
+    <${QueueLegend} />
   </section>`;
 }

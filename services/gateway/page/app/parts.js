@@ -1,9 +1,10 @@
 // Small parts that every view is made of.
 import { html, useEffect, useRef } from "./lib.js";
-import { nowMs, past } from "./moment.js";
+import { fixed, nowMs, past } from "./moment.js";
 import { here } from "./route.js";
 import { settings } from "./settings.js";
 import { counted, duration, iso, moment, named, percent } from "./text.js";
+import { Words } from "./words.js";
 
 /**
  * One fact, as it is shown, with the value of the API beside it.
@@ -50,13 +51,18 @@ export function Trouble({ problem, again }) {
     : problem.status === 503 ? "The gateway is busy or still reading its log: the page tries again."
     : problem.status === 422 && past.value ? "Choose another moment, or go back to now." : "";
   return html`<div class="trouble" role="alert">
-    <p><strong>${problem.message}</strong></p>
+    <p><strong><${Words} text=${problem.message} /></strong></p>
     ${hint && html`<p>${hint}</p>`}
     <p class="row">
       ${again && html`<button type="button" onClick=${again}>Try again</button>`}
       ${past.value && html`<a class="button" href=${here({ at: null })}>Back to now</a>`}
     </p>
   </div>`;
+}
+
+/** Why buttons beside this cannot be pressed; nothing where they can. */
+export function Fixed() {
+  return fixed.value ? html`<span class="hint">Nothing can be changed: ${fixed.value}.</span>` : null;
 }
 
 /** What to do where there is nothing. @param {{children?: any}} props */

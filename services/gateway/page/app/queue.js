@@ -6,7 +6,9 @@ import { QueueHistory } from "./history.js";
 import { html, useEffect, useState } from "./lib.js";
 import { fixed, past } from "./moment.js";
 import { walked } from "./tree.js";
-import { Ago, Bar, Empty, Fact, Facts, Shown, State, Table, Time } from "./parts.js";
+import { Ago, Empty, Fact, Facts, Fixed, Shown, State, Table, Time } from "./parts.js";
+import { QueueBar, QueueLegend } from "./queue_bar.js";
+import { WaitsFor } from "./jobs.js";
 import { limitsText } from "./queues.js";
 import { href, queueHref } from "./route.js";
 import { may } from "./session.js";
@@ -51,7 +53,7 @@ function Whole({ queue, above, again }) {
       ${queue.breach.winner && html` <a href=${queueHref(queue.breach.winner)}>${queue.breach.winner}</a> holds most beyond its own.`} ${queue.breach.placeable ? "Something that waits here would find room." : "Nothing that waits here finds room."}</p>`}
     <div class="grid">
       <section class="card" aria-label="Shares"><h2>Shares of the cell</h2>
-        <${Bar} label=${`holds ${percent(queue.allocated)}`} parts=${[{ share: Math.max(0, queue.allocated - (queue.borrowed ?? 0)), look: queue.breach ? "bad" : "held" }, { share: queue.borrowed ?? 0, look: "mid" }]} marks=${queue.fair === null ? [] : [{ share: queue.fair, look: "fair" }]} />
+        <${QueueBar} queue=${queue} /><${QueueLegend} />
         <${Facts} rows=${[["Holds", html`${share("allocated")}${queue.resource ? html` <span class="none">of ${label(queue.resource)}</span>` : ""}`], ["Fair", share("fair")], ["Guaranteed now", share("guaranteed")], ["Lent to others", share("lent")], ["Borrowed", share("borrowed")],
           ["Weight", fact("weight", queue.weight, number(queue.weight, 6))], ["Policy", queue.policy_in_force], ["Jobs", html`${fact("jobs.running", queue.jobs.running, number(queue.jobs.running))} running, ${fact("jobs.waiting", queue.jobs.waiting, number(queue.jobs.waiting))} waiting${queue.jobs.parked ? html`, ${fact("jobs.parked", queue.jobs.parked, number(queue.jobs.parked))} of them held back by <code>running_jobs_max</code>` : ""}`]]} />
         ${queue.lent > 0 && borrowers.length > 0 && html`<p>It lends, and these beside it borrow: ${borrowers.map((/** @type {any} */ each) => html`<a key=${each.queue} href=${queueHref(each.queue)}>${each.queue}</a> ${percent(each.borrowed)} `)}</p>`}
@@ -75,7 +77,7 @@ function JobsHere({ path }) {
   const found = useDocument(jobsOf(path), ["jobs"]);
   return html`<section class="card wide" aria-label="Jobs"><h2>Jobs here</h2><${Shown} read=${found} what="jobs">${(/** @type {any} */ data) => !data.jobs.length ? html`<${Empty}>No job of it runs or waits.<//>` : html`
     <${Table} label="Jobs of the queue"><thead><tr><th>Job</th><th>State</th><th>User</th><th class="num">Tasks</th><th>Submitted</th><th>Waits for</th></tr></thead><tbody>
-      ${data.jobs.map((/** @type {any} */ job) => html`<tr key=${job.job}><th scope="row" class="name"><a href=${href(["jobs", job.job])}>${job.job}</a></th><td><${State} state=${job.state} /></td><td class="name">${job.user || job.author}</td><td class="num">${number(job.tasks.total)}</td><td class="when"><${Time} ms=${job.submitted_ms} /></td><td class="text">${job.why ?? ""}</td></tr>`)}</tbody><//>
+      ${data.jobs.map((/** @type {any} */ job) => html`<tr key=${job.job}><th scope="row" class="name"><a href=${href(["jobs", job.job])}>${job.job}</a></th><td><${State} state=${job.state} /></td><td class="name">${job.user || job.author}</td><td class="num">${number(job.tasks.total)}</td><td class="when"><${Time} ms=${job.submitted_ms} /></td><td class="text"><${WaitsFor} job=${job} /></td></tr>`)}</tbody><//>
     <p><a href=${href(["jobs"], { queue: path })}>All jobs of it</a></p>`}<//></section>`;
 }
 
@@ -151,7 +153,7 @@ function Change({ queue, again }) {
     onInput=${(/** @type {any} */ event) => { setFields({ ...fields, [name]: event.target.value }); setTried(null); }} /></label>`;
 
   return html`<section class="card wide" aria-label="Change"><h2>Change it</h2>
-    ${!fields && html`<p><button type="button" disabled=${past.value} title=${past.value ? fixed.value : null} onClick=${begin}>Change weight or limits</button> <span class="hint">First as a dry run: nothing changes until you apply it.</span></p>`}
+    ${!fields && html`<p><button type="button" disabled=${past.value} onClick=${begin}>Change weight or limits</button> ${past.value ? html`<${Fixed} />` : html`<span class="hint">First as a dry run: nothing changes until you apply it.</span>`}</p>`}
     ${fields && html`<form class="stack" onSubmit=${(/** @type {Event} */ event) => { event.preventDefault(); run(true); }}>
       <div class="form">${path && field("weight", "Weight, a number or a fraction", "1")}${field("guaranteed", "Guaranteed", "cpu 4, memory 8Gi")}${field("max", "Max", "none")}${field("running_jobs_max", "Running jobs at most", "no limit")}</div>
       <p class="row"><button class="main" disabled=${busy}>${busy ? "Trying …" : "Try it"}</button><button type="button" disabled=${busy} onClick=${() => setFields(null)}>Leave it as it is</button></p></form>`}
@@ -176,5 +178,5 @@ function Tried({ tried, busy, body, onApply }) {
         <td class="num">${row.before?.weight === row.after?.weight ? row.after?.weight : `${row.before?.weight ?? "–"} → ${row.after?.weight ?? "–"}`}</td></tr>`)}</tbody><//>`}
     ${[...tried.notes, ...tried.warnings].map((/** @type {string} */ text) => html`<p key=${text} class="attention">${text}</p>`)}
     ${tried.changed && html`<${Hindsight} body=${body} />`}
-    ${tried.changed && html`<p class="row">${may("admin") && html`<button type="button" class="main" disabled=${busy || fixed.value !== ""} title=${fixed.value || null} onClick=${onApply}>Apply it</button>`}<span class="hint">${counted(tried.queues.length, "queue")} in this list.</span></p>`}</div>`;
+    ${tried.changed && html`<p class="row">${may("admin") && html`<button type="button" class="main" disabled=${busy || fixed.value !== ""} onClick=${onApply}>Apply it</button>`}<${Fixed} /><span class="hint">${counted(tried.queues.length, "queue")} in this list.</span></p>`}</div>`;
 }

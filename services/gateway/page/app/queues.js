@@ -1,9 +1,10 @@
 // The tree of queues with what each is due, holds, lends and borrows.
 import { useDocument } from "./documents.js";
 import { html, useState } from "./lib.js";
-import { Bar, Fact, Share, Shown, Table } from "./parts.js";
+import { Fact, Share, Shown, Table } from "./parts.js";
+import { isBelow, QueueBar, QueueLegend } from "./queue_bar.js";
 import { href, queueHref } from "./route.js";
-import { amounts, number, percent } from "./text.js";
+import { amounts, number } from "./text.js";
 
 const ROWS_MAX = 500;
 /** Trees with more queues than this are shown folded at first. */
@@ -57,7 +58,7 @@ function Tree({ root }) {
   return html`
     <div class="card">
       <div class="filters"><label>Name contains<input type="search" value=${text} onInput=${(/** @type {any} */ event) => setText(event.target.value)} /></label>
-        <p class="legend"><span><i class="held"></i>holds</span><span><i class="mid"></i>of it borrowed</span><span><i class="bad"></i>below its guarantee</span><span><i class="mark"></i>fair share</span></p></div>
+        <${QueueLegend} /></div>
       <${Table} label="Queues" class="tree"><thead><tr>
         <th scope="col">Queue</th><th scope="col">Share of the cell</th><th scope="col" class="num">Holds</th><th scope="col" class="num">Fair</th><th scope="col" class="num">Guaranteed now</th>
         <th scope="col" class="num">Lent</th><th scope="col" class="num">Borrowed</th><th scope="col" class="num">Weight</th><th scope="col" class="num">Running</th><th scope="col" class="num">Waiting</th><th scope="col">Limits</th></tr></thead>
@@ -74,15 +75,15 @@ function Tree({ root }) {
 function Row({ queue, depth, open, onTurn }) {
   const path = queue.queue;
   const name = path.split("/").at(-1);
-  const borrowed = Math.min(queue.borrowed ?? 0, queue.allocated);
+  const below = isBelow(queue);
   return html`<tr>
     <th scope="row"><span class=${`tree-name depth-${Math.min(depth, 6)}`}>
       ${queue.children.length ? html`<button type="button" aria-expanded=${open} aria-label=${`Queues below ${path}`} onClick=${() => onTurn(path)}>${open ? "▾" : "▸"}</button>` : html`<span class="leaf"></span>`}
       <a href=${queueHref(path)} title=${path}>${name}</a></span></th>
-    <td><${Bar} label=${`holds ${percent(queue.allocated)}`} parts=${[{ share: queue.allocated - borrowed, look: queue.breach ? "bad" : "held" }, { share: borrowed, look: "mid" }]} marks=${queue.fair === null ? [] : [{ share: queue.fair, look: "fair" }]} /></td>
+    <td><${QueueBar} queue=${queue} /></td>
     <td class="num"><${Share} name=${path} field="allocated" value=${queue.allocated} /></td>
     <td class="num"><${Share} name=${path} field="fair" value=${queue.fair} /></td>
-    <td class=${`num${queue.breach ? " attention" : ""}`}>${queue.breach ? html`<span title="its guarantee is broken">! </span>` : ""}<${Share} name=${path} field="guaranteed" value=${queue.guaranteed} /></td>
+    <td class=${`num${below ? " attention" : ""}`}>${below ? html`<span title=${queue.breach ? "its guarantee is broken" : "it holds less than that"}>! </span>` : ""}<${Share} name=${path} field="guaranteed" value=${queue.guaranteed} /></td>
     <td class="num"><${Share} name=${path} field="lent" value=${queue.lent} /></td>
     <td class="num"><${Share} name=${path} field="borrowed" value=${queue.borrowed} /></td>
     <td class="num"><${Fact} kind="queue" name=${path} field="weight" value=${queue.weight}>${number(queue.weight, 6)}<//></td>

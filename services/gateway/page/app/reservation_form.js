@@ -1,8 +1,8 @@
 // A form for a reservation, or a series of them, that asks first and sends then.
 import { send } from "./api.js";
 import { html, useState } from "./lib.js";
-import { fixed, past } from "./moment.js";
-import { Table, Time } from "./parts.js";
+import { fixed, nowMs, past } from "./moment.js";
+import { Fixed, Table, Time } from "./parts.js";
 import { amountsOf } from "./queue.js";
 import { href } from "./route.js";
 import { session } from "./session.js";
@@ -13,7 +13,7 @@ const EVERY = /** @type {const} */ ([["", "once"], ["3600", "every hour"], ["864
 
 /** @param {{again: () => void}} props */
 export function Form({ again }) {
-  const soon = Math.ceil((Date.now() + 60_000) / 60_000) * 60_000;
+  const soon = Math.ceil((nowMs.peek() + 60_000) / 60_000) * 60_000;
   const asInput = (/** @type {number} */ ms) => `${day(ms)}T${clock(ms)}`;
   const [fields, setFields] = useState(() => ({ name: "", user: session.value?.user ?? settings.user.value, queue: "default", unit: "cpu 1, memory 1Gi", gang: "1", most: "1", minutes: "10", from: asInput(soon), to: asInput(soon + 3_600_000), every: "", cron: "0 6 * * 1-5" }));
   const [said, setSaid] = useState(/** @type {any} */ (null));
@@ -47,10 +47,10 @@ export function Form({ again }) {
       <div class="form">${field("name", "Name")}${field("user", "For whom")}${field("queue", "Queue")}${field("unit", "One unit is")}${field("gang", "Units at a time at least", "number")}${field("most", "Units at a time at most", "number")}${field("minutes", "Lasts, in minutes", "number")}${field("from", `Not before (${zone()})`, "datetime-local")}${field("to", `Over by (${zone()})`, "datetime-local")}
         <label class="field">Again<select value=${fields.every} onChange=${(/** @type {any} */ event) => { setFields({ ...fields, every: event.target.value }); setSaid(null); }}>${EVERY.map(([value, text]) => html`<option value=${value}>${text}</option>`)}</select></label>
         ${fields.every === "cron" && field("cron", `Cron expression (${zone()})`)}</div>
-      <p class="row"><button class="main" disabled=${busy || past.value}>${busy ? "Asking …" : "Ask what the answer would be"}</button><span class="hint">Nothing is sent yet.</span></p></form>
+      <p class="row"><button class="main" disabled=${busy || past.value}>${busy ? "Asking …" : "Ask what the answer would be"}</button>${past.value ? html`<${Fixed} />` : html`<span class="hint">Nothing is sent yet.</span>`}</p></form>
     ${said?.problem && html`<p class="trouble" role="alert">${said.problem.message}${said.problem.field ? html` <code>${said.problem.field}</code>` : ""}</p>`}
     ${answer && html`<div class="done stack" role="status">${answer.series && answer.reservation === undefined ? html`<p>${said.dry ? "It would be kept: each occurrence is asked for as a reservation of its own." : "It is kept."} The first window begins at <${Time} ms=${answer.start_s * 1_000} />${fields.every === "cron" ? " or later" : ""}.</p>` : html`<p>${said.dry ? (answer.answer?.accepted ?? answer.accepted) === false ? "It would be refused." : "It would be accepted." : "It is asked for."} ${answer.answer?.detail ?? ""}</p>`}
       ${answer.steps?.length > 0 && html`<${Table} label="The plan"><thead><tr><th>From</th><th>To</th><th class="num">Units</th><th>In all</th></tr></thead><tbody>${answer.steps.map((/** @type {any} */ step, /** @type {number} */ index) => html`<tr key=${index}><td><${Time} ms=${step.from_ms} /></td><td><${Time} ms=${step.to_ms} /></td><td class="num">${number(step.units)}</td><td>${amounts(step.usage)}</td></tr>`)}</tbody><//>`}
-      ${said.dry ? html`<p><button type="button" class="main" disabled=${busy || fixed.value !== ""} title=${fixed.value || null} onClick=${() => ask(false)}>Ask for it</button></p>` : html`<p><a href=${href([fields.every ? "series" : "reservations", fields.name.trim()])}>${fields.every ? "The series" : "The reservation"}</a></p>`}</div>`}
+      ${said.dry ? html`<p><button type="button" class="main" disabled=${busy || fixed.value !== ""} onClick=${() => ask(false)}>Ask for it</button> <${Fixed} /></p>` : html`<p><a href=${href([fields.every ? "series" : "reservations", fields.name.trim()])}>${fields.every ? "The series" : "The reservation"}</a></p>`}</div>`}
   </section>`;
 }

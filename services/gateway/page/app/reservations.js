@@ -5,8 +5,8 @@ import { useCanvas } from "./canvas.js";
 import { useDocument } from "./documents.js";
 import { html, useState } from "./lib.js";
 import { colour } from "./lines.js";
-import { nowMs, past } from "./moment.js";
-import { Empty, Fact, Facts, Shown, State, Table, Time } from "./parts.js";
+import { nowMs, past, shown } from "./moment.js";
+import { Empty, Fact, Facts, Fixed, Shown, State, Table, Time } from "./parts.js";
 import { extent } from "./plan.js";
 import { Form } from "./reservation_form.js";
 import { href, queueHref } from "./route.js";
@@ -14,6 +14,7 @@ import { SeriesList } from "./series.js";
 import { may, mayChange } from "./session.js";
 import { amount, amounts, label, measured, moment, number } from "./text.js";
 import { Why } from "./why.js";
+import { Words } from "./words.js";
 
 const HEIGHT = 190;
 const SHOWN_MAX = 200;
@@ -32,7 +33,7 @@ export function Reservations() {
             ${rows.slice(0, SHOWN_MAX).map((/** @type {any} */ row) => html`<${Row} key=${row.reservation} row=${row} />`)}</tbody><//>`}
           ${rows.length > SHOWN_MAX && html`<p class="note">The first ${SHOWN_MAX} of ${number(rows.length)}.</p>`}</section>
         <${SeriesList} />
-        ${may("submitter") && html`<${Form} again=${found.again} />`}</div>`;
+        ${may("submitter") && shown.value && html`<${Form} again=${found.again} />`}</div>`;
     }}<//>`;
 }
 
@@ -101,9 +102,9 @@ export function Reservation({ name }) {
   const found = useDocument(path("reservations", name), ["reservations"]);
   return html`<${Shown} read=${found} what=${`reservation ${name}`}>${(/** @type {any} */ row) => html`
     <div class="head"><h1>${name}</h1><${Fact} kind="reservation" name=${name} field="state" value=${row.state}><${State} state=${row.state} /><//>
-      <p class="row"><${Action} label="Give it back" offered=${["requested", "accepted", "broken"].includes(row.state) && mayChange(row.user, row.queue)} grave title=${`Give ${name} back`} what="What is promised to it becomes free for others. Its jobs go on without it." run=${() => send("DELETE", `${path("reservations", name)}?user=${encodeURIComponent(row.user)}`)} log=${{ reservation: name }} done="It is given back." after=${found.again} /></p></div>
+      <p class="row"><${Fixed} /><${Action} label="Give it back" offered=${["requested", "accepted", "broken"].includes(row.state) && mayChange(row.user, row.queue)} grave title=${`Give ${name} back`} what="What is promised to it becomes free for others. Its jobs go on without it." run=${() => send("DELETE", `${path("reservations", name)}?user=${encodeURIComponent(row.user)}`)} log=${{ reservation: name }} done="It is given back." after=${found.again} /></p></div>
     <div class="grid"><section class="card" aria-label="Facts"><${Facts} rows=${[["Queue", html`<a href=${queueHref(row.queue)}>${row.queue}</a>`], ["User", row.user], ["Requested", html`<${Time} ms=${row.requested_ms} />`], ["Answered", html`<${Time} ms=${row.answered_ms} />`],
-        ["Answer", row.answer && (row.answer.detail || row.answer.reason)], ["Offered instead", row.answer && row.answer.offer_from_ms !== null && html`<${Time} ms=${row.answer.offer_from_ms} /> to <${Time} ms=${row.answer.offer_to_ms} />`],
+        ["Answer", row.answer && html`<${Words} text=${row.answer.detail || row.answer.reason} />`], ["Offered instead", row.answer && row.answer.offer_from_ms !== null && html`<${Time} ms=${row.answer.offer_from_ms} /> to <${Time} ms=${row.answer.offer_to_ms} />`],
         ["Series", row.series && html`<a href=${href(["series", row.series])}>${row.series}</a>`], ["Moved", row.moved ? `${number(row.moved)} times: ${row.moved_why}` : ""], ["Progress", row.progress]].filter(([, value]) => value !== false)} />
         <p><a href=${href(["jobs"], { reservation: name })}>Jobs that run under it</a></p></section>
       <${Why} where=${path("reservations", name, "why")} kinds=${["reservations", "jobs"]} kind="reservation" name=${name} />

@@ -3,7 +3,7 @@ import { path, send } from "./api.js";
 import { Action } from "./act.js";
 import { useDocument } from "./documents.js";
 import { html } from "./lib.js";
-import { Empty, Fact, Facts, Shown, State, Table, Time } from "./parts.js";
+import { Empty, Fact, Facts, Fixed, Shown, State, Table, Time } from "./parts.js";
 import { extent } from "./plan.js";
 import { href, queueHref } from "./route.js";
 import { amounts, duration, number } from "./text.js";
@@ -30,7 +30,7 @@ export function Series({ name }) {
   const all = useDocument("v1/reservations", ["reservations"]);
   return html`<${Shown} read=${found} what=${`series ${name}`}>${(/** @type {any} */ row) => {
     const occurrences = (all.data?.reservations ?? []).filter((/** @type {any} */ each) => each.series === name);
-    return html`<div class="head"><h1>${name}</h1><p class="none">a reservation that recurs</p><p class="row"><${Action} label="End it" grave title=${`End ${name}`} what="Its occurrences that have not begun are given back. The others go on." run=${() => send("DELETE", `${path("series", name)}?user=${encodeURIComponent(row.user)}`)} log=${{ type: "SeriesEnded" }} done="It is ended." after=${found.again} /></p></div>
+    return html`<div class="head"><h1>${name}</h1><p class="none">a reservation that recurs</p><p class="row"><${Fixed} /><${Action} label="End it" grave title=${`End ${name}`} what="Its occurrences that have not begun are given back. The others go on." run=${() => send("DELETE", `${path("series", name)}?user=${encodeURIComponent(row.user)}`)} log=${{ type: "SeriesEnded" }} done="It is ended." after=${found.again} /></p></div>
       <div class="grid"><section class="card wide" aria-label="Facts"><${Facts} rows=${[["Recurs", every(row)], ["Queue", html`<a href=${queueHref(row.queue)}>${row.queue}</a>`], ["User", row.user], ["Requested", html`<${Time} ms=${row.requested_ms} />`], ["First at", html`<${Time} ms=${row.start_s * 1_000} />`],
           ["Asked for up to", row.asked_s !== null && html`<${Time} ms=${row.asked_s * 1_000} />`], ["Occurrences asked for", html`<${Fact} kind="series" name=${name} field="occurrences" value=${row.occurrences}>${number(row.occurrences)}<//>`]].filter(([, value]) => value !== false)} /></section>
         <section class="card wide" aria-label="Occurrences"><h2>Occurrences</h2>${!occurrences.length ? html`<${Empty}>None has been asked for yet: each is as soon as it lies within the time that can be planned.<//>` : html`<${Table} label="Occurrences"><thead><tr><th>Reservation</th><th>State</th><th>From</th><th>To</th><th>At most</th><th>Answer</th></tr></thead><tbody>

@@ -2,7 +2,7 @@
 import { path, read, send } from "./api.js";
 import { html, useEffect, useState } from "./lib.js";
 import { fixed } from "./moment.js";
-import { Facts, Table } from "./parts.js";
+import { Facts, Fixed, Table } from "./parts.js";
 import { href, queueHref, route } from "./route.js";
 import { counted, duration, number, percent } from "./text.js";
 
@@ -65,7 +65,7 @@ export function Submit() {
       <h2>Or any spec, as YAML or JSON</h2>
       <label class="field">From a file<input type="file" accept=".yaml,.yml,.json" onChange=${load} /></label>
       <label class="field">What is sent<textarea rows="14" spellcheck=${false} value=${spec} onInput=${(/** @type {any} */ event) => { setText(event.target.value); setSaid(null); }}></textarea></label>
-      <p class="row"><button disabled=${busy || fixed.value !== ""} title=${fixed.value || null}>${busy ? "Asking …" : "Try it"}</button><button type="button" class="main" disabled=${busy || fixed.value !== ""} title=${fixed.value || null} onClick=${() => submit(false)}>Submit</button>${text !== null && html`<button type="button" onClick=${() => setText(null)}>Back to the form</button>`}
+      <p class="row"><button disabled=${busy || fixed.value !== ""}>${busy ? "Asking …" : "Try it"}</button><button type="button" class="main" disabled=${busy || fixed.value !== ""} onClick=${() => submit(false)}>Submit</button><${Fixed} />${text !== null && html`<button type="button" onClick=${() => setText(null)}>Back to the form</button>`}
         <span class="hint">A try submits nothing, and says what would become of the job.</span></p>
       ${said?.problem && html`<p class="trouble" role="alert">${said.problem.message}${said.problem.field ? html` <code>${said.problem.field}</code>` : ""}</p>`}
       ${said?.answer?.dry_run && html`<${Tried} answer=${said.answer} />`}
