@@ -70,7 +70,10 @@ _Every = Annotated[
 _Records = Annotated[
     int,
     typer.Option(
-        "--checkpoint-records", help="or so many records behind the log", min=1, envvar="LARGESSE_CHECKPOINT_RECORDS"
+        "--checkpoint-records",
+        help="or this number of records behind the log",
+        min=1,
+        envvar="LARGESSE_CHECKPOINT_RECORDS",
     ),
 ]
 _KEPT = "let go of what is older, behind the older of two checkpoints, once the archive has it as it was written"

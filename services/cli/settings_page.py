@@ -73,7 +73,7 @@ _CLIENT = (
 _ARCHIVER = (
     ("LARGESSE_ARCHIVE", "", "where the archive and the checkpoints lie"),
     ("LARGESSE_CHECKPOINT_EVERY", "`6h`", "a checkpoint is due once the newest is so old"),
-    ("LARGESSE_CHECKPOINT_RECORDS", "1,000,000", "or so many records behind the log"),
+    ("LARGESSE_CHECKPOINT_RECORDS", "1,000,000", "or this number of records behind the log"),
     ("LARGESSE_KEEP_LOG", "all", "what is older goes, behind the older of two checkpoints, once the archive has it"),
     ("LARGESSE_SEGMENT_AGE", "`1h`", "a segment of the archive ends when its first record is so old"),
     ("LARGESSE_ARCHIVE_KEY_FILE", "", "file with the private key with which the archive is signed"),
@@ -140,16 +140,8 @@ def settings_page() -> str:
             "An agent whose `LARGESSE_BUS` is that broker, `mqtt://` or `mqtts://`, reads the two files, too.",
             *("", *_table(("variable", "default", "unit", "meaning"), _variables(BRIDGE)), ""),
             *_router(),
-            "## The archiver",
-            "",
-            "`largesse archive keep` reads these and `LARGESSE_METRICS_PORT`, and as every command those below.",
-            "",
-            *_table(("variable", "default", "meaning"), ((f"`{name}`", *rest) for name, *rest in _ARCHIVER)),
-            "",
-            "## The command line",
-            "",
-            *_table(("variable", "default", "meaning"), ((f"`{name}`", *rest) for name, *rest in _CLIENT)),
-            "",
+            *_archiver(),
+            *_named("The command line", _CLIENT),
             "## Limits",
             "",
             "Input beyond a limit is refused with the field and the number. The gateway has",
@@ -159,6 +151,17 @@ def settings_page() -> str:
             "",
         )
     )
+
+
+def _archiver() -> tuple[str, ...]:
+    said = "`largesse archive keep` reads these and `LARGESSE_METRICS_PORT`, and as every command those below."
+    return _named("The archiver", _ARCHIVER, said, "")
+
+
+def _named(title: str, rows: Iterable[tuple[str, ...]], *said: str) -> tuple[str, ...]:
+    """A part of the page with a table of variables without units."""
+    table = _table(("variable", "default", "meaning"), ((f"`{name}`", *rest) for name, *rest in rows))
+    return (f"## {title}", "", *said, *table, "")
 
 
 def _router() -> tuple[str, ...]:

@@ -36,7 +36,7 @@ def joined(archive: Source, live: Source) -> Source:
 
 
 def _behind(
-    archive: Source, live: Source, read: Callable[[None], Iterator[Message]], file: StateFile, hear: Hear
+    archive: Source, live: Source, read: Callable[[], Iterator[Message]], file: StateFile, hear: Hear
 ) -> Iterator[Step]:
     """From a checkpoint on: the live log where it still has that place, else both. Raises NotItsLog, SeamBroken."""
     assert live.behind is not None

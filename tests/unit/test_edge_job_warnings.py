@@ -40,7 +40,7 @@ def test_all_unknown_fields_are_named_at_once_the_first_of_the_document_first():
     fault = refused(document)
 
     assert fault.field == "colour"
-    assert fault.reason.startswith("unknown field; known here: altruism_permille, from_stage, hold, job, ")
+    assert fault.reason.startswith("unknown field; known here: after_jobs, altruism_permille, from_stage, hold, job, ")
     assert fault.reason.endswith(
         '; unknown too: stages[0].taks (did you mean "tasks"?), stages[1].comand (did you mean "command"?), '
         'stages[1].tint, quue (did you mean "queue"?)'

@@ -176,6 +176,11 @@ def unschedulable():
     return Watched().take(NodeReported("n0", "e1", {"cpu": 4_000}, {}, [], "agent", unschedulable="its disk is full"))
 
 
+def devices_out():
+    devices = [Device(0), Device(1, out="Xid 79: fallen off the bus")]
+    return Watched().take(NodeReported("n0", "e1", {"cpu": 4_000, "gpu": 1_000}, {}, devices, "agent"))
+
+
 def moved():
     story = promised_cell(step(HOUR, 2 * HOUR, 2))
     story.put(Plans(2, [PlanAnswer("r", accepted=True, reason="moved", detail="a node was lost")], [], []))
@@ -227,6 +232,7 @@ CASES = {
     "node_lost": Case(lambda: Watched().take(NodeLeft("n0", "e1")).settle(), "n0"),
     "draining": Case(lambda: Watched().take(NodeDrained("n0", True, "ann")).settle(), "n0"),
     "unschedulable": Case(unschedulable, "n0"),
+    "devices_out": Case(devices_out, "n0", main=False),
     "failing": Case(with_failures, "n0"),
     "full": Case(lambda: full().submit("j", stage()), "n0"),
     "open": Case(lambda: Watched().take(JobSpec("j", "default", [stage()])), "n0"),

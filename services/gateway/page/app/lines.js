@@ -11,7 +11,7 @@ export function colour(name) {
   return getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
 }
 
-/** Labels of axes have room for so many letters at the least, so that charts one below the other begin at the same place. */
+/** Labels of axes have room for this number of letters at the least, so that charts one below the other begin at the same place. */
 const LETTERS_MIN = 10;
 
 /** How much room the longest label of an axis takes. @param {any} _ @param {string[] | null} labels */
