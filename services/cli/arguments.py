@@ -249,6 +249,10 @@ Archive = Annotated[
         metavar="STORE",
     ),
 ]
+SideBySide = Annotated[
+    int | None,
+    typer.Option("--jobs", help="with --verify: verify between checkpoints, N at a time", metavar="N", min=1, max=256),
+]
 Json = Annotated[bool, typer.Option("--json", help="print one JSON document and nothing else", callback=expect_json)]
 At = Annotated[
     str | None,

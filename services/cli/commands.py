@@ -1,12 +1,13 @@
 """Every command of `largesse`. Each imports what it needs itself, so that none waits for what another needs."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from services.cli import archiving, auditing, changing, contexts, doctoring, hindsight, live
-from services.cli.arguments import Archive, At, Json, LogPath, Url, knobs_named, presets_named, tasks_named
+from services.cli.arguments import Archive, At, Json, LogPath, SideBySide, Url, knobs_named, presets_named, tasks_named
 from services.cli.client import Gateway
 from services.cli.context_commands import context_app
 from services.cli.ending import Wrong, out, out_json
@@ -265,6 +266,7 @@ def replay(
     across_rules: Annotated[
         bool, _option("--across-rules", text="with --verify: decide rounds of other rules with these, too")
     ] = False,
+    jobs: SideBySide = None,
     until: Annotated[int | None, typer.Option("--until", help="only up to this record", metavar="SEQ", min=1)] = None,
     what_if: WhatIf = False,
     preset: OtherPresets = None,
@@ -297,6 +299,8 @@ def replay(
         raise Wrong(f"{option}: goes with --what-if")
     if across_rules and not verify:
         raise Wrong("--across-rules: goes with --verify")
+    if jobs is not None and not verify:
+        raise Wrong("--jobs: goes with --verify")
     if what_if and (verify or until is not None):
         raise Wrong(f"--what-if: cannot be combined with {'--verify' if verify else '--until: write --to'}")
     log = replaying.behind(archive, log)
@@ -306,7 +310,12 @@ def replay(
         asking.what_if(log, said, json=json)
         return
     if verify:
-        replaying.replay_and_verify(log, until=until, json=json, across_rules=across_rules)
+        spans = None
+        if jobs is not None:
+            from services.cli.verifying import verified
+
+            spans = partial(verified, log, until, across_rules, jobs)
+        replaying.replay_and_verify(log, until=until, json=json, across_rules=across_rules, spans=spans)
     else:
         replaying.replay(log, until=until, json=json)
 

@@ -1,6 +1,6 @@
 """`largesse replay` and `largesse export`: a recorded log decided again, looked at, or written as one portable file."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from os import environ
@@ -28,8 +28,12 @@ from services.replay.joined import SeamBroken, joined
 from services.replay.router_source import is_router, open_router
 from services.replay.source import ARCHIVE, NoLog, Source, open_source, write_export
 from services.replay.start import Start, StartRefused
+from services.replay.verdict import Verdict
 from services.replay.verify import verify
 from services.replay.viewing import viewing
+
+Spans = Callable[[Tell | None], Verdict]
+"""Verifies a log between its checkpoints (verifying.py)."""
 
 
 def replay(log: str, *, until: int | None, json: bool) -> None:
@@ -59,15 +63,20 @@ def replay(log: str, *, until: int | None, json: bool) -> None:
     out(rendered(table(("", ""), rows)))
 
 
-def replay_and_verify(log: str, *, until: int | None, json: bool, across_rules: bool = False) -> None:
-    """Decides the log again, with `across_rules` what was decided under others, too. Raises Refused where it differs,
-    or nothing could be compared; Wrong.
+def replay_and_verify(
+    log: str, *, until: int | None, json: bool, across_rules: bool = False, spans: Spans | None = None
+) -> None:
+    """Decides the log again, with `across_rules` what was decided under others, too; by `spans`, where that is given.
+    Raises Refused where it differs, or nothing could be compared; Wrong.
     """
     if is_router(log):
         _replay_routes(log, verify=True, until=until, json=json)
         return
     with reading(), progress_of("verifying", "records") as tell:
-        verdict = verify(watched(source_of(log), tell), until, across_rules=across_rules)
+        if spans is not None:
+            verdict = spans(tell)
+        else:
+            verdict = verify(watched(source_of(log), tell), until, across_rules=across_rules)
     if verdict.difference is None:
         _check_until(until, verdict.seq)
     if json:

@@ -20,9 +20,12 @@ _HASH_CHARACTERS = 32
 
 
 class Documents:
-    """One pass over a log. What `hear` is told waits for the next `check`."""
+    """One pass over a log. What `hear` is told waits for the next `check`. Documents on rounds up to record `begin`,
+    before which nothing was decided, go to `stray`.
+    """
 
-    def __init__(self) -> None:
+    def __init__(self, begin: int = 0, stray: list[tuple[str, bytes]] | None = None) -> None:
+        self._begin, self._stray = begin, [] if stray is None else stray
         self._heard: list[tuple[str, bytes]] = []
         self._early: dict[str, list[tuple[str, bytes]]] = {}
         self._opening: Record | None = None
@@ -59,6 +62,16 @@ class Documents:
         for name, content in heard:
             self._check(name, content, seq)
 
+    def decided(self, most: int) -> dict[str, str]:
+        """What was decided in the last rounds, at most that number, for `judge`."""
+        return dict(list(self._over.items())[-most:])
+
+    def judge(self, documents: list[tuple[str, bytes]], decided: dict[str, str], seq: int) -> None:
+        """Compares documents that came behind record `seq` with what was decided before it. Raises Diverged."""
+        self._over = decided
+        for name, content in documents:
+            self._check(name, content, seq)
+
     def _check(self, name: str, content: bytes, seq: int) -> None:
         topic, _, rest = name.partition("/")
         place, _, opening = rest.partition("/")
@@ -74,11 +87,13 @@ class Documents:
             if mine[:_HASH_CHARACTERS] not in kept:
                 what = "it came after its round, and is none of the round's answers"
                 raise _wrong(name, topic, place, opening, what, "hash", mine, "another")
-        elif _seq_of(opening) > seq:
+        elif seq_of(opening) > seq:
             self._early.setdefault(opening, []).append((name, content))
+        elif 0 < seq_of(opening) <= self._begin:
+            self._stray.append((name, content))
 
 
-def _seq_of(opening: str) -> int:
+def seq_of(opening: str) -> int:
     """The seq in the name of an opening, CELL/SEQ/rROUND/PREFIX; 0 where it is no such name."""
     parts = opening.rsplit("/", 3)
     return int(parts[1]) if len(parts) == 4 and parts[1].isdecimal() else 0
@@ -99,4 +114,4 @@ def _wrong(
     shard, _, of = place.partition("-")
     round_number = int(opening.rsplit("/", 2)[1].removeprefix("r"))
     where = f"{topic} of shard {shard} of {of}"
-    return Diverged(Difference(_seq_of(opening), round_number, where, f"{name}: {what}", path, recorded, decided))
+    return Diverged(Difference(seq_of(opening), round_number, where, f"{name}: {what}", path, recorded, decided))

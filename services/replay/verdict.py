@@ -22,7 +22,9 @@ class Span:
 
 @dataclass(slots=True)
 class Verdict:
-    """What a verification came to. `prefix`: hash chain over the records up to `seq`, the last one it went through."""
+    """What a verification came to. `prefix`: hash chain over the records up to `seq`, the last one it went through.
+    `unseen`: it began behind this record, with the states of a checkpoint; what was before is gone.
+    """
 
     source: str
     records: int = 0
@@ -32,6 +34,7 @@ class Verdict:
     fed: list[Span] = field(default_factory=list)
     prefix: str = ""
     difference: Difference | None = None
+    unseen: int = 0
 
     @property
     def is_same(self) -> bool:
@@ -46,7 +49,8 @@ class Verdict:
     def text(self) -> str:
         """For people."""
         compared = f"{plural(self.rounds_compared, 'round')} compared, {plural(self.records, 'record')}"
-        fed = "".join(f"; {_rounds(s)} of rules {s.rules}: {_across(s)}" for s in self.fed)
+        seen = f"; records 1 to {self.unseen:,} were not seen: they have been trimmed" if self.unseen else ""
+        fed = seen + "".join(f"; {_rounds(s)} of rules {s.rules}: {_across(s)}" for s in self.fed)
         if self.difference is None:
             word = "same" if self.is_same else "nothing of these rules to compare"
             if any(span.rounds_differing for span in self.fed):

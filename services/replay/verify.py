@@ -8,7 +8,7 @@ winners and named. Answers to openings that are not in the log were answers to n
 """
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from largesse.core import RULES
@@ -53,9 +53,10 @@ from services.admission.core.closings import Closings
 from services.admission.core.judge import judge, lose
 from services.admission.core.rounds import accepts_forecast, cause_of_due, close, due
 from services.replay.differences import Difference, Diverged, first_difference, shown
-from services.replay.documents import Documents
+from services.replay.documents import Documents, seq_of
 from services.replay.refold import CoreRaised, Refold
 from services.replay.source import Source, Step
+from services.replay.start import Start
 from services.replay.verdict import Span, Verdict
 
 FORECASTS_KEPT = 1_000
@@ -81,10 +82,13 @@ def verify(source: Source, until: int | None = None, *, across_rules: bool = Fal
     """Goes through the log up to seq `until`. `across_rules`: rounds of other rules are decided, too, each from what
     was recorded before it. Raises StartRefused, and what reading it raises (damage, gaps).
     """
+    return checked(source, until, across_rules=across_rules).verdict
+
+
+def checked(source: Source, until: int | None = None, *, across_rules: bool = False) -> "Check":
+    """The same, with where it ended. Raises as `verify`."""
     start = source.start
-    check = _Check(Refold(source.shards_max(), start=start), Verdict(source.name), across_rules)
-    if start is not None:
-        check.rules, check.last = start.rules, start.last()
+    check = Check(Refold(source.shards_max(), start=start), Verdict(source.name), across_rules, start)
     try:
         for step in source.steps(check.documents.hear):
             if until is not None and step.accepted.record.seq > until:
@@ -99,22 +103,36 @@ def verify(source: Source, until: int | None = None, *, across_rules: bool = Fal
         check.verdict.difference = diverged.difference
     check.verdict.records, check.verdict.seq = check.cores.records, check.last.seq
     check.verdict.prefix = check.cores.prefix.hex()
-    return check.verdict
+    return check
 
 
-class _Check:
-    """One pass over a log. `rules`: of the latest opening; None before the first."""
+@dataclass(slots=True)
+class Unjudged:
+    """What only who knows the records before a start can judge: forecasts and checkpoints that the log has behind it,
+    and decisions on rounds before it.
+    """
 
-    def __init__(self, cores: Refold, verdict: Verdict, across_rules: bool) -> None:
+    facts: list[Record] = field(default_factory=list)
+    documents: list[tuple[str, bytes]] = field(default_factory=list)
+
+
+class Check:
+    """One pass over a log, from its `start`. `rules`: of the latest opening; None before the first. `forecasts`: what
+    forecasters said that the log has not yet.
+    """
+
+    def __init__(self, cores: Refold, verdict: Verdict, across_rules: bool, start: Start | None = None) -> None:
         self.cores = cores
         self.across_rules = across_rules
         self.verdict = verdict
-        self.documents = Documents()
-        self.rules: int | None = None
+        self.unjudged = Unjudged()
+        self.begin = 0 if start is None else start.seq
+        self.documents = Documents(self.begin, self.unjudged.documents)
+        self.rules = None if start is None else start.rules
         self.opening: Record | None = None
         self.answers: Answers | None = None
         self.forecasts: dict[str, object] = {}
-        self.last = Record("", 0, "", 0, 0, 0, "", "", None)
+        self.last = Record("", 0, "", 0, 0, 0, "", "", None) if start is None else start.last()
         self.closings = Closings()
 
     def take(self, step: Step) -> None:
@@ -177,9 +195,10 @@ class _Check:
                 given = JobRerun(body.submitted, body.from_stage)
             self._compare_log(step, judge(state, given, body.author, record.time), "")
         elif isinstance(body, Checkpoint):
-            # One before those that are remembered was judged by a sequencer that remembered it.
-            if body.closing > self.closings.first and (why := self.closings.refusal(body)) is not None:
-                raise Diverged(_at(record, "cluster.log", why[1], why[0]))
+            if body.closing <= self.begin:
+                self.unjudged.facts.append(record)
+            else:
+                check_noted(record, self.closings)
         elif isinstance(body, JUDGED_WHOLE):
             self._compare_log(step, judge(state, body, body.author, record.time), "")
 
@@ -189,9 +208,9 @@ class _Check:
             return
         if not accepts_forecast(self.cores.admission, body):
             raise Diverged(_at(record, "cluster.log", "it was stale: another of its kind came after what it saw"))
-        said = self.forecasts.pop(record.cause, None)
-        if said is not None and said != body:
-            self._compare(record, record.cause.partition("/")[0], _plain(body), _plain(said))
+        if self.begin and seq_of(record.cause.partition("/")[2].partition("/")[2]) <= self.begin:
+            self.unjudged.facts.append(record)
+        check_said(record, self.forecasts)
 
     def _compare_log(self, step: Step, body: LogBody | None, cause: str) -> None:
         record = step.accepted.record
@@ -207,12 +226,7 @@ class _Check:
             cause=cause,
         )
         if encode(expected) != step.accepted.content:
-            self._compare(record, "cluster.log", _plain(decode(step.accepted.content)), _plain(expected))
-
-    def _compare(self, record: Record, topic: str, recorded: object, decided: object) -> None:
-        found = first_difference(recorded, decided)
-        if found is not None:
-            raise Diverged(_at(record, topic, "the documents differ", *found))
+            _compare(record, "cluster.log", _plain(decode(step.accepted.content)), _plain(expected))
 
     # ---------------------------------------------------------------- rounds
     def _open(self, opening: Record) -> None:
@@ -279,9 +293,29 @@ class _Check:
         named = next((h for h in closing.body.hashes if (h.topic, h.shard, h.of) == wanted), None)
         recorded = step.decision(closing.cause, named) if named is not None else None
         if recorded is not None:
-            self._compare(closing, topic, json.loads(recorded), json.loads(content))
+            _compare(closing, topic, json.loads(recorded), json.loads(content))
         expected = named.hash if named is not None else "no such answer"
         raise Diverged(_at(closing, topic, "the answers differ", "hash", expected, content_hash(content)))
+
+
+def check_said(record: Record, forecasts: dict[str, object]) -> None:
+    """A forecast in the log is what was said. Raises Diverged."""
+    said = forecasts.pop(record.cause, None)
+    if said is not None and said != record.body:
+        _compare(record, record.cause.partition("/")[0], _plain(record.body), _plain(said))
+
+
+def check_noted(record: Record[Checkpoint], closings: Closings) -> None:
+    """A checkpoint that the log notes is behind one of its closings. Raises Diverged."""
+    # One before those that are remembered was judged by a sequencer that remembered it.
+    if record.body.closing > closings.first and (why := closings.refusal(record.body)) is not None:
+        raise Diverged(_at(record, "cluster.log", why[1], why[0]))
+
+
+def _compare(record: Record, topic: str, recorded: object, decided: object) -> None:
+    found = first_difference(recorded, decided)
+    if found is not None:
+        raise Diverged(_at(record, topic, "the documents differ", *found))
 
 
 def recorded_winners(step: Step, closing: Record) -> list[tuple[Wanted, Record]]:

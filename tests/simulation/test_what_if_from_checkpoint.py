@@ -30,10 +30,10 @@ JOBS = 24
 
 
 @cache
-def recorded(preset="largesse", seed=8):
+def recorded(jobs=JOBS):
     """A log in which nodes fail, gangs wait and tasks fail, with checkpoints."""
     folder = Path(mkdtemp(prefix="checkpointed-"))
-    drawn(folder / "log", seed, preset, outages=True, jobs=JOBS)
+    drawn(folder / "log", 8, "largesse", outages=True, jobs=jobs)
     return Checkpointed(folder, folder / "log", CHECKPOINTS)
 
 

@@ -27,6 +27,10 @@ class Closings:
         """The seq of the first one; 0 where there is none."""
         return next(iter(self._prefixes), 0)
 
+    def kept(self) -> list[tuple[int, str]]:
+        """All that are remembered, in order."""
+        return list(self._prefixes.items())
+
     def refusal(self, asked: Checkpoint) -> tuple[str, str] | None:
         """The field for which a checkpoint is none of this log, and why; None: the log has its closing."""
         prefix = self._prefixes.get(asked.closing)
