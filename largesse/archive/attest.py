@@ -30,6 +30,7 @@ FORMAT = 1
 ATTESTATIONS = "attestations/"
 _SIGNED = b"largesse attestation 1\n"
 _KEY_BYTES_MAX = 65_535
+_FINGERPRINT = 16
 
 
 class KeyUnusable(ValueError):
@@ -56,7 +57,7 @@ class Attestation:
     @property
     def name(self) -> str:
         """Its name in the store."""
-        return f"{ATTESTATIONS}{self.number:012d}-{self.key[:16]}.json"
+        return f"{ATTESTATIONS}{self.number:012d}-{self.key[:_FINGERPRINT]}.json"
 
     def signed(self) -> bytes:
         """The bytes that the signature is of."""
@@ -146,9 +147,33 @@ def attest(store: Store, newest: Noted, key: PrivateKey, at_ms: int) -> tuple[At
     return signed, True
 
 
+@dataclass(frozen=True, slots=True)
+class Signer:
+    """Somebody who has signed, by the beginning of the public key: how often, and `number` of the newest manifest."""
+
+    key: str
+    count: int
+    number: int
+
+
+def fingerprint(key: PublicKey) -> str:
+    """The beginning of a public key, by which its attestations are named."""
+    return key.public_bytes_raw().hex()[:_FINGERPRINT]
+
+
+def signers_in(store: Store) -> list[Signer]:
+    """By whose keys there are attestations, by their names alone. Raises StoreError."""
+    found: dict[str, list[int]] = {}
+    for stored in store.names(ATTESTATIONS):
+        number, _, key = stored.name.removeprefix(ATTESTATIONS).removesuffix(".json").partition("-")
+        if number.isdecimal() and key:
+            found.setdefault(key, []).append(int(number))
+    return [Signer(key, len(numbers), max(numbers)) for key, numbers in sorted(found.items())]
+
+
 def check_attestations(store: Store, manifests: list[Noted], key: PublicKey) -> Attested:
     """What one key has signed of an archive, oldest first. Raises StoreError."""
-    mine, wrong, last, count = f"-{key.public_bytes_raw().hex()[:16]}.json", list[str](), None, 0
+    mine, wrong, last, count = f"-{fingerprint(key)}.json", list[str](), None, 0
 
     def named(number: int) -> Noted | None:
         return manifests[number - 1] if 0 < number <= len(manifests) else None

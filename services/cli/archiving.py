@@ -11,7 +11,7 @@ from services.cli.ending import Refused, Wrong, note, out, out_json
 
 if TYPE_CHECKING:
     from largesse.archive.archiver import Archived
-    from largesse.archive.attest import Attested, PublicKey
+    from largesse.archive.attest import Attested, PublicKey, Signer
     from largesse.archive.manifest import Manifest
     from largesse.archive.reader import Standing
     from largesse.archive.store import Store
@@ -142,16 +142,34 @@ def status(store: StoreUrl, json: Json = False) -> None:
     """Show what there is in an archive: the records of a cell that it has, in how many segments of what size, and what
     archivers that were stopped have left. Looks at names, sizes and manifests; `verify` reads it all.
     """
+    from largesse.archive.attest import signers_in
     from largesse.archive.reader import standing
     from services.cli.replaying import storing
 
     opened = opened_store(store)
     with storing():
-        found = standing(opened)
+        found, signers = standing(opened), signers_in(opened)
     if json:
-        out_json(_document(opened, found))
-    else:
-        _show(found)
+        said = [{"key": each.key, "count": each.count, "seq": _seq_of(each, found)} for each in signers]
+        out_json({**_document(opened, found), "attestations": said})
+        return
+    _show(found)
+    for each in signers:
+        out(f"attested   {_signed_by(each, found)}")
+
+
+def _seq_of(signer: "Signer", found: "Standing") -> int | None:
+    """Up to which record somebody has signed; None where that manifest is missing."""
+    there = 0 < signer.number <= len(found.manifests)
+    return found.manifests[signer.number - 1].manifest.end.seq if there else None
+
+
+def _signed_by(signer: "Signer", found: "Standing") -> str:
+    from services.cli.show import plural
+
+    seq = _seq_of(signer, found)
+    upto = f"records 1 to {seq:,}" if seq is not None else f"manifest {signer.number:,}, which is missing,"
+    return f"{upto} by key {signer.key} ({plural(signer.count, 'attestation')})"
 
 
 def _document(store: "Store", found: "Standing") -> dict[str, object]:
@@ -233,13 +251,24 @@ def verify(
         out(line)
     if wrong:
         raise Refused(f"{plural(len(wrong), 'thing')} of {opened.url} not as written")
-    if key is not None and attested.last is None:
-        raise Refused(f"{opened.url}: the owner of {key} has attested nothing there")
+    if public is not None and attested.last is None:
+        raise Refused(_signed_by_others(opened, public, str(key), found))
     if not json:
         out(f"records 1 to {last:,}: one chain in {plural(len(found.manifests), 'segment')}, as written")
         if attested.last is not None:
             _show_attested(attested, last)
         note(_UNSEEN.format(opened.url))
+
+
+def _signed_by_others(store: "Store", public: "PublicKey", path: str, found: "Standing") -> str:
+    """What to say to who holds a key by which nothing is signed."""
+    from largesse.archive.attest import fingerprint, signers_in
+
+    mine = f"{store.url}: the owner of {path} (key {fingerprint(public)}) has attested nothing there"
+    others = "; ".join(_signed_by(each, found) for each in signers_in(store))
+    if not others:
+        return f"{mine}, nor has anybody: `largesse attest` signs what there is"
+    return f"{mine}. Signed are {others}: give the public key of who signs this archive"
 
 
 def _show_attested(attested: "Attested", last: int) -> None:

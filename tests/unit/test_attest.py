@@ -212,6 +212,13 @@ def test_the_commands_sign_and_check(log, folder, keys, tmp_path):
     other = written(tmp_path, "other")[1]
     refused = largesse("archive", "verify", folder, "--key", other, "--processes", 1)
     assert (refused.code, "has attested nothing there" in refused.err) == (1, True)
+    signer = attestations(folder)[0].stem.partition("-")[2]
+    unknown = largesse("archive", "verify", folder, "--key", other, "--processes", 1, columns=400).err
+    assert f"by key {signer} (1 attestation): give the public key of who signs this archive" in unknown
+    status = largesse("archive", "status", folder, columns=200)
+    assert f"by key {signer} (1 attestation)" in status.out
+    listed = largesse("archive", "status", folder, "--json").json["attestations"]
+    assert [(each["key"], each["count"]) for each in listed] == [(signer, 1)]
     wrong = largesse("archive", "verify", folder, "--key", keys[0])
     assert (wrong.code, wrong.err.startswith("largesse: --key: ")) == (2, True)
     attestations(folder)[0].write_text("{}")
