@@ -93,7 +93,7 @@ def test_what_an_archiver_reads_follows_what_is_new(log, tmp_path):
     assert (first.read, first.records) == (messages, 431)
     assert again.records == 0
     assert begun.records + rest.records == 431
-    assert max(again.read, rest.read) < messages / 5
+    assert max(again.read, rest.read) < messages / 2, "what lies in the last file, which is not packed"
 
 
 def test_another_log_of_a_bus_is_refused(log, tmp_path):
