@@ -13,6 +13,7 @@ from schemas.edge.containers import ContainerInput, MountInput, container_of
 from schemas.edge.job_document import job_document
 from schemas.edge.read import read_input
 from schemas.jobs import ENGINE_LABEL
+from services.gateway.why.waits import _labels
 from services.replay.redaction import Names, walk
 from tests.strategies import for_all
 
@@ -133,3 +134,7 @@ def test_a_cell_without_an_engine_refuses_a_container_and_says_so():
     assert (reason, field) == ("exceeds_capacity", "labels")
     assert text == f"no node has a container engine (label {ENGINE_LABEL})"
     assert stage_problem({"n": plain, "m": able}, each) is None
+
+
+def test_what_explains_waiting_names_the_engine_and_not_its_label():
+    assert _labels({ENGINE_LABEL: "true", "zone": "a"}) == "a container engine, zone=a"
