@@ -14,6 +14,7 @@ BENCHMARKS = (
     "variety",
     "loads",
     "gathering",
+    "preemption",
     "file_bus",
     "starts",
     "fairness",

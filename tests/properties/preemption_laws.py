@@ -255,9 +255,10 @@ class Laws:
             del self.rooms[node]
         for room in [room for item in body.revoked for room in item.claim.rooms]:
             before = self.rooms.get(room.node)
-            tasks = room.tasks + (before.tasks if before is not None else 0)
             claim = next(item.claim.queue for item in body.revoked if room in item.claim.rooms)
-            self.rooms[room.node] = Room(claim, room, tasks)
+            found = self.rooms[room.node] = Room(claim, room, room.tasks)
+            if before is not None and before.group == found.group:  # Else its queue may claim less by now.
+                found.tasks += before.tasks
         claims = [item for item in body.revoked if item.claim is not None]
         assert len(claims) == len(body.revoked)
         taken = {}
