@@ -162,7 +162,7 @@ class StageStatus(BaseModel):
     demand: Annotated[
         dict[str, str] | None, Field(description="what a task holds; null: of a job that has ended, and forgotten")
     ]
-    labels: Annotated[dict[str, str], Field(description="those of the nodes that it may run on; empty: on any")] = {}
+    labels: Annotated[dict[str, str], Field(description="those of the nodes that it may run on; empty: on any")]
     counted: Annotated[CountedDemand | None, Field(description="null: a task counts for what it asks for")]
     usage: StageUsage | None
 
