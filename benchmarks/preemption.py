@@ -23,7 +23,7 @@ TASK = SHARE_UNITS // (NODES * CORES)
 ON: dict[str, int | str] = {"preemption": "on"}
 MODES: dict[str, dict[str, int | str]] = {
     "off": {},
-    "on, after 1 min": ON,
+    "on, after 1 min": ON | {"preempt_after_ms": MINUTE_MS},
     "on, after 5 min": ON | {"preempt_after_ms": 5 * MINUTE_MS},
     "on, after 15 min": ON | {"preempt_after_ms": 15 * MINUTE_MS},
 }

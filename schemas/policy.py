@@ -319,7 +319,7 @@ class Policy:
         " tasks have `revoke_grace_ms` to end by themselves",
     )
     preempt_after_ms: int = knob(
-        60_000, "how long a queue waits below its guarantee before tasks are taken back for it"
+        300_000, "how long a queue waits below its guarantee before tasks are taken back for it"
     )
     preempt_min_run_ms: int = knob(60_000, "a task that has run for less is never taken back for a guarantee")
     preempt_rate_permille: int = knob(
