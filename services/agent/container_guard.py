@@ -204,11 +204,13 @@ class ContainerGuardian(Guardian):
         return None
 
     def _finish(self, result: Document) -> None:
-        super()._finish(result)
-        if self._made:
-            with suppress(EngineRefused, EngineSilent):
-                self._line.ask("DELETE", f"/containers/{self._name}?force=1&v=1")
-        self._counts.remove()
+        try:
+            super()._finish(result)
+        finally:  # Also where the attempt's folder is gone.
+            if self._made:
+                with suppress(EngineRefused, EngineSilent):
+                    self._line.ask("DELETE", f"/containers/{self._name}?force=1&v=1")
+            self._counts.remove()
 
 
 def register() -> None:
