@@ -23,7 +23,7 @@ from services.agent.becoming import NOT_EXECUTABLE, NOT_FOUND, NOT_ITS_FAULT, PD
 from services.agent.container_meter import ContainerMeter
 from services.agent.engine_socket import CONFLICT, EngineRefused, EngineSilent, Line
 from services.agent.shim import FAULT_BYTES, KILL_WAIT_MS, STREAMS, CannotStart, Guardian, guardians
-from services.agent.streams import CHUNK_BYTES, Output
+from services.agent.streams import CHUNK_BYTES
 
 # As in shim.py.
 TYPE_CHECKING = False
@@ -99,13 +99,7 @@ class ContainerGuardian(Guardian):
         """Why the container cannot be started; empty: it has been. See the base class."""
         self._make_work()
         self._make_container()
-        pipes = []
-        for stream in STREAMS:
-            mine, theirs = os.pipe2(os.O_CLOEXEC)
-            pipes.append(theirs)
-            opened.append(theirs)
-            self.outputs.append(Output(mine, stream, self.task["output_bytes"]))
-            os.set_blocking(mine, False)
+        pipes = self._output_pipes(opened)
         fault, said = os.pipe2(os.O_CLOEXEC)
         opened.append(fault)
         guardian = os.getpid()

@@ -12,7 +12,7 @@ import signal
 import time
 from contextlib import suppress
 
-from services.agent.meter import Meter
+from services.agent.meter import Meter, count, counts
 from services.agent.proc import read
 
 # As in shim.py.
@@ -63,13 +63,13 @@ class ContainerMeter(Meter):
         counted_us = self.cpu_us(leader)
         self.counted = self.counted or counted_us > 0
         self.peak_kib = max(self.peak_kib, self._held_kib())
-        self._refused = max([self._refused, *(_count(f"{group}/pids.events", b"max") for group in self._within)])
+        self._refused = max([self._refused, *(count(f"{group}/pids.events", b"max") for group in self._within)])
         return None
 
     def cpu_us(self, leader: int) -> int:
         """CPU time so far, in microseconds."""
         if self._v2:
-            counted_us = _count(f"{self._v2}/cpu.stat", b"usage_usec")
+            counted_us = count(f"{self._v2}/cpu.stat", b"usage_usec")
         else:
             counted_us = _number(f"{self._v1.get('cpuacct', '-')}/cpuacct.usage") // 1_000
         self._cpu_us = max(self._cpu_us, counted_us)
@@ -127,10 +127,10 @@ class ContainerMeter(Meter):
     def _held_kib(self) -> int:
         """What it holds without pages of files, now."""
         if self._v2:
-            counts = _counts(f"{self._v2}/memory.stat")
-            return (counts.get(b"anon", 0) + counts.get(b"shmem", 0)) // 1024
-        counts = _counts(f"{self._v1.get('memory', '-')}/memory.stat")
-        return (counts.get(b"total_rss", 0) + counts.get(b"total_shmem", 0)) // 1024
+            found = counts(f"{self._v2}/memory.stat")
+            return (found.get(b"anon", 0) + found.get(b"shmem", 0)) // 1024
+        found = counts(f"{self._v1.get('memory', '-')}/memory.stat")
+        return (found.get(b"total_rss", 0) + found.get(b"total_shmem", 0)) // 1024
 
     def _highest_kib(self) -> int:
         """The kernel's own peak without what is still counted when all processes have ended: pages of files."""
@@ -165,15 +165,3 @@ def _number(path: str) -> int:
     except OSError:
         return 0
     return int(text) if text.isdigit() else 0
-
-
-def _count(path: str, name: bytes) -> int:
-    return _counts(path).get(name, 0)
-
-
-def _counts(path: str) -> dict[bytes, int]:
-    try:
-        lines = read(path).splitlines()
-    except OSError:
-        return {}
-    return {words[0]: int(words[1]) for words in map(bytes.split, lines) if len(words) == 2 and words[1].isdigit()}

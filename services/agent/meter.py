@@ -74,7 +74,7 @@ class Meter:
 
     def cpu_us(self, leader: int) -> int:
         """CPU time so far, in microseconds: the group's, or of the session's processes and of those that have ended."""
-        if self.group is not None and (counted_us := _count(f"{self.group}/cpu.stat", b"usage_usec")):
+        if self.group is not None and (counted_us := count(f"{self.group}/cpu.stat", b"usage_usec")):
             return counted_us
         ticks = sum(_cpu_ticks(pid) for pid in session_of(leader))
         return int(self._cpu_s * 1_000_000) + ticks * 1_000_000 // os.sysconf("SC_CLK_TCK")
@@ -85,7 +85,7 @@ class Meter:
 
     def killed_for_memory(self, exit_code: int) -> str | None:
         """Why the kernel ended an attempt that ended with this code, in words; None: it did not, as far as is known."""
-        if _count(f"{self.group}/memory.events", b"oom_kill") if self.group is not None else 0:
+        if count(f"{self.group}/memory.events", b"oom_kill") if self.group is not None else 0:
             if self._max_mib is None:
                 return "the machine had no more memory, and the kernel ended it"
             self.peak_kib = max(self.peak_kib, self._max_mib * 1024)
@@ -97,7 +97,7 @@ class Meter:
 
     def full_of_processes(self) -> bool:
         """Whether it was refused a process or thread for its limit."""
-        return self.group is not None and _count(f"{self.group}/pids.events", b"max") > 0
+        return self.group is not None and count(f"{self.group}/pids.events", b"max") > 0
 
     def add(self, used: resource.struct_rusage) -> None:
         """A process has ended that used this, with those it had reaped: the largest single one, as the kernel has
@@ -112,7 +112,7 @@ class Meter:
         """
         cpu_us = int(self._cpu_s * 1_000_000)
         if self.group is not None:
-            cpu_us = _count(f"{self.group}/cpu.stat", b"usage_usec") or cpu_us
+            cpu_us = count(f"{self.group}/cpu.stat", b"usage_usec") or cpu_us
         cpu_peak = max(self.cpu_peak, -(-cpu_us * 1_000 // max(run_us, 1)), 1)
         return {"peak_mib": -(-self.peak_kib // 1024), "cpu_ms": cpu_us // 1_000, "cpu_peak": cpu_peak}
 
@@ -142,10 +142,10 @@ class Meter:
         """What the group holds without pages of files; None where that is not counted."""
         if self.group is None:
             return None
-        counts = _counts(f"{self.group}/memory.stat")
-        if b"anon" not in counts:
+        found = counts(f"{self.group}/memory.stat")
+        if b"anon" not in found:
             return None
-        return (counts[b"anon"] + counts.get(b"shmem", 0)) // 1024
+        return (found[b"anon"] + found.get(b"shmem", 0)) // 1024
 
 
 def _private_kib(pid: int) -> int:
@@ -183,11 +183,12 @@ def _kills_lately(most_ms: int = KILLS_MS) -> int:
     return _lately[1]
 
 
-def _count(path: str, name: bytes) -> int:
-    return _counts(path).get(name, 0)
+def count(path: str, name: bytes) -> int:
+    """The number of one such line; 0: there is none."""
+    return counts(path).get(name, 0)
 
 
-def _counts(path: str) -> dict[bytes, int]:
+def counts(path: str) -> dict[bytes, int]:
     """Lines of a name and a number; none where the file is not there."""
     try:
         lines = read(path).splitlines()

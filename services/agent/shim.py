@@ -153,9 +153,8 @@ class Guardian:
             raise CannotStart(problem.decode(errors="replace"), os.waitstatus_to_exitcode(status))
         self.begun_ns = self.forked_ns  # Not now: on a busy machine the command may be over when this is read.
 
-    def _forked(self, opened: list[int]) -> bytes:
-        """Why the child that is forked cannot become the command; empty: it has. `opened`: what is to be closed then.
-        Raises OSError."""
+    def _output_pipes(self, opened: list[int]) -> list[int]:
+        """A pipe for each stream of output, which is read from here on; their other ends."""
         pipes = []
         for stream in STREAMS:
             mine, theirs = os.pipe2(os.O_CLOEXEC)
@@ -163,6 +162,12 @@ class Guardian:
             opened.append(theirs)
             self.outputs.append(Output(mine, stream, self.task["output_bytes"]))
             os.set_blocking(mine, False)
+        return pipes
+
+    def _forked(self, opened: list[int]) -> bytes:
+        """Why the child that is forked cannot become the command; empty: it has. `opened`: what is to be closed then.
+        Raises OSError."""
+        pipes = self._output_pipes(opened)
         groups = _opened_groups(self.task.get("groups"), opened)
         fault, said = os.pipe2(os.O_CLOEXEC)
         opened.append(fault)

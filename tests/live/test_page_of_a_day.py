@@ -1,16 +1,12 @@
 """The page over a recorded log of many hours: what is shown of a moment is of that moment."""
 
-import signal
-import subprocess
-
 import httpx
 import pytest
 
 from tests.browser import needs_chromium
-from tests.conftest import ROOT
 from tests.day_log import MIN_MS, SHORT_MIN, day_log
 from tests.page_reader import NARROW, readers
-from tests.unit.cli_process import COMMAND
+from tests.viewed_log import viewed
 
 pytestmark = [pytest.mark.slow, needs_chromium]
 
@@ -29,17 +25,8 @@ SHORT = at_ms(SHORT_MIN * MIN_MS)
 @pytest.fixture(scope="module")
 def url(tmp_path_factory):
     """Where `largesse view` serves the log."""
-    command = [*COMMAND, "view", str(day_log(tmp_path_factory.mktemp("day"))), "--port", "0"]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT)
-    try:
-        line = process.stdout.readline()
-        assert "http" in line, line + process.communicate(timeout=GUARD_S)[1]
-        yield line.split()[-1]
-        process.send_signal(signal.SIGTERM)
-        _, err = process.communicate(timeout=GUARD_S)
-        assert err == ""
-    finally:
-        process.kill()
+    with viewed(day_log(tmp_path_factory.mktemp("day"))) as where:
+        yield where
 
 
 @pytest.fixture(scope="module")

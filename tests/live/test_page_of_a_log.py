@@ -1,8 +1,6 @@
 """The page over a recorded log, without a cell: any moment of it."""
 
 import json
-import signal
-import subprocess
 
 import httpx
 import pytest
@@ -10,7 +8,7 @@ import pytest
 from tests.browser import needs_chromium
 from tests.conftest import ROOT
 from tests.page_reader import NARROW, WIDE, Truth, readers
-from tests.unit.cli_process import COMMAND
+from tests.viewed_log import viewed
 
 pytestmark = [pytest.mark.slow, needs_chromium]
 
@@ -23,17 +21,8 @@ MOMENTS = 5
 @pytest.fixture(scope="module")
 def url():
     """Where `largesse view` serves the newest of the kept logs."""
-    command = [*COMMAND, "view", str(LOG), "--port", "0"]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT)
-    try:
-        line = process.stdout.readline()
-        assert "http" in line, line + process.communicate(timeout=GUARD_S)[1]
-        yield line.split()[-1]
-        process.send_signal(signal.SIGTERM)
-        _, err = process.communicate(timeout=GUARD_S)
-        assert err == ""
-    finally:
-        process.kill()
+    with viewed(LOG) as where:
+        yield where
 
 
 @pytest.fixture(scope="module")

@@ -4,19 +4,16 @@ attention; and the ways by which a newcomer finds an answer, click by click.
 
 import json
 import re
-import signal
-import subprocess
 
 import httpx
 import pytest
 
 from tests.browser import needs_chromium
-from tests.conftest import ROOT
 from tests.live.up_jobs import shell
-from tests.live.up_process import GUARD_S, eventually, up
+from tests.live.up_process import eventually, up
 from tests.page_reader import NARROW, readers
 from tests.unit.cli_here import largesse
-from tests.unit.cli_process import COMMAND
+from tests.viewed_log import viewed
 
 pytestmark = [pytest.mark.slow, needs_chromium]
 
@@ -288,17 +285,9 @@ def test_a_file_that_has_no_results_is_said_to_have_none(reader, tmp_path):
 
 @pytest.mark.parametrize(("colours", "size"), [("light", (1_280, 900)), ("dark", NARROW)], ids=["wide", "narrow"])
 def test_a_comparison_is_opened_without_a_cell(compared, reader, colours, size):
-    command = [*COMMAND, "view", str(compared), "--port", "0"]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT)
-    try:
-        line = process.stdout.readline()
-        assert "/#/results" in line, line + process.communicate(timeout=GUARD_S)[1]
-        tab = reader(colours, size, elsewhere=line.split()[-1].removesuffix("/#/results"))
+    with viewed(compared) as where:
+        assert where.endswith("/#/results")
+        tab = reader(colours, size, elsewhere=where.removesuffix("/#/results"))
         tab.open("results")
         of_presets(tab, json.loads((compared / "results.json").read_text())["presets"])
         tab.tab.close()
-        process.send_signal(signal.SIGTERM)
-        _, err = process.communicate(timeout=GUARD_S)
-        assert err == ""
-    finally:
-        process.kill()

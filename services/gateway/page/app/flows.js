@@ -26,8 +26,8 @@ function placed(ends, scale) {
   });
 }
 
-/** @param {{givers: End[], receivers: End[], text: (value: number) => string, gave?: string, got?: string}} props */
-export function Flows({ givers, receivers, text: amountText, gave = "gave", got: received = "got" }) {
+/** @param {{givers: End[], receivers: End[], text: (value: number) => string, gave?: string, got?: string, label?: string}} props */
+export function Flows({ givers, receivers, text: amountText, gave = "gave", got: received = "got", label = "Flows between queues" }) {
   const [from, to] = [most(givers), most(receivers)];
   const sum = (/** @type {End[]} */ ends) => ends.reduce((all, end) => all + end.value, 0);
   const [given, got] = [sum(from), sum(to)];
@@ -51,7 +51,7 @@ export function Flows({ givers, receivers, text: amountText, gave = "gave", got:
     const says = html`<text class=${`flow-${side}`} x=${side === "left" ? x - 8 : x + BAND + 8} y=${each.top + Math.max(each.high, 12) / 2}>${cut(text(each))}<tspan class="small"> ${amountText(each.value)}</tspan></text>`;
     return html`<g key=${`${side}${each.name}`}><title>${text(each)}</title><rect class=${side === "left" ? "held" : "mid"} x=${x} y=${each.top} width=${BAND} height=${each.high} rx="2" />${each.name ? html`<a href=${queueHref(each.name)}>${says}</a>` : says}</g>`;
   };
-  return html`<div class="flows scrolls" role="group" tabindex="0" aria-label="Flows between queues"><svg viewBox=${`0 0 ${WIDE} ${high + 22}`} role="img" aria-label=${spoken}>
+  return html`<div class="flows scrolls" role="group" tabindex="0" aria-label=${label}><svg viewBox=${`0 0 ${WIDE} ${high + 22}`} role="img" aria-label=${spoken}>
     ${left.map((each) => {
       const path = ribbon(LEFT + BAND, each.top, middle - BAND / 2, offLeft, each.value * scale);
       offLeft += each.value * scale;

@@ -54,7 +54,7 @@ function Whole({ queue, above, again }) {
     <div class="grid">
       <section class="card" aria-label="Shares"><h2>Shares of the cell</h2>
         <${QueueBar} queue=${queue} /><${QueueLegend} />
-        <${Facts} rows=${[["Holds", html`${share("allocated")}${queue.resource ? html` <span class="none">of ${label(queue.resource)}</span>` : ""}`], ["Fair", share("fair")], ["Guaranteed now", share("guaranteed")], ["Lent to others", share("lent")], ["Borrowed", share("borrowed")],
+        <${Facts} rows=${[["Holds", html`${share("allocated")}${queue.resource ? html` <span class="none">of ${label(queue.resource)}</span>` : ""}`], ["Fair", share("fair")], ["Guaranteed now", share("guaranteed")], ["Left of its guarantee", share("lent")], ["Borrowed", share("borrowed")],
           ["Weight", fact("weight", queue.weight, number(queue.weight, 6))], ["Policy", queue.policy_in_force], ["Jobs", html`${fact("jobs.running", queue.jobs.running, number(queue.jobs.running))} running, ${fact("jobs.waiting", queue.jobs.waiting, number(queue.jobs.waiting))} waiting${queue.jobs.parked ? html`, ${fact("jobs.parked", queue.jobs.parked, number(queue.jobs.parked))} of them held back by <code>running_jobs_max</code>` : ""}`]]} />
         ${queue.lent > 0 && borrowers.length > 0 && html`<p>It lends, and these beside it borrow: ${borrowers.map((/** @type {any} */ each) => html`<a key=${each.queue} href=${queueHref(each.queue)}>${each.queue}</a> ${percent(each.borrowed)} `)}</p>`}
       </section>
