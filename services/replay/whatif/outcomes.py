@@ -54,7 +54,8 @@ class Outcomes:
     """Told of every record of the recording by `learn`, then of what is decided again by `admitted` and `observe`.
 
     `guessed`: attempts whose end the recording does not tell; they take what other tasks of their stage took, or else
-    their estimate, and at least GOES_ON times what they had run, and succeed. `slower_permille`: of recorded times.
+    their estimate, or else GOES_ON times the longest that one of their stage had run, and at least GOES_ON times what
+    they had run themselves, and succeed. `slower_permille`: of recorded times.
     `shared`: nodes were, at some time, so that tasks ran slower than they would have alone.
     `delays_ms`: what starts and reports took beside the run of each task, of at most DELAYS_KEPT tasks.
     """
@@ -68,6 +69,7 @@ class Outcomes:
     _simulated: dict[str, bool] = field(default_factory=dict)  # Nodes whose tasks are simulated: nothing is late there.
     _stages: dict[tuple[int, str], _Stage] = field(default_factory=dict)
     _cut_ms: dict[Task, int] = field(default_factory=dict)
+    _longest_ms: dict[tuple[int, str], int] = field(default_factory=dict)  # What was cut short in each stage.
     _failures: dict[Task, list[tuple[int, Failure]]] = field(default_factory=dict)
     _decided: dict[str, int] = field(default_factory=dict)
     _failed: dict[Task, int] = field(default_factory=dict)
@@ -122,9 +124,18 @@ class Outcomes:
             else:
                 self._cut(task, run_ms)
 
+    def ends(self, time: int) -> None:
+        """The recording is over: what runs then had run for so long at least."""
+        for job, started in self._since.items():
+            for (stage, index, _), (since_ms, _) in started.items():
+                self._cut((self._recorded[job], stage, index), time - since_ms)
+        self._since.clear()
+
     def _cut(self, task: Task, run_ms: int) -> None:
         """An attempt was cut short by then."""
         self._cut_ms[task] = max(self._cut_ms.get(task, 0), run_ms)
+        stage = task[0], task[1]
+        self._longest_ms[stage] = max(self._longest_ms.get(stage, 0), run_ms)
 
     def _succeed(self, task: Task, lasts_ms: int) -> None:
         seq, name, index = task
@@ -178,7 +189,10 @@ class Outcomes:
             true, estimated = stretch_of(stage)
             return _in_time(-(-_own_ms(stage, index) * true // estimated), stage)
         self.guessed += 1
-        lasts_ms = known.total_ms // known.known if known is not None and known.known else stage.estimate_ms
+        if known is not None and known.known:
+            lasts_ms = known.total_ms // known.known
+        else:
+            lasts_ms = stage.estimate_ms or GOES_ON * self._longest_ms.get((seq, name), 0)
         return _in_time(max(lasts_ms, GOES_ON * self._cut_ms.get(task, 0)), stage)
 
 

@@ -181,6 +181,7 @@ def _read(source: Source, question: Question, outcomes: Outcomes, heard: Told) -
         if not in_round and (shared or (fork == record.seq - 1 and isinstance(body, Releases | Plans))):
             fork = max(fork, record.seq)  # Forecasts that follow a closing were made with its round.
             _forks(outcomes, heard, named)
+    outcomes.ends(heard.time)
     heard.fails.sort(key=lambda fail: fail.time)
     named.check(question, heard, fork)
     return fork
