@@ -97,7 +97,7 @@ REASONS: dict[str, ReasonText] = {
     "over": ReasonText("it has ended", "largesse rerun JOB runs it again"),
     "taken_back": ReasonText(
         "it ran on room that others are promised or guaranteed, and that was needed",
-        "revocable: never keeps it from room that is promised",
+        "see the claim that its text names; revocable: never keeps it from room that is promised",
     ),
     "node_lost": ReasonText("the node is lost: its agent is silent, or has left", "start the agent again"),
     "draining": ReasonText("the node drains", "largesse node resume NODE"),

@@ -176,7 +176,8 @@ def read_all(store: Store) -> list[Noted]:
     """All manifests, checked to hang on each other. Raises NoArchive, ArchiveDamaged, StoreError."""
     numbers = manifest_numbers(store)
     if not numbers:
-        raise NoArchive(f"{store.url}: there is no archive: it has no {manifest_name(1)}")
+        text = f"there is no archive: it has no {manifest_name(1)}"
+        raise NoArchive(f"{store.url}: {text}; an archiver writes it once the log's first segment is closed")
     with ThreadPoolExecutor(_READERS) as pool:
         found = list(pool.map(lambda number: read_manifest(store, number), numbers))
     first = found[0].manifest

@@ -105,8 +105,6 @@ def _in_full(path: str, data: bytes, said: Sequence[str]) -> bytes | None:
         full = expanded(document, said, Path() if path == "-" else Path(path).parent)
     except Malformed as fault:
         raise Wrong(f"{_shown(path)}: {fault}") from None
-    except OSError as error:
-        raise Wrong(f"{error.filename}: {error.strerror}") from None
     return None if full is document else _dumped(full, default=float)
 
 

@@ -87,7 +87,7 @@ def words_of(value: object) -> str:
 
 def expanded(document: Document, said: Sequence[str], folder: Path) -> Document:
     """The job spec that a file stands for; the same document where it says nothing in short. `said`: NAME=VALUE of each
-    --set. `folder`: from where files are named. Raises Malformed, OSError.
+    --set. `folder`: from where files are named. Raises Malformed.
     """
     if "parameters" in document or said:
         document = _with_values(document, said)
@@ -220,10 +220,13 @@ def _with_files(stage: object, path: str, folder: Path) -> object:
 
 def variables_in(path: Path, field: str) -> dict[str, str]:
     """The variables of a file: NAME=VALUE lines, as in Docker's `--env-file`: quotes belong to the value, and nothing
-    is put in for `$`. Raises Malformed under `field`, OSError.
+    is put in for `$`. Raises Malformed under `field`.
     """
-    with path.open("rb") as file:
-        data = file.read(INPUT_BYTES_MAX + 1)
+    try:
+        with path.open("rb") as file:
+            data = file.read(INPUT_BYTES_MAX + 1)
+    except OSError as error:
+        raise Malformed(field, f"{path} cannot be read: {error.strerror}") from None
     if len(data) > INPUT_BYTES_MAX:
         raise Malformed(field, f"{path.name} is too large: at most {INPUT_BYTES_MAX} bytes")
     try:

@@ -170,7 +170,7 @@ def test_a_plain_file_is_sent_as_it_is(tmp_path):
     ("said", "reason"),
     [
         ((), "parameters.day: has no value: give --set day=VALUE"),
-        (("day=x",), "vars.env: No such file"),
+        (("day=x",), "env_file: .*vars.env cannot be read: No such file"),
     ],
 )
 def test_what_is_wrong_is_said_with_the_file(tmp_path, said, reason):
