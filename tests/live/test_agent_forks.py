@@ -26,7 +26,7 @@ FRESH = itertools.count(100)
 """Indexes that no test names."""
 HEARD_BY_SHIMS = (signal.SIGTERM, signal.SIGCHLD, signal.SIGHUP, signal.SIGINT, signal.SIGPIPE, signal.SIGXFSZ)
 SURROUNDINGS = """
-umask; pwd | sed 's/[0-9]*\\.[0-9]*.work$//'; env | grep -v -e TASK_INDEX -e _RESULTS -e KEY -e PWD | sort
+umask; pwd | sed 's/[0-9]*\\.[0-9]*.work$//'; env | grep -v -e _INDEX -e _RESULTS -e KEY -e PWD | sort
 grep -E '^(Sig[^Q]|Shd|NoNewPrivs|Groups|Uid|Gid)' /proc/self/status; ulimit -a
 for number in 0 1 2 3 4 5 6 7 8 9; do test -e /proc/$$/fd/$number && echo $number; done
 ps -o sid=,pid= $$ | awk '{print $1 == $2}'

@@ -104,6 +104,7 @@ def test_a_task_knows_who_it_is_and_nothing_of_the_agents_secrets(tell, monkeypa
         assert "PATH=/usr/bin:/bin" in lines
         assert "SHOWN=yes" in lines
         assert [line for line in lines if line.startswith("LARGESSE_")] == [
+            "LARGESSE_ARRAY_INDEX=0",
             "LARGESSE_ATTEMPT=1",
             f"LARGESSE_ATTEMPT_KEY={key}",
             "LARGESSE_JOB=j",

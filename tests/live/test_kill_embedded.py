@@ -66,10 +66,10 @@ def test_without_a_number_of_seeds_a_campaign_arms_every_failpoint():
 
 
 def test_the_failpoints_of_a_campaign_are_at_every_place_but_the_solver():
-    """Of a campaign no solver runs beside the planner, no router, nothing packs the journal, archives or trims it:
-    those are killed by test_kafka_solver.py, test_router.py, test_file_bus_packed.py, test_archive.py and
-    test_file_bus_trim.py."""
-    places = ("solve", "send", "pack", "segment", "manifest", "trim", "remove")
+    """Of a campaign no solver runs beside the planner, no router, nothing packs the journal, archives or trims it,
+    nothing keeps checkpoints: those are killed by test_kafka_solver.py, test_router.py, test_file_bus_packed.py,
+    test_archive.py, test_file_bus_trim.py and test_archive_keep.py."""
+    places = ("solve", "send", "pack", "segment", "manifest", "trim", "remove", "states", "note")
     elsewhere = {f"{when}_{place}" for when in ("before", "after") for place in places}
     assert {point.partition(":")[2] for point in FAILPOINTS} == {*POINTS} - elsewhere
     assert len({*FAILPOINTS}) == len(FAILPOINTS)

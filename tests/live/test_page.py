@@ -154,6 +154,7 @@ def test_time_goes_on_while_nothing_happens_but_not_in_the_past(reader, seq):
     tab.tab.clock.install()
     for view, goes_on in (("jobs/endless", True), (f"jobs/endless?at={seq}", False)):
         tab.open(view)
+        tab.until(f"document.querySelector('.tense').innerText.toLowerCase() === '{'now' if goes_on else 'past'}'")
         before = tab.tab.evaluate(f"{so_far}.innerText")
         assert "d" not in before
         tab.tab.clock.fast_forward("50:00:00")

@@ -69,7 +69,7 @@ def live(messages, first=1):
         if each.topic == LOG and ((_begun(each) or (0,))[0] >= first or first == 1)
     )
     kept = messages[begins:]
-    return Source("live", lambda hear: steps_of(iter(kept), 0, hear), lambda: 1, messages=lambda _: iter(kept))
+    return Source("live", lambda hear: steps_of(iter(kept), 0, hear), lambda: 1, messages=lambda: iter(kept))
 
 
 def exported(source, path):

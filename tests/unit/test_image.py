@@ -17,8 +17,10 @@ PINNED = (
     r"largesse:latest|(apache/kafka|eclipse-mosquitto|grafana/grafana):\d+\.\d+\.\d+|prom/prometheus:v\d+\.\d+\.\d+"
 )
 OURS = {"schemas", "largesse", "services"}
-EXTRA = {"cloudpickle", "highspy"}
-"""Of the extras `executor`, for programs elsewhere, and `planner`: missed with a message that says so."""
+EXTRA = {"cloudpickle", "docker", "highspy", "requests"}
+"""Of the extras `executor`, for programs elsewhere, `planner`, and `containers`, of nodes with an engine: missed with a
+message that says so.
+"""
 
 LATER = {"compression"}
 """What the standard library has from Python 3.14 on, and a package brings until then."""

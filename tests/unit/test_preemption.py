@@ -110,7 +110,8 @@ def test_a_record_says_at_which_level_both_meet():
 
 def test_a_task_that_is_taken_back_loses_no_try():
     run = Run(
-        [(0, job("long", "a", 8)), *((m * MINUTE_MS, job(f"m{m}", "b", 4, lasts_ms=1_000)) for m in (2, 4, 6, 8))]
+        [(0, job("long", "a", 8)), *((m * MINUTE_MS, job(f"m{m}", "b", 4, lasts_ms=1_000)) for m in (2, 4, 6, 8))],
+        preempt_after_ms=MINUTE_MS,
     )
 
     ended = [span.outcome for span in run.schedule.spans if span.job == "long"]

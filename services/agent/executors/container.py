@@ -15,7 +15,7 @@ from schemas.jobs import ENGINE_LABEL, ENGINE_THERE
 from services.agent.container_meter import remove_groups
 from services.agent.container_task import container_document, container_name, group_of
 from services.agent.documents import TASK, write_json
-from services.agent.engine import OFF, About, Engine, NoEngine, socket_of
+from services.agent.engine import AUTO, OFF, About, Engine, NoEngine, socket_of
 from services.agent.executors.port import Known, Told
 from services.agent.executors.process import Guarded, ProcessExecutor
 from services.agent.local import Local, NotStarted
@@ -60,7 +60,9 @@ class ContainerExecutor(ProcessExecutor):
             self._end_forsaken({container_name(key) for key in self._running(known)})
         except NoEngine as why:
             self._unsettled = True
-            self._log.warning("what runs in containers is not known yet", reason=str(why))
+            # Where nobody has named an engine, and nothing here ran in one, there is most likely none.
+            say = self._log.warning if self._is_named() or any(self._running(known)) else self._log.info
+            say("what runs in containers is not known yet", reason=str(why))
 
     def _end_forsaken(self, kept: set[str]) -> None:
         """Raises NoEngine."""
@@ -166,6 +168,9 @@ class ContainerExecutor(ProcessExecutor):
 
     def _is_off(self) -> bool:
         return self._settings.containers.engine == OFF
+
+    def _is_named(self) -> bool:
+        return self._settings.containers.engine != AUTO
 
     def _in_pool(self, work: Callable[..., About | None], *arguments: object) -> "Future[About | None]":
         if self._pool is None:
