@@ -4,6 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
 from largesse.lifecycle.node_work import HeldAttempt, Start
 from largesse.settings import Settings, SettingWrong
@@ -11,8 +12,10 @@ from schemas import Container, DeviceShare, Mount, Stage
 from services.agent.container_settings import AllowedMount, ContainerSettings, read_containers
 from services.agent.container_task import container_document, container_name
 from services.agent.engine import NODE, About
-from services.agent.executors.container import ContainerExecutor
-from services.agent.local import NotStarted
+from services.agent.executors.container import CONTAINER, ContainerExecutor
+from services.agent.executors.process import PROCESS, Guarded
+from services.agent.local import Local, NotStarted
+from services.agent.outbox import Name
 from services.agent.settings import NodeSettings, TaskUsers, read_node_settings
 
 KEY = "1.2/jobs/j/5-e.1/s/3.1"
@@ -175,3 +178,24 @@ def test_a_node_without_an_engine_offers_no_containers_and_says_so(engine, tmp_p
     executor.settle({})
     assert executor.labels() == {}
     assert executor.limits_text().startswith("no containers (")
+
+
+@pytest.mark.parametrize(
+    ("engine", "runs", "level"),
+    [
+        ("auto", "", "info"),
+        ("auto", PROCESS, "info"),
+        ("auto", CONTAINER, "warning"),
+        ("unix:///nowhere/at/all.sock", "", "warning"),
+    ],
+)
+def test_a_missing_engine_is_a_warning_only_where_one_was_named_or_used(engine, runs, level, tmp_path, monkeypatch):
+    monkeypatch.setattr("services.agent.engine.DOCKER_SOCKET", str(tmp_path / "none.sock"))
+    executor = ContainerExecutor(NodeSettings("n", tmp_path, containers=ContainerSettings(engine)), None)
+    folder = tmp_path / "jobs/j/5-e/s/0.1"
+    local = Local("j/s/0/1", Name("j", "s", 0, 1), 5, folder, runs, "running", Guarded(pid=1))
+
+    with capture_logs() as logs:
+        executor.settle({"j/s/0/1": local} if runs else {})
+
+    assert [row["log_level"] for row in logs] == [level]

@@ -16,7 +16,7 @@ from services.agent.container_meter import remove_groups
 from services.agent.container_task import container_document, container_name, group_of
 from services.agent.documents import TASK, write_json
 from services.agent.engine import AUTO, OFF, About, Engine, NoEngine, socket_of
-from services.agent.executors.port import Known, Told
+from services.agent.executors.port import Known, Told, of_kind
 from services.agent.executors.process import Guarded, ProcessExecutor
 from services.agent.local import Local, NotStarted
 from services.agent.settings import NodeSettings
@@ -61,7 +61,7 @@ class ContainerExecutor(ProcessExecutor):
         except NoEngine as why:
             self._unsettled = True
             # Where nobody has named an engine, and nothing here ran in one, there is most likely none.
-            say = self._log.warning if self._is_named() or any(self._running(known)) else self._log.info
+            say = self._log.warning if self._is_named() or of_kind(known.values(), self.kind) else self._log.info
             say("what runs in containers is not known yet", reason=str(why))
 
     def _end_forsaken(self, kept: set[str]) -> None:
