@@ -3,7 +3,6 @@
 A stage says what a task lasts (simulated: `duration_ms` or `durations_ms`) or what it runs (`command`), one of them.
 """
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -11,7 +10,6 @@ from pydantic import Field
 
 from schemas.edge.base import (
     DURATION_MS_MAX,
-    KEY_SHOWN_MAX,
     NO_NUL_PATTERN,
     QUEUE_TEXT_PATTERN,
     TASKS_MAX,
@@ -34,10 +32,10 @@ from schemas.edge.base import (
     sorted_map,
 )
 from schemas.edge.containers import ContainerInput, container_of, labels_with
-from schemas.edge.cycles import find_cycle
 from schemas.edge.failures import MaxFailed, most_failed
 from schemas.edge.retries import RULES_MAX, RetryInput, rules_of
 from schemas.edge.short_forms import ArrayText, EnvName, EnvValue, Matrix, Secrets, array_of, check_variable, matrix_of
+from schemas.edge.stage_graph import check_graph, no_stage
 from schemas.edge.validated import validated
 from schemas.jobs import (
     AntiAffinity,
@@ -57,7 +55,7 @@ from schemas.jobs import (
 from schemas.policy import JOB_TASKS_MAX
 from schemas.quantities import QUANTITY_MAX, Vector
 from schemas.queue_tree import QUEUE_DEFAULT
-from schemas.wording import nearest, plural
+from schemas.wording import plural
 
 STAGES_MAX = 1_000
 RETRIES_MAX = 1_000
@@ -70,7 +68,6 @@ ENV_MAX = 256
 CWD_MAX = 4_096
 SEGMENT_MAX = 63  # Characters of a queue's own name.
 QUEUE_DEPTH_MAX = 16
-CYCLE_SHOWN_MAX = 8
 WARNINGS_MAX = 20
 CORES_MEANT_MAX = 256  # A larger bare number of cores or GPUs was most likely meant in thousandths.
 MIB_MEANT_MAX = 1 << 16  # A larger number was hardly meant in MiB.
@@ -262,7 +259,7 @@ def _rerun(submitted: JobSubmission) -> JobRerun:
     spec = spec_of(submitted)
     names = [stage.stage for stage in spec.stages]
     if submitted.from_stage is not None and submitted.from_stage not in names:
-        raise Malformed("from_stage", _no_stage(submitted.from_stage, names))
+        raise Malformed("from_stage", no_stage(submitted.from_stage, names))
     return JobRerun(spec, submitted.from_stage or "")
 
 
@@ -298,7 +295,7 @@ def spec_of(job: JobSubmission) -> JobSpec:
             stages.append(_stage(submitted))
         except Malformed as fault:
             raise fault.under(f"stages[{i}]") from None
-    _check_graph(stages)
+    check_graph(stages)
     if sum(stage.tasks for stage in stages) > JOB_TASKS_MAX:
         raise Malformed("stages", f"a job has at most {JOB_TASKS_MAX} tasks, this one has more: split it")
     queue = QUEUE_DEFAULT if job.queue is None else queue_path(job.queue)
@@ -487,32 +484,3 @@ def queue_path(path: str, field: str = "queue") -> str:
         if len(segment) > SEGMENT_MAX:
             raise Malformed(field, f"{shown(segment)} is too long: at most {SEGMENT_MAX} characters a name")
     return path
-
-
-def _check_graph(stages: list[Stage]) -> None:
-    position: dict[str, int] = {}
-    for i, stage in enumerate(stages):
-        if (first := position.setdefault(stage.stage, i)) != i:
-            raise Malformed(f"stages[{i}].stage", f"{shown(stage.stage)} is the name of stages[{first}] already")
-    backwards = False
-    for i, stage in enumerate(stages):
-        if not stage.after:
-            continue
-        if len(set(stage.after)) < len(stage.after):
-            twice = next(k for k, name in enumerate(stage.after) if name in stage.after[:k])
-            raise Malformed(f"stages[{i}].after[{twice}]", f"{shown(stage.after[twice])} is named twice")
-        for k, name in enumerate(stage.after):
-            if name not in position:
-                raise Malformed(f"stages[{i}].after[{k}]", _no_stage(name, position))
-            backwards = backwards or position[name] >= i
-    # Stages that name only earlier ones cannot wait for each other in a circle.
-    if backwards and (cycle := find_cycle({stage.stage: stage.after for stage in stages})):
-        names = [name[:KEY_SHOWN_MAX] for name in cycle]
-        if len(names) > CYCLE_SHOWN_MAX:
-            names = [*names[: CYCLE_SHOWN_MAX - 2], "...", names[-1]]
-        raise Malformed(f"stages[{position[cycle[0]]}].after", f"stages wait for each other: {' -> '.join(names)}")
-
-
-def _no_stage(name: str, position: Iterable[str]) -> str:
-    close = nearest(name, position)
-    return f'there is no stage {shown(name)}; did you mean "{close}"?' if close else f"there is no stage {shown(name)}"
