@@ -9,7 +9,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -47,6 +47,9 @@ class Store(Protocol):
 
     def remove_image(self, image: str) -> bool:
         """False where containers still use it."""
+
+    def close(self) -> None:
+        """Keeps no connection."""
 
 
 class NotFetched(Exception):
@@ -132,7 +135,18 @@ class Images:
         """Removes images that were not asked for too long, and the oldest beyond the disk that they may take; returns
         which. Blocks. Raises NoEngine.
         """
-        settings, store, removed, total = self.node.containers, self._store(), list[str](), 0
+        with closing(self._store()) as store:
+            removed = self._swept(store, now_s)
+        for image in removed:
+            self.used.pop(image, None)
+            self._seen_ms.pop(image, None)
+        if removed:
+            logger(service="agent", node=self.node.name).info("images removed", images=removed)
+            self._save()
+        return removed
+
+    def _swept(self, store: Store, now_s: int) -> list[str]:
+        settings, removed, total = self.node.containers, list[str](), 0
         for image, at_s in sorted(self.used.items(), key=lambda each: -each[1]):
             size = store.image_bytes(image)
             total += size or 0
@@ -142,12 +156,6 @@ class Images:
                 continue
             total -= size or 0
             removed.append(image)
-        for image in removed:
-            self.used.pop(image, None)
-            self._seen_ms.pop(image, None)
-        if removed:
-            logger(service="agent", node=self.node.name).info("images removed", images=removed)
-            self._save()
         return removed
 
     # ---------------------------------------------------------------- fetching
@@ -168,7 +176,11 @@ class Images:
 
     async def _fetch(self, image: str, *, always: bool) -> None:
         """Raises NotFetched, NoEngine."""
-        store, pause_ms, why, final = self._store(), PAUSE_MS, "", False
+        with closing(self._store()) as store:
+            await self._fetch_from(store, image, always=always)
+
+    async def _fetch_from(self, store: Store, image: str, *, always: bool) -> None:
+        pause_ms, why, final = PAUSE_MS, "", False
         if not always and await self._in_thread(store.has_image, image):
             self._seen_ms[image] = mono_ms()
             return

@@ -152,19 +152,24 @@ def test_wherever_an_agent_dies_no_attempt_starts_twice(tell, tmp_path, failpoin
     tell(story)
 
 
+async def ends_though_killed(cell, agent, folder, counts, *, tasks):
+    """The agent dies each time that as many attempts have run as `counts` says; all tasks end well all the same."""
+    for count in counts:
+        await agent.start()
+        await eventually(partial(lambda least: len(ran(folder)) >= least, count))
+        await agent.kill()
+    await agent.start()
+    assert await outcome_of(cell) == "succeeded"
+    assert {item.reason for item in cell.items(TaskFailed)} <= {"lost"}
+    assert sorted({name.partition("-")[0] for name in ran(folder)}, key=int) == [str(i) for i in range(tasks)]
+
+
 def test_a_job_ends_well_though_its_agent_dies_again_and_again(tell, tmp_path):
     async def story(cell):
         go(tmp_path, *range(12))
         await cell.submit("j", once(tmp_path, 12, demand={"cpu": "1"}))
         async with AgentProcess(cell.bus, tmp_path) as agent:
-            for count in (1, 3, 6, 9):
-                await agent.start()
-                await eventually(partial(lambda least: len(ran(tmp_path)) >= least, count))
-                await agent.kill()
-            await agent.start()
-            assert await outcome_of(cell) == "succeeded"
-        assert {item.reason for item in cell.items(TaskFailed)} <= {"lost"}
-        assert sorted({name.partition("-")[0] for name in ran(tmp_path)}, key=int) == [str(i) for i in range(12)]
+            await ends_though_killed(cell, agent, tmp_path, (1, 3, 6, 9), tasks=12)
 
     tell(story)
 

@@ -2,7 +2,6 @@
 
 import asyncio
 from dataclasses import replace
-from functools import partial
 
 import pytest
 
@@ -13,8 +12,8 @@ from services.agent import processes
 from services.agent.engine import AUTO, Engine
 from tests.conftest import ROOT
 from tests.engine import IMAGE, engine_missing
-from tests.live.agent_cell import AgentProcess, eventually, outcome_of, scripted_cell
-from tests.live.test_agent_restarts import go, once, ran
+from tests.live.agent_cell import AgentProcess, outcome_of, scripted_cell
+from tests.live.test_agent_restarts import ends_though_killed, go, once, ran
 
 pytestmark = [pytest.mark.docker, pytest.mark.slow]
 
@@ -115,14 +114,7 @@ def test_a_job_of_containers_ends_well_though_its_agent_dies_again_and_again(sto
         go(tmp_path, *range(8))
         await cell.submit("j", boxed(tmp_path, 8) | {"demand": {"cpu": "1"}})
         async with AgentProcess(cell.bus, tmp_path) as agent:
-            for count in (1, 3, 6):
-                await agent.start()
-                await eventually(partial(lambda least: len(ran(tmp_path)) >= least, count))
-                await agent.kill()
-            await agent.start()
-            assert await outcome_of(cell) == "succeeded"
-        assert {item.reason for item in cell.items(TaskFailed)} <= {"lost"}
-        assert sorted({name.partition("-")[0] for name in ran(tmp_path)}, key=int) == [str(i) for i in range(8)]
+            await ends_though_killed(cell, agent, tmp_path, (1, 3, 6), tasks=8)
         assert cell.bodies(JobRejected) == []
 
     story(told)

@@ -19,6 +19,7 @@ class Store:
     """`there`: sizes of images. `faults`: what the next fetches meet, in order. `used`: not to be removed."""
 
     def __init__(self, **there):
+        self.closed = 0
         self.there, self.faults, self.fetched, self.used = there, [], [], []
 
     def has_image(self, image):
@@ -33,6 +34,9 @@ class Store:
         if self.faults and (fault := self.faults.pop(0)) is not None:
             raise fault
         self.there[image] = 10
+
+    def close(self):
+        self.closed += 1
 
     def remove_image(self, image):
         if image in self.used:
@@ -90,7 +94,7 @@ def test_an_image_that_is_there_is_not_fetched_and_is_known_for_a_while(store, t
 
 def test_one_fetch_serves_all_that_wait(store, tmp_path):
     assert waited(images_of(store, tmp_path), *[Container("i")] * 5) == [None] * 5
-    assert store.fetched == ["i"]
+    assert (store.fetched, store.closed) == (["i"], 1)
 
 
 def test_pull_always_fetches_what_is_there(store, tmp_path):
